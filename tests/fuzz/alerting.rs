@@ -4,11 +4,11 @@
 use quiver::rules::Languages;
 use quiver_alerting::config::Config;
 use quiver_alerting::matchers;
-use quiver_alerting::problem::Problems;
 use quiver_alerting::template::{
     MESSAGE_FUNCTIONS, MapKind, Options, RULE_FUNCTIONS, Templates, Value, default_templates, expand,
 };
 use quiver_alerting::{rules, unit_tests};
+use quiver_yaml::problem::Problems;
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;

@@ -10,6 +10,7 @@ use crate::sources::{none, root};
 /// Layers from the lowest up.
 const LAYERS: &[&[&str]] = &[
     &["quiver-types", "quiver-database", "quiver-testpg"],
+    &["quiver-yaml"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
     &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap", "quiver-alertd", "quiver-codec"],
     &["quiver-api"],

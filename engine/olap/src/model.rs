@@ -15,7 +15,7 @@ mod views;
 
 use std::sync::Arc;
 
-use quiver_alerting::problem::Place;
+use quiver_yaml::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};

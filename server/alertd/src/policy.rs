@@ -2,7 +2,7 @@
 
 use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
-use quiver_alerting::yaml;
+use quiver_yaml as yaml;
 
 use crate::deliver::unsupported;
 

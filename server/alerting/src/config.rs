@@ -9,12 +9,13 @@ mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use quiver_yaml::problem::{Code, Problem, Problems};
+use quiver_yaml::{self as yaml, Fields, Kind, Node, pointer};
+
 use crate::inhibit::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
-use crate::problem::{Code, Problem, Problems};
 use crate::receivers::{self, Integration};
 use crate::routes::{Route, RouteConfig};
-use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, SECRET, Schema, Shape};
 pub use http::BY_JWT;
@@ -63,7 +64,7 @@ impl Config {
     pub fn load(text: &str) -> Result<Self, Problems> {
         let mut documents = yaml::read(text)?;
         let node = match documents.len() {
-            0 => Node { place: crate::problem::Place { line: 1, column: 1 }, kind: Kind::Null },
+            0 => Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: Kind::Null },
             _ => documents.remove(0),
         };
         if let Some(second) = documents.first() {
@@ -78,7 +79,7 @@ impl Config {
     /// Everything that is wrong, each with its place.
     pub fn load_with(text: &str, global: &Options) -> Result<Self, Problems> {
         let documents = yaml::read(text)?;
-        let empty = Node { place: crate::problem::Place { line: 1, column: 1 }, kind: Kind::Null };
+        let empty = Node { place: quiver_yaml::problem::Place { line: 1, column: 1 }, kind: Kind::Null };
         Self::read(documents.first().unwrap_or(&empty), Some(global))
     }
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeSet, HashMap};
 
 use quiver_types::{LabelSet, MatchOp};
+use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::{Fields, Node};
 
 use crate::labels::fingerprint;
 use crate::matchers::Matchers;
-use crate::problem::{Code, Problems};
 use crate::routes::{read_match, read_matchers};
-use crate::yaml::{Fields, Node};
 
 /// A rule: alerts that match the source mute those that match the target and have equal labels.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -93,7 +93,7 @@ impl<'a> Inhibitor<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
+    use quiver_yaml as yaml;
 
     #[test]
     fn muted_or_not() {

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Datelike, NaiveDateTime, TimeZone, Timelike, Utc};
 use chrono_tz::Tz;
+use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::{Fields, Kind, Node, pointer};
 
-use crate::problem::{Code, Problems};
 use crate::template::month_names;
-use crate::yaml::{Fields, Kind, Node, pointer};
 
 /// A span of time that comes again. A part that is absent holds for all times.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -265,7 +265,7 @@ fn year(text: &str) -> Result<Range, String> {
 mod tests {
     use super::*;
     use crate::template::parse_time;
-    use crate::yaml;
+    use quiver_yaml as yaml;
 
     fn read(text: &str) -> Result<Vec<TimeInterval>, String> {
         let mut problems = Problems::default();

@@ -1,6 +1,6 @@
 //! Alerting: what Prometheus' rule engine, vmalert and Alertmanager do, over our own engines.
 //!
-//! `yaml` reads texts into trees with places, `problem` says what is wrong with them. `template` is Go's `text/template`.
+//! Texts are read by `quiver_yaml`, which also says what is wrong with them. `template` is Go's `text/template`.
 //! `rules` are rule files and their evaluation, `unit_tests` promtool's tests of them. `config` is a whole Alertmanager
 //! configuration: `receivers`, `routes`, `inhibit`, `intervals`; `matchers` and `silences` go with it. `dispatch` groups
 //! alerts and says whom to tell what, and when.
@@ -10,18 +10,15 @@
 
 pub mod config;
 pub mod dispatch;
-pub mod duration;
 pub mod inhibit;
 pub mod intervals;
 pub mod labels;
 pub mod matchers;
-pub mod problem;
 pub mod receivers;
 pub mod routes;
 pub mod rules;
 pub mod silences;
 pub mod template;
 pub mod unit_tests;
-pub mod yaml;
 
 pub use quiver_types::go as text;

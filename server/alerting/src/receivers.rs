@@ -21,10 +21,11 @@ mod webex;
 mod webhook;
 mod wechat;
 
+use quiver_yaml::Node;
+use quiver_yaml::problem::{Code, Problems};
+
 use crate::config::fields::{FieldDef, field};
 use crate::config::{HTTP, OptionValue, Options, Schema, Shape, TLS};
-use crate::problem::{Code, Problems};
-use crate::yaml::Node;
 
 /// A kind of integration.
 #[derive(Debug)]
@@ -223,7 +224,7 @@ mod tests {
     #[test]
     fn an_external_id_is_that_of_a_role() {
         let told = |text: &str| {
-            let node = crate::yaml::read(text).expect(text).remove(0);
+            let node = quiver_yaml::read(text).expect(text).remove(0);
             let mut problems = Problems::default();
             sns::KIND.schema.read(&node, "", &mut problems);
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quiver_types::{LabelSet, MatchOp};
+use quiver_yaml::problem::{Code, Place, Problem, Problems};
+use quiver_yaml::{Fields, Kind, Node, pointer};
 
 use crate::labels;
 use crate::matchers::{self, Matchers};
-use crate::problem::{Code, Place, Problem, Problems};
-use crate::yaml::{Fields, Kind, Node, pointer};
 
 /// A route as it is written; what is absent is inherited.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -350,7 +350,7 @@ fn read_object(node: &Node, path: &str, problems: &mut Problems) -> Option<quive
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml;
+    use quiver_yaml as yaml;
 
     fn tree(text: &str) -> Route {
         let mut problems = Problems::default();

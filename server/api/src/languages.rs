@@ -1,7 +1,7 @@
 //! What the languages say of the expressions of rules.
 
-use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{Expressions, Language, ParsedExpr};
+use quiver_yaml::problem::Place;
 use serde_json::Value;
 
 use crate::olap_api::ordered;

@@ -14,13 +14,13 @@ use quiver_alertd::deliver::Message;
 use quiver_alertd::policy::{Policy, undelivered};
 use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, message};
-use quiver_alerting::duration;
 use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Host, Options};
-use quiver_alerting::yaml;
 use quiver_config::families::RECEIVERS;
 use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
+use quiver_yaml as yaml;
+use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use crate::bodies::read_unpacked;

@@ -10,12 +10,12 @@ use axum::response::Response;
 use axum::routing::post;
 use parking_lot::Mutex;
 use quiver_alertd::rules::Asker;
-use quiver_alerting::duration;
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written,
 };
 use quiver_config::{Problem, ProblemKind};
 use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
+use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use crate::config_api::Answer;

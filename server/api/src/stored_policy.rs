@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use quiver_alertd::Alertd;
 use quiver_alertd::policy::Policy;
 use quiver_alerting::config::{Config as Read, global_secrets, receiver_secrets};
-use quiver_alerting::problem::Problems;
 use quiver_alerting::template::default_templates;
-use quiver_alerting::yaml;
 use quiver_config::families::{
     EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
 };
 use quiver_config::{Config, Entity, Family, FieldError, Part, Problem};
 use quiver_types::Millis;
+use quiver_yaml as yaml;
+use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
 
 use crate::stored_rules::text;
@@ -180,7 +180,7 @@ impl Composed {
 
     /// What is wrong, each error at the field of the entity that has it; other entities are named.
     fn errors(&self, problems: &Problems, changed: &[String]) -> Vec<FieldError> {
-        let error = |problem: &quiver_alerting::problem::Problem| {
+        let error = |problem: &quiver_yaml::problem::Problem| {
             let holds = |at: &str| {
                 let rest = problem.path.strip_prefix(at)?;
                 (!at.is_empty() && (rest.is_empty() || rest.starts_with('/'))).then_some(rest)

@@ -8,11 +8,11 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::post;
-use quiver_alerting::problem::Problems;
 use quiver_alerting::rules::{RuleGroup, read};
 use quiver_alerting::unit_tests::{self, Outcome, TestFile};
-use quiver_alerting::yaml;
 use quiver_config::Problem;
+use quiver_yaml as yaml;
+use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 

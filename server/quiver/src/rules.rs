@@ -11,11 +11,11 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use quiver_alerting::config::is_pattern;
-use quiver_alerting::duration::format_go;
-use quiver_alerting::problem::UnknownFields;
 use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read_with};
 use quiver_alerting::unit_tests::{self, Fault, Outcome, TestFile, TestGroup};
 use quiver_api::unit_test_api::RuleBench;
+use quiver_yaml::duration::format_go;
+use quiver_yaml::problem::UnknownFields;
 use regex::Regex;
 use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
@@ -46,7 +46,7 @@ fn load(path: Option<&Path>, unknown: UnknownFields) -> Result<RuleFile, Vec<Str
         Some(path) => text_of(path),
         None => std::io::read_to_string(std::io::stdin()).map_err(|e| format!("standard input: {e}")),
     };
-    let told = |problems: quiver_alerting::problem::Problems| {
+    let told = |problems: quiver_yaml::problem::Problems| {
         let prefix = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
         problems.iter().map(|p| format!("{prefix}{p}")).collect::<Vec<_>>()
     };
@@ -117,7 +117,7 @@ pub struct Tests {
 /// The file cannot be read.
 pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(String, Outcome)>, Vec<String>> {
     let text = text_of(path).map_err(|e| vec![e])?;
-    let texts = |p: quiver_alerting::problem::Problems| p.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let texts = |p: quiver_yaml::problem::Problems| p.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut file: TestFile = unit_tests::read_with(&text, how.unknown).map_err(texts)?;
     // A test without a name has the empty one here, as in promtool.
     let name = |test: &TestGroup| if test.is_named { test.name.clone() } else { String::new() };

@@ -6,12 +6,12 @@ use quiver_alerting::config::Config;
 use quiver_alerting::inhibit::{InhibitRule, Inhibitor};
 use quiver_alerting::intervals::{MinuteRange, read_list};
 use quiver_alerting::matchers::{parse_classic, parse_utf8, read};
-use quiver_alerting::problem::Problems;
 use quiver_alerting::receivers;
 use quiver_alerting::routes::{Route, RouteConfig};
 use quiver_alerting::template::parse_time;
-use quiver_alerting::yaml;
 use quiver_types::{LabelSet, Matcher};
+use quiver_yaml as yaml;
+use quiver_yaml::problem::Problems;
 use serde_json::{Value, json};
 
 use super::{Tally, cases, text};

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use quiver_alerting::problem::Place;
 use quiver_types::meant::did_you_mean;
+use quiver_yaml::problem::Place;
 
 use super::load::ModelProblem;
 use super::template::{Piece, Template};

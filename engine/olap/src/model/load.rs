@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_alerting::problem::{Place, Problems};
-use quiver_alerting::yaml::read;
+use quiver_yaml::problem::{Place, Problems};
+use quiver_yaml::read;
 
 use super::catalog::Catalog;
 use super::owner::owner;

@@ -2,9 +2,9 @@
 
 use std::collections::HashSet;
 
-use quiver_alerting::problem::Place;
-use quiver_alerting::yaml::{Kind, Node};
 use quiver_types::meant::did_you_mean;
+use quiver_yaml::problem::Place;
+use quiver_yaml::{Kind, Node};
 
 /// Lists of a model whose entries have names.
 const LISTS: [&str; 8] =
@@ -42,7 +42,7 @@ fn around<'n>(lists: impl Iterator<Item = &'n [Node]>, at: Place) -> Option<&'n 
 
 #[cfg(test)]
 mod tests {
-    use quiver_alerting::yaml::read;
+    use quiver_yaml::read;
 
     use super::*;
 

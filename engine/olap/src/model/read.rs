@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use quiver_alerting::problem::{Code, Problems};
-use quiver_alerting::yaml::{Fields, Kind, Node, read};
 use quiver_types::Domain;
 use quiver_types::meant::did_you_mean;
+use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::{Fields, Kind, Node, read};
 use serde_json::{Map, Value};
 
 use super::owner::near_field;

@@ -1,6 +1,6 @@
 //! SQL texts of models: plain text with references to models and members in braces.
 
-use quiver_alerting::problem::Place;
+use quiver_yaml::problem::Place;
 
 use super::MemberId;
 

@@ -162,7 +162,7 @@ impl Made {
             Some(owner) => owner,
             None => self.first_model(select)?,
         };
-        Ok((owner, Template { text: String::new(), pieces, place: quiver_alerting::problem::Place::default() }))
+        Ok((owner, Template { text: String::new(), pieces, place: quiver_yaml::problem::Place::default() }))
     }
 
     fn lead_over(&mut self, path: Option<Vec<String>>) {

@@ -1,10 +1,10 @@
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
-use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, Written, read,
 };
 use quiver_types::{LabelSet, SystemClock};
+use quiver_yaml::problem::Place;
 
 use super::*;
 use crate::deliver::{ProxyEnvironment, Sender};

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::duration;
-use crate::problem::{Code, Problem, Problems};
+use quiver_yaml::duration;
+use quiver_yaml::problem::{Code, Problem, Problems};
+use quiver_yaml::{Fields, Kind, Node, pointer};
+
 use crate::template::{MESSAGE_FUNCTIONS, Templates};
-use crate::yaml::{Fields, Kind, Node, pointer};
 
 /// What a field takes.
 #[derive(Debug, Clone, Copy)]
@@ -250,7 +251,7 @@ impl Schema {
 
     /// Gives options as JSON, as they are written.
     pub(crate) fn json(&self, node: &Node) -> serde_json::Value {
-        let Kind::Map(pairs) = &node.kind else { return any(node) };
+        let Kind::Map(pairs) = &node.kind else { return node.to_json() };
         let shape = |name: &str| self.fields.iter().find(|f| f.name == name).map_or(Shape::Any, |f| f.shape);
         let each = pairs.iter().map(|(key, value)| (key.text.clone(), shaped(value, shape(&key.text))));
         serde_json::Value::Object(each.collect())
@@ -346,7 +347,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
             _ => return Err(wrong("a list")),
         },
         Shape::SecretLists => OptionValue::Any(text_lists(node, path, &wrong("a mapping"))?),
-        Shape::Any => OptionValue::Any(any(node)),
+        Shape::Any => OptionValue::Any(node.to_json()),
         Shape::Object(schema) => OptionValue::Object(schema.read(node, path, problems)),
         Shape::Objects(schema) => match &node.kind {
             Kind::List(items) => {
@@ -357,7 +358,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
         },
         Shape::ObjectMap(schema) => match &node.kind {
             Kind::Map(pairs) => {
-                let read = |(key, value): &(crate::yaml::Key, Node)| {
+                let read = |(key, value): &(quiver_yaml::Key, Node)| {
                     (key.text.clone(), schema.read(value, &pointer(path, &key.text), problems))
                 };
                 OptionValue::ObjectMap(pairs.iter().map(read).collect())
@@ -405,32 +406,6 @@ fn text_lists(node: &Node, path: &str, wrong: &Problem) -> Result<serde_json::Va
     Ok(texts(node))
 }
 
-/// Gives any value as JSON.
-pub(crate) fn any(node: &Node) -> serde_json::Value {
-    use serde_json::Value as Json;
-    match &node.kind {
-        Kind::Null => Json::Null,
-        Kind::Scalar { text, .. } => {
-            if let Some(truth) = node.truth() {
-                return Json::Bool(truth);
-            }
-            if let Some(whole) = node.integer() {
-                if let Ok(int) = i64::try_from(whole) {
-                    return int.into();
-                }
-                if let Ok(uint) = u64::try_from(whole) {
-                    return uint.into();
-                }
-            }
-            node.number()
-                .and_then(serde_json::Number::from_f64)
-                .map_or_else(|| Json::String(text.clone()), Json::Number)
-        }
-        Kind::List(items) => Json::Array(items.iter().map(any).collect()),
-        Kind::Map(pairs) => Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), any(value))).collect()),
-    }
-}
-
 /// Gives texts as JSON, within lists and mappings too: what looks like a number is a text all the same.
 pub(crate) fn texts(node: &Node) -> serde_json::Value {
     use serde_json::Value as Json;
@@ -445,9 +420,9 @@ pub(crate) fn texts(node: &Node) -> serde_json::Value {
 /// Gives a value as JSON by what its field takes, so that `012` and `yes` stay texts where texts are wanted.
 fn shaped(node: &Node, shape: Shape) -> serde_json::Value {
     match (shape, &node.kind) {
-        (Shape::Truth | Shape::Integer | Shape::Count | Shape::Any, _) => any(node),
+        (Shape::Truth | Shape::Integer | Shape::Count | Shape::Any, _) => node.to_json(),
         // Nanoseconds.
-        (Shape::GoDuration, _) if node.integer().is_some() => any(node),
+        (Shape::GoDuration, _) if node.integer().is_some() => node.to_json(),
         (Shape::Object(schema) | Shape::TextOr(_, schema), Kind::Map(_)) => schema.json(node),
         (Shape::Objects(schema), Kind::List(items)) => items.iter().map(|item| schema.json(item)).collect(),
         (Shape::ObjectMap(schema), Kind::Map(pairs)) => {
@@ -534,7 +509,7 @@ mod tests {
     #[test]
     fn headers_of_proxies_are_lists() {
         let told = |text: &str| {
-            let node = crate::yaml::read(text).expect(text).remove(0);
+            let node = quiver_yaml::read(text).expect(text).remove(0);
             let mut problems = Problems::default();
             crate::config::HTTP.read(&node, "", &mut problems);
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")

@@ -3,8 +3,8 @@
 use std::iter::Peekable;
 use std::str::Chars;
 
-use crate::problem::{Code, Problems};
-use crate::yaml::{Node, pointer};
+use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::{Node, pointer};
 
 /// Tells of patterns that can match nothing, since they do not end: `[`, `[a`, `[a-]`, `\`.
 pub(super) fn check(items: &[Node], problems: &mut Problems) {

@@ -1,11 +1,11 @@
 //! A configuration as it may be shown: secrets are hidden, everything else is as it was written.
 
+use quiver_yaml::problem::Problem;
+use quiver_yaml::{self as yaml, Kind, Node, pointer};
 use serde_json::Value;
 
-use super::fields::{SECRET, Schema, Shape, any, texts};
-use crate::problem::Problem;
+use super::fields::{SECRET, Schema, Shape, texts};
 use crate::receivers::{GLOBAL, KINDS};
-use crate::yaml::{self, Kind, Node, pointer};
 
 /// Gives a configuration that was read before, with its secrets hidden.
 ///
@@ -140,7 +140,7 @@ pub fn integrations_json(field: &str, node: &Node) -> Option<Value> {
     let kind = KINDS.iter().find(|kind| kind.field == field)?;
     Some(match &node.kind {
         Kind::List(items) => items.iter().map(|item| kind.schema.json(item)).collect(),
-        _ => any(node),
+        _ => node.to_json(),
     })
 }
 
@@ -149,14 +149,14 @@ fn whole(node: &Node) -> Value {
         ("global", _) => GLOBAL.json(value),
         ("route", _) => route(value),
         ("receivers", Kind::List(items)) => items.iter().map(receiver).collect(),
-        ("tracing" | "event_recorder", _) => any(value),
+        ("tracing" | "event_recorder", _) => value.to_json(),
         _ => texts(value),
     })
 }
 
 fn route(node: &Node) -> Value {
     members(node, |name, value| match (name, &value.kind) {
-        ("continue", _) => any(value),
+        ("continue", _) => value.to_json(),
         ("routes", Kind::List(items)) => items.iter().map(route).collect(),
         _ => texts(value),
     })
@@ -168,7 +168,7 @@ fn receiver(node: &Node) -> Value {
 
 /// Gives a mapping as JSON, each value by its name.
 fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
-    let Kind::Map(pairs) = &node.kind else { return any(node) };
+    let Kind::Map(pairs) = &node.kind else { return node.to_json() };
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
@@ -186,7 +186,7 @@ pub fn json_of(text: &str) -> Option<Value> {
 /// Gives a value as JSON without pairs whose key is no text; of equal keys the last one counts.
 fn decoded(node: &Node) -> Value {
     match &node.kind {
-        Kind::Null | Kind::Scalar { .. } => any(node),
+        Kind::Null | Kind::Scalar { .. } => node.to_json(),
         Kind::List(items) => items.iter().map(decoded).collect(),
         Kind::Map(pairs) => {
             let texts = pairs.iter().filter(|(key, _)| key.is_text());
@@ -222,7 +222,7 @@ mod tests {
         check("# c\n  # d", Some(Value::Null));
         check("...", None);
         assert_eq!([json_of(""), json_of("null"), json_of("a # b")], [Some(Value::Null), Some(Value::Null), None]);
-        let receiver = &any(&yaml::read(text).expect("valid")[0])["receivers"][0];
+        let receiver = &yaml::read(text).expect("valid")[0].to_json()["receivers"][0];
         let places = receiver_secrets(receiver);
         let within = "/webhook_configs/0/http_config";
         let expected =

@@ -308,10 +308,11 @@ impl Dispatcher {
 
 #[cfg(test)]
 mod tests {
+    use quiver_yaml as yaml;
+    use quiver_yaml::problem::Problems;
+
     use super::*;
-    use crate::problem::Problems;
     use crate::routes::RouteConfig;
-    use crate::yaml;
 
     const S: i64 = 1_000_000_000;
 

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use quiver_yaml::problem::{Code, Place, Problem, Problems};
+use quiver_yaml::{Fields, Kind, Layout, pointer};
+
 use super::variables::defined;
 use super::{Language, Rule, RuleFile, RuleKind};
-use crate::problem::{Code, Place, Problem, Problems};
 use crate::template::{RULE_FUNCTIONS, Templates};
-use crate::yaml::{Fields, Kind, Layout, pointer};
 
 /// What the crates of languages say of an expression.
 pub trait Expressions {

@@ -1,9 +1,9 @@
 //! The documents of a rule file. Those of vmalert are told from those of Prometheus by fields that only vmalert has: there
 //! durations may be `1.5h` and `90`, which Prometheus refuses.
 
-use crate::duration;
-use crate::problem::Problem;
-use crate::yaml::{self, Kind, Node};
+use quiver_yaml::duration;
+use quiver_yaml::problem::Problem;
+use quiver_yaml::{self as yaml, Kind, Node};
 
 /// Fields of groups that only vmalert has.
 const GROUP_FIELDS: [&str; 9] = [

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::Millis;
 
-use crate::problem::Place;
+use quiver_yaml::problem::Place;
 
 /// The language of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

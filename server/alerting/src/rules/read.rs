@@ -2,11 +2,12 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use quiver_yaml::problem::{Code, Problems, UnknownFields};
+use quiver_yaml::{Fields, Kind, Node, pointer};
+
 use super::check::{Expressions, check_rule};
 use super::documents::documents;
 use super::{Language, Rule, RuleFile, RuleGroup, RuleKind};
-use crate::problem::{Code, Problems, UnknownFields};
-use crate::yaml::{Fields, Kind, Node, pointer};
 
 /// Reads a file: all its documents.
 ///
@@ -274,7 +275,7 @@ fn own_fields(fields: &mut Fields<'_>, group: &RuleGroup, problems: &mut Problem
 mod tests {
     use super::super::ParsedExpr;
     use super::*;
-    use crate::problem::Place;
+    use quiver_yaml::problem::Place;
 
     struct Simple;
 

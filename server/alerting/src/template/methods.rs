@@ -1,13 +1,13 @@
 //! Methods of values.
 
 use chrono::{Datelike, Timelike};
+use quiver_yaml::duration::format_go;
 
 use super::builtins::texts_of;
 use super::exec::Call;
 use super::time::Time;
 use super::value::{ListKind, MapKind, Value, pairs};
 use super::{Param, month_name};
-use crate::duration::format_go;
 
 type Outcome = Result<Value, String>;
 

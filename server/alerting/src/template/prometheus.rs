@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use quiver_types::{LabelSet, matcher};
+use quiver_yaml::duration;
 
 use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
@@ -14,7 +15,6 @@ use super::humanize::{
 };
 use super::value::{ListKind, MapKind, Safe, Struct, Value};
 use super::{Function, Functions, Param};
-use crate::duration;
 
 /// A sample of a query, as templates see it.
 #[derive(Debug, Clone, PartialEq)]

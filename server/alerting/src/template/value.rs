@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
+use quiver_yaml::duration::format_go;
+
 use super::complex::complex_text;
 use super::time::Time;
-use crate::duration::format_go;
 use crate::text::{float_text, quote};
 
 /// A value. Cloning shares what is large.

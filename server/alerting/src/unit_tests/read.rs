@@ -1,9 +1,10 @@
 //! The file of tests.
 
+use quiver_yaml::problem::{Code, Problems, UnknownFields};
+use quiver_yaml::{self as yaml, Fields, Node, pointer};
+
 use super::{AlertTest, ExpectedSample, ExprTest, TestFile, TestGroup};
-use crate::problem::{Code, Problems, UnknownFields};
 use crate::template::parse_time;
-use crate::yaml::{self, Fields, Node, pointer};
 
 const MINUTE_MS: i64 = 60_000;
 
@@ -107,7 +108,7 @@ fn alert(node: &Node, path: String, whose: &str, problems: &mut Problems) -> Opt
     let eval_time_ms = fields.duration_ms("eval_time", problems).unwrap_or(0);
     let alertname = fields.text("alertname", problems).unwrap_or_default();
     if alertname.is_empty() {
-        let at = crate::duration::format(eval_time_ms);
+        let at = quiver_yaml::duration::format(eval_time_ms);
         let what = "an item under alert_rule_test misses required attribute alertname";
         let message = format!("{what} at eval_time {at}{whose}");
         fields.problem("alertname", Code::Required, message, problems);

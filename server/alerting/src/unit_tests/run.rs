@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use quiver_types::{LabelSet, Millis};
+use quiver_yaml::duration;
 
 use super::compare::{self, Sample};
 use super::in_order::InOrder;
 use super::series::{self, Value};
 use super::{AlertTest, TestGroup, valid};
-use crate::duration;
 use crate::rules::{
     ActiveAlert, AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting,
     Written, show_pairs,

@@ -8,13 +8,13 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::Method;
-use quiver_alerting::problem::{Code, Problems};
 use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
-use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::{
     Area, Caller, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release, Result,
 };
+use quiver_yaml::problem::{Code, Problems};
+use quiver_yaml::{self as yaml, Kind as Shape, Node};
 use serde_json::{Map, Value, json};
 
 use super::rule_groups::{plan, seen};
@@ -103,7 +103,7 @@ pub(crate) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
             .with("line", json!(place.line))
             .with("column", json!(place.column));
     }
-    let error = |p: &quiver_alerting::problem::Problem| {
+    let error = |p: &quiver_yaml::problem::Problem| {
         let mut error = json!({
             "field": p.path, "code": p.code.as_str(), "message": p.message, "line": p.place.line, "column": p.place.column,
         });

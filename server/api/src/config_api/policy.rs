@@ -9,7 +9,6 @@ use futures::future::BoxFuture;
 use http::Method;
 use quiver_alertd::policy::undelivered;
 use quiver_alerting::config::{Config as Read, config_json};
-use quiver_alerting::duration;
 use quiver_alerting::inhibit::InhibitRule;
 use quiver_alerting::matchers::{Matchers, show};
 use quiver_alerting::routes::RouteConfig;
@@ -21,6 +20,7 @@ use quiver_config::{
     Result, System,
 };
 use quiver_types::{Domain, Right, Triple};
+use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use super::deploy::{Told, flag, manager, outcome, refused};

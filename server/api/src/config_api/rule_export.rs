@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use quiver_alerting::rules::{Language, OWN_FIELDS};
-use quiver_alerting::yaml;
 use quiver_config::{Problem, Result};
+use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
 use super::rule_groups::seen;

@@ -1,9 +1,9 @@
 //! Configuration as YAML: what an export gives and an import takes.
 
 use quiver_alerting::config::integrations_json;
-use quiver_alerting::yaml::{Kind as Shape, Node, read as read_nodes};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{Family, Kind, Problem, ProblemKind, Result};
+use quiver_yaml::{Kind as Shape, Node, read as read_nodes};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use quiver_alerting::problem::UnknownFields;
+use quiver_yaml::problem::UnknownFields;
 use regex::Regex;
 use tokio::runtime::Runtime;
 

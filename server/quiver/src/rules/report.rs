@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use quick_xml::Writer;
 use quick_xml::events::BytesText;
-use quiver_alerting::duration::format_go;
 use quiver_alerting::rules::show_pairs;
 use quiver_alerting::template::Time;
 use quiver_alerting::text::{float_text, quote};
 use quiver_alerting::unit_tests::{Fault, TestGroup};
 use quiver_promql::QueryValue;
 use quiver_types::{Clock as _, SystemClock};
+use quiver_yaml::duration::format_go;
 use similar::{ChangeTag, TextDiff};
 
 use super::StoreBench;

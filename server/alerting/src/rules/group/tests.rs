@@ -1,10 +1,10 @@
 use std::cell::RefCell;
 
 use quiver_types::Matcher;
+use quiver_yaml::problem::Place;
 
 use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered};
 use super::*;
-use crate::problem::Place;
 
 /// Answers with the elements that a script says for each time, and keeps what is written.
 #[derive(Default)]

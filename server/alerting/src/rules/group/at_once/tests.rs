@@ -2,9 +2,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 use quiver_types::LabelSet;
+use quiver_yaml::problem::Place as TextPlace;
 
 use super::*;
-use crate::problem::Place as TextPlace;
 use crate::rules::{Element, ElementValue, Health, Language, RuleGroup, Written};
 
 /// An expression is the names of the metrics that it reads; `?` reads anything, `panic` panics.

@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use super::{Kind, Node, pointer};
-use crate::duration;
 use crate::problem::{Code, Problems};
+use crate::{Kind, Node, duration, pointer};
 
 /// The fields of a mapping. Whoever has asked for all that it knows calls [`Fields::finish`], which tells of the rest.
 #[derive(Debug)]
@@ -184,7 +183,7 @@ impl<'a> Fields<'a> {
 }
 
 /// Reads a list of texts.
-pub(crate) fn texts(items: &[Node], path: &str, problems: &mut Problems) -> Vec<String> {
+pub fn texts(items: &[Node], path: &str, problems: &mut Problems) -> Vec<String> {
     let mut out = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
         if let Some(text) = item.text() {
@@ -200,7 +199,7 @@ pub(crate) fn texts(items: &[Node], path: &str, problems: &mut Problems) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::yaml::read;
+    use crate::read;
 
     #[test]
     fn typed_fields_and_unknown_ones() {

@@ -1,7 +1,7 @@
 //! Durations in the ways in which rule files and policies write them: Prometheus' (`1d12h`), vmalert's (`1.5d`, `90`) and
 //! Go's (`1.5h`).
 
-use crate::text::quote;
+use quiver_types::go::quote;
 use std::fmt::Write as _;
 
 /// Longest duration in milliseconds: what 64 bits of nanoseconds hold.

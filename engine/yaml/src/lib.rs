@@ -1,17 +1,24 @@
-//! YAML as a tree that knows where each thing stands.
+//! Files that people write: YAML as a tree that knows where each thing stands.
 //!
 //! `read` makes the tree from the events of the parser, by our rules: duplicate keys and foreign tags are refused,
 //! anchors and merge keys are expanded, sizes are bounded. `fields` reads a mapping into typed values and notes every
-//! field that nobody asked for.
+//! field that nobody asked for, `write` makes a text. `problem` says what is wrong with one, and where; `duration` reads and
+//! writes times as Prometheus, vmalert and Go do.
+//!
+//! Rule files, policies, models of analytics and configuration in YAML are read by this.
 
+pub mod duration;
 mod fields;
 mod indents;
+pub mod problem;
 mod read;
 mod write;
 
+use serde_json::Value as Json;
+
 use crate::problem::{Code, Place, Problem};
 
-pub use fields::Fields;
+pub use fields::{Fields, texts};
 pub use read::{DEPTH_MAX, NODES_MAX, read, read_first};
 pub use write::write;
 
@@ -157,6 +164,33 @@ impl Node {
         }
     }
 
+    /// Gives it as JSON.
+    pub fn to_json(&self) -> Json {
+        match &self.kind {
+            Kind::Null => Json::Null,
+            Kind::Scalar { text, .. } => {
+                if let Some(truth) = self.truth() {
+                    return Json::Bool(truth);
+                }
+                if let Some(whole) = self.integer() {
+                    if let Ok(int) = i64::try_from(whole) {
+                        return int.into();
+                    }
+                    if let Ok(uint) = u64::try_from(whole) {
+                        return uint.into();
+                    }
+                }
+                self.number()
+                    .and_then(serde_json::Number::from_f64)
+                    .map_or_else(|| Json::String(text.clone()), Json::Number)
+            }
+            Kind::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
+            Kind::Map(pairs) => {
+                Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), value.to_json())).collect())
+            }
+        }
+    }
+
     /// Makes a problem about it.
     pub fn problem(&self, path: &str, code: Code, message: impl Into<String>) -> Problem {
         Problem { place: self.place, path: path.to_owned(), code, message: message.into() }
@@ -185,7 +219,7 @@ fn integer(text: &str) -> Option<i128> {
 }
 
 /// Writes a part of a JSON pointer.
-pub(crate) fn pointer(path: &str, part: impl std::fmt::Display) -> String {
+pub fn pointer(path: &str, part: impl std::fmt::Display) -> String {
     format!("{path}/{}", part.to_string().replace('~', "~0").replace('/', "~1"))
 }
 

@@ -77,7 +77,7 @@ fn length(text: &str, quote: char) -> Option<usize> {
 mod tests {
     use std::fmt::Write as _;
 
-    use crate::yaml::{Node, read};
+    use crate::{Node, read};
 
     #[test]
     fn further_lines_stand_anywhere() {
