@@ -272,7 +272,6 @@ fn clauses_that_the_planner_reads_otherwise() {
     for wrong in [
         "select (a, b) not in (select c, d from u) from t",
         "select 1 from t where a = 1 or (a, b) in (select c, d from u)",
-        "select a from t fetch first 2 rows with ties",
         "select * from t except all select b from u",
         "select * from t with ordinality",
         "select * from t tablesample bernoulli (10)",

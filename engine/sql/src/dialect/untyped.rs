@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr, SetOperator, Value,
-    VisitorMut,
+    Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr,
+    SetOperator, Value, VisitorMut,
 };
 
 use super::{bare, call, take};
@@ -49,6 +49,9 @@ impl VisitorMut for Opener {
                 beside(results.chain(else_result.as_deref_mut()).collect());
             }
             Expr::Array(Array { elem, .. }) => beside(elem.iter_mut().collect()),
+            Expr::BinaryOp { left, op, right } if compares(op) && (is_interval(left) || is_interval(right)) => {
+                open_all(vec![&mut **left, &mut **right]);
+            }
             Expr::Function(function)
                 if function.over.is_none()
                     && bare(&function.name).is_some_and(|name| OF_ONE_TYPE.contains(&name.as_str())) =>
@@ -60,6 +63,20 @@ impl VisitorMut for Opener {
             _ => {}
         }
         ControlFlow::Continue(())
+    }
+}
+
+fn compares(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// Whether an interval is written out: unlike times, the planner compares none with a text.
+fn is_interval(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_interval(inner),
+        Expr::Interval(_) => true,
+        _ => false,
     }
 }
 
@@ -172,6 +189,7 @@ mod tests {
             "SELECT coalesce(a, literal('1')), greatest(literal('2'), (b)), \
              CASE WHEN c THEN literal('-3') WHEN d THEN 1 ELSE literal('f') END, ARRAY[literal('4'), e]",
         );
+        check("SELECT (INTERVAL '1 day') < '1 hour'", "SELECT (INTERVAL '1 day') < literal('1 hour')");
         for same in [
             "SELECT coalesce(a, 'none'), coalesce('1', NULL, '2'), CASE WHEN c THEN '1' ELSE '0' END, ARRAY['1', '2']",
             "SELECT concat(a, '1'), a || '1', a = '1', a IN (1, '2')",

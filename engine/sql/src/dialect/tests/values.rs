@@ -410,7 +410,7 @@ fn windows_stand_where_their_names_do() {
     );
     refused("select sum(a) over (w partition by a) from t window w as ()", "leave `PARTITION BY` out");
     refused("select sum(a) over (w order by a) from t window w as (order by b)", "leave `ORDER BY` out");
-    let wide = "sum(a) over w, ".repeat(1_000);
+    let wide = "sum(a) over w, ".repeat(1_100);
     let error = translated(&format!(
         "select {wide} 1 from t window w as (order by a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a)"
     ));
