@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use arrow::datatypes::{DataType, Field, Schema};
-use async_trait::async_trait;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast};
+use futures::future::BoxFuture;
 use quiver_query::QueryContext;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OLAP_SCHEMA, as_measure};
 use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
@@ -109,7 +109,6 @@ impl ModelTables {
     }
 }
 
-#[async_trait]
 impl Models for ModelTables {
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
         let catalog = self.olap.catalog();
@@ -122,24 +121,24 @@ impl Models for ModelTables {
         catalog.models.get(model).and_then(|m| m.open.as_ref()).is_some_and(|open| open.dimension(member).is_some())
     }
 
-    async fn select(
-        &self,
-        select: &ModelSelect,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<ModelPlan> {
-        self.compiled(select, tables, access, ctx).await.map_err(plain)
+    fn select<'a>(
+        &'a self,
+        select: &'a ModelSelect,
+        tables: &'a Arc<dyn TableSnapshot>,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<ModelPlan>> {
+        Box::pin(async move { self.compiled(select, tables, access, ctx).await.map_err(plain) })
     }
 
-    async fn rows(
-        &self,
-        rows: &ModelRows,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<LogicalPlan> {
-        self.rows_of(rows, tables, access, ctx).await.map_err(plain)
+    fn rows<'a>(
+        &'a self,
+        rows: &'a ModelRows,
+        tables: &'a Arc<dyn TableSnapshot>,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<LogicalPlan>> {
+        Box::pin(async move { self.rows_of(rows, tables, access, ctx).await.map_err(plain) })
     }
 }
 

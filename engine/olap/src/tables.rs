@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::datasource::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -131,16 +131,21 @@ struct LayeredSnapshot {
     product: Option<Arc<dyn TableSnapshot>>,
 }
 
-#[async_trait]
 impl TableSnapshot for LayeredSnapshot {
-    async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        if let Some(found) = self.folders.find(request) {
-            return Ok(Some(Arc::clone(found) as Arc<dyn TableProvider>));
-        }
-        match &self.product {
-            Some(product) => product.table(request, ctx).await,
-            None => Ok(None),
-        }
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            if let Some(found) = self.folders.find(request) {
+                return Ok(Some(Arc::clone(found) as Arc<dyn TableProvider>));
+            }
+            match &self.product {
+                Some(product) => product.table(request, ctx).await,
+                None => Ok(None),
+            }
+        })
     }
 
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {

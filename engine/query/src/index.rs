@@ -9,7 +9,6 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
@@ -26,10 +25,12 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
 use quiver_types::{Access, Matcher, MillisRange, ReadStats, SeriesSnapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::context::QueryContext;
+use crate::provider::scan_by_plan;
 
 pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series};
 pub use notation::{json_text, labels_json};
@@ -139,7 +140,6 @@ struct IndexTable {
     schema: SchemaRef,
 }
 
-#[async_trait]
 impl TableProvider for IndexTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -149,14 +149,21 @@ impl TableProvider for IndexTable {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
+    scan_by_plan!();
+}
+
+impl IndexTable {
+    fn plan<'a>(
+        &'a self,
+        _: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        _: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        Ok(Arc::new(IndexExec::over(self.look_up.clone(), self.source.clone(), projection.cloned(), limit)?))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            Ok(Arc::new(IndexExec::over(self.look_up.clone(), self.source.clone(), projection.cloned(), limit)?)
+                as Arc<dyn ExecutionPlan>)
+        })
     }
 }
 

@@ -11,16 +11,17 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Statistics;
 use datafusion::common::stats::Precision;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use quiver_types::scan::{ScanShape, ScanSource};
 
 use crate::error::to_datafusion;
+use crate::provider::scan_by_plan;
 
 pub use node::ScanExec;
 pub use written::LeafForms;
@@ -41,7 +42,6 @@ impl fmt::Debug for ScanTable {
     }
 }
 
-#[async_trait]
 impl TableProvider for ScanTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -51,21 +51,27 @@ impl TableProvider for ScanTable {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let partitions = state.config().target_partitions();
-        let shape = ScanShape { projection: projection.cloned(), limit, partitions };
-        let scan = self.source.scan(&shape).map_err(to_datafusion)?;
-        Ok(Arc::new(ScanExec::new(scan)))
-    }
+    scan_by_plan!();
 
     fn statistics(&self) -> Option<Statistics> {
         let rows = self.source.rows_about()?;
         Some(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema) })
+    }
+}
+
+impl ScanTable {
+    fn plan<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        _filters: &'a [Expr],
+        limit: Option<usize>,
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let partitions = state.config().target_partitions();
+            let shape = ScanShape { projection: projection.cloned(), limit, partitions };
+            let scan = self.source.scan(&shape).map_err(to_datafusion)?;
+            Ok(Arc::new(ScanExec::new(scan)) as Arc<dyn ExecutionPlan>)
+        })
     }
 }

@@ -35,6 +35,7 @@ mod names;
 mod operator;
 mod pace;
 mod pool;
+mod provider;
 pub mod quoted;
 mod rehearsal;
 mod relational;

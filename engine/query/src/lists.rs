@@ -92,7 +92,6 @@ impl QueryEngine {
 
 #[cfg(test)]
 mod tests {
-    use async_trait::async_trait;
     use datafusion::arrow::array::AsArray as _;
     use datafusion::arrow::array::{Int64Array, RecordBatch};
     use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
@@ -104,9 +103,11 @@ mod tests {
     use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableType, col};
     use datafusion::physical_plan::displayable;
     use futures::StreamExt as _;
+    use futures::future::BoxFuture;
     use quiver_types::{Access, ErrorKind};
 
     use super::*;
+    use crate::provider::scan_by_plan;
     use crate::{EngineSettings, Explaining, Limits};
 
     fn engine(memory_bytes: usize) -> Arc<QueryEngine> {
@@ -125,7 +126,6 @@ mod tests {
     #[derive(Debug)]
     struct Counted(MemTable, Option<usize>);
 
-    #[async_trait]
     impl TableProvider for Counted {
         fn schema(&self) -> SchemaRef {
             self.0.schema()
@@ -135,18 +135,22 @@ mod tests {
             TableType::Base
         }
 
-        async fn scan(
-            &self,
-            state: &dyn Session,
-            projection: Option<&Vec<usize>>,
-            filters: &[Expr],
-            limit: Option<usize>,
-        ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
-            self.0.scan(state, projection, filters, limit).await
-        }
+        scan_by_plan!();
 
         fn statistics(&self) -> Option<Statistics> {
             Some(Statistics { num_rows: Precision::Inexact(self.1?), ..Statistics::new_unknown(&self.schema()) })
+        }
+    }
+
+    impl Counted {
+        fn plan<'a>(
+            &'a self,
+            state: &'a dyn Session,
+            projection: Option<&'a Vec<usize>>,
+            filters: &'a [Expr],
+            limit: Option<usize>,
+        ) -> BoxFuture<'a, datafusion::error::Result<Arc<dyn ExecutionPlan>>> {
+            Box::pin(async move { self.0.scan(state, projection, filters, limit).await })
         }
     }
 

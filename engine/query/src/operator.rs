@@ -9,7 +9,6 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, DFSchemaRef};
@@ -20,6 +19,7 @@ use datafusion::logical_expr_common::dyn_eq::{DynEq, DynHash};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use futures::future::{BoxFuture, ready};
 
 use crate::error::from_datafusion;
 
@@ -171,18 +171,30 @@ pub fn write_operator(name: &str, detail: &str, f: &mut fmt::Formatter<'_>) -> f
 #[derive(Debug)]
 pub(crate) struct OperatorPlanner;
 
-#[async_trait]
 impl ExtensionPlanner for OperatorPlanner {
-    async fn plan_extension(
-        &self,
-        _: &dyn PhysicalPlanner,
-        node: &dyn UserDefinedLogicalNode,
-        _: &[&LogicalPlan],
-        physical_inputs: &[Arc<dyn ExecutionPlan>],
-        session: &dyn Session,
-        _: &PhysicalPlanningContext,
-    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let Some(node) = node.as_any().downcast_ref::<OperatorNode>() else { return Ok(None) };
-        Arc::clone(&node.operator).physical(physical_inputs.to_vec(), session).map(Some)
+    // Written out for the reason that `provider` gives.
+    fn plan_extension<'life0, 'life1, 'life2, 'life3, 'life4, 'life5, 'life6, 'life7, 'async_trait>(
+        &'life0 self,
+        _: &'life1 dyn PhysicalPlanner,
+        node: &'life2 dyn UserDefinedLogicalNode,
+        _: &'life3 [&'life4 LogicalPlan],
+        physical_inputs: &'life5 [Arc<dyn ExecutionPlan>],
+        session: &'life6 dyn Session,
+        _: &'life7 PhysicalPlanningContext,
+    ) -> BoxFuture<'async_trait, Result<Option<Arc<dyn ExecutionPlan>>>>
+    where
+        'life0: 'async_trait,
+        'life1: 'async_trait,
+        'life2: 'async_trait,
+        'life3: 'async_trait,
+        'life4: 'async_trait,
+        'life5: 'async_trait,
+        'life6: 'async_trait,
+        'life7: 'async_trait,
+        Self: 'async_trait,
+    {
+        let node = node.as_any().downcast_ref::<OperatorNode>();
+        let planned = node.map(|node| Arc::clone(&node.operator).physical(physical_inputs.to_vec(), session));
+        Box::pin(ready(planned.transpose()))
     }
 }

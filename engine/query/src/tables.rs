@@ -26,9 +26,9 @@ mod written;
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
+use futures::future::BoxFuture;
 use quiver_types::configured::Configured;
 use quiver_types::{Access, Domain, MillisRange, Result, Version};
 
@@ -136,13 +136,16 @@ impl Moment {
 }
 
 /// All tables at one moment.
-#[async_trait]
 pub trait TableSnapshot: Send + Sync + Debug {
     /// Finds a table; `None`: there is none of that name.
     ///
     /// # Errors
     /// Those of reading the schema of the data.
-    async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>>;
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>>;
 
     /// Lists what a caller may name.
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
-use async_trait::async_trait;
 use datafusion::datasource::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_query::{EngineSettings, QueryContext, QueryEngine};
@@ -86,11 +86,16 @@ impl Tables for Source {
     }
 }
 
-#[async_trait]
 impl TableSnapshot for Then {
-    async fn table(&self, request: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        let is_it = request.schema == Some(QUIVER_SCHEMA) && request.name == "spans";
-        Ok(is_it.then(|| Arc::clone(&self.table) as Arc<dyn TableProvider>))
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            let is_it = request.schema == Some(QUIVER_SCHEMA) && request.name == "spans";
+            Ok(is_it.then(|| Arc::clone(&self.table) as Arc<dyn TableProvider>))
+        })
     }
 
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {

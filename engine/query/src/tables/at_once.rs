@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
@@ -20,6 +19,7 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
+use futures::future::BoxFuture;
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{ReadStats, Result};
 
@@ -27,7 +27,6 @@ use crate::error::to_datafusion;
 use crate::forms::{At, WrittenRows};
 
 /// Rows that are read at once.
-#[async_trait]
 pub(crate) trait ReadAtOnce: Debug + Send + Sync + 'static {
     /// What they are rows of.
     fn table(&self) -> &'static str;
@@ -36,7 +35,7 @@ pub(crate) trait ReadAtOnce: Debug + Send + Sync + 'static {
     fn schema(&self) -> &SchemaRef;
 
     /// Reads them for a run of a plan; what they take counts in the memory of `stats`.
-    async fn read(&self, task: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>>;
+    fn read<'a>(&'a self, task: &'a Arc<TaskContext>, stats: &'a ReadStats) -> BoxFuture<'a, Result<Vec<RecordBatch>>>;
 
     /// What a written plan says of them.
     fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows>;

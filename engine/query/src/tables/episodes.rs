@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
+use futures::future::BoxFuture;
 use quiver_types::tables::history::{ALERT_EVENTS, NOTIFICATIONS};
 use quiver_types::{Domain, Result};
 
@@ -56,7 +56,6 @@ fn columns() -> Vec<Field> {
     columns
 }
 
-#[async_trait]
 impl NamedTable for EpisodeTable {
     fn name(&self) -> &'static str {
         "alert_episodes"
@@ -74,19 +73,21 @@ impl NamedTable for EpisodeTable {
         entry_of(column).is_some()
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let events = HistoryTable(&ALERT_EVENTS).open(ask).await?;
-        let plain = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
-        let messages = HistoryTable(&NOTIFICATIONS).open(&plain).await?;
-        let mut names = Names::new(ask.sources.engine.relational());
-        names.add(None, "alert_events", events);
-        names.add(None, "notifications", messages);
-        let list = |of: &dyn Fn(String) -> String| {
-            ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
-        };
-        let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
-        let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));
-        let plan = names.plan(&statement)?;
-        Ok(Arc::new(ViewTable::new(plan, Some(statement))))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let events = HistoryTable(&ALERT_EVENTS).open(ask).await?;
+            let plain = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
+            let messages = HistoryTable(&NOTIFICATIONS).open(&plain).await?;
+            let mut names = Names::new(ask.sources.engine.relational());
+            names.add(None, "alert_events", events);
+            names.add(None, "notifications", messages);
+            let list = |of: &dyn Fn(String) -> String| {
+                ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
+            };
+            let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
+            let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));
+            let plan = names.plan(&statement)?;
+            Ok(Arc::new(ViewTable::new(plan, Some(statement))) as Arc<dyn TableProvider>)
+        })
     }
 }

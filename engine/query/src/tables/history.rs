@@ -16,12 +16,12 @@ use arrow::array::{
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
 use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered, services_in};
@@ -35,6 +35,7 @@ use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, sup
 use super::named::{Ask, NamedTable};
 use super::written::{WrittenHistory, WrittenRows};
 use crate::forms::{At, damaged, pinned};
+use crate::provider::scan_by_plan;
 
 /// What the service of a row is called.
 const SERVICE_NAME: &str = "service_name";
@@ -78,7 +79,6 @@ fn shown(field: &Field) -> Field {
     }
 }
 
-#[async_trait]
 impl NamedTable for HistoryTable {
     fn name(&self) -> &'static str {
         self.0.name
@@ -102,19 +102,21 @@ impl NamedTable for HistoryTable {
         entry_of(column).is_some_and(|(map, _)| self.columns().column_with_name(map).is_some())
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
-        fields.extend(ask.found.iter().map(text));
-        let access = ask.access(self.domain());
-        let caller = &ask.ctx.query().asked.caller;
-        let is_own = self.0.number == QUERY_LOG.number && !access.is_full() && !caller.is_empty();
-        Ok(Arc::new(HistoryProvider {
-            table: self.0,
-            schema: Arc::new(Schema::new(fields)),
-            snapshot: Arc::clone(&ask.sources.rows),
-            access,
-            own: is_own.then(|| caller.clone()),
-        }))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
+            fields.extend(ask.found.iter().map(text));
+            let access = ask.access(self.domain());
+            let caller = &ask.ctx.query().asked.caller;
+            let is_own = self.0.number == QUERY_LOG.number && !access.is_full() && !caller.is_empty();
+            Ok(Arc::new(HistoryProvider {
+                table: self.0,
+                schema: Arc::new(Schema::new(fields)),
+                snapshot: Arc::clone(&ask.sources.rows),
+                access,
+                own: is_own.then(|| caller.clone()),
+            }) as Arc<dyn TableProvider>)
+        })
     }
 }
 
@@ -140,7 +142,6 @@ pub(super) struct Reading {
     range: MillisRange,
 }
 
-#[async_trait]
 impl ReadAtOnce for Reading {
     fn table(&self) -> &'static str {
         self.table.name
@@ -150,28 +151,30 @@ impl ReadAtOnce for Reading {
         &self.schema
     }
 
-    async fn read(&self, _: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
-        let mut columns: Vec<&str> = self.schema.fields().iter().map(|field| stored(field.name())).collect();
-        // A statement that counts rows speaks of none.
-        columns.push("time");
-        let full = Access::full();
-        let mut access = &self.access;
-        if self.own.is_some() {
-            columns.push(SUBJECT);
-            access = &full;
-            stats.hide();
-        }
-        columns.sort_unstable();
-        columns.dedup();
-        let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
-        let of_rules = self.table.number == RULE_EVALUATIONS.number;
-        let hides = |name: &str| OF_ALL.contains(&name) || of_rules && OF_RULES.contains(&name);
-        let hides = |name: &str| !self.access.is_full() && hides(name);
-        let shown = |one: &RecordBatch| match &self.own {
-            Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
-            None => cells(one, &self.schema, hides),
-        };
-        rows.iter().map(shown).collect()
+    fn read<'a>(&'a self, _: &'a Arc<TaskContext>, stats: &'a ReadStats) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+        Box::pin(async move {
+            let mut columns: Vec<&str> = self.schema.fields().iter().map(|field| stored(field.name())).collect();
+            // A statement that counts rows speaks of none.
+            columns.push("time");
+            let full = Access::full();
+            let mut access = &self.access;
+            if self.own.is_some() {
+                columns.push(SUBJECT);
+                access = &full;
+                stats.hide();
+            }
+            columns.sort_unstable();
+            columns.dedup();
+            let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
+            let of_rules = self.table.number == RULE_EVALUATIONS.number;
+            let hides = |name: &str| OF_ALL.contains(&name) || of_rules && OF_RULES.contains(&name);
+            let hides = |name: &str| !self.access.is_full() && hides(name);
+            let shown = |one: &RecordBatch| match &self.own {
+                Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
+                None => cells(one, &self.schema, hides),
+            };
+            rows.iter().map(shown).collect()
+        })
     }
 
     fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows> {
@@ -223,7 +226,6 @@ impl Lower for ByTime {
     }
 }
 
-#[async_trait]
 impl TableProvider for HistoryProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -237,18 +239,24 @@ impl TableProvider for HistoryProvider {
         Ok(supported(&ByTime, filters))
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    scan_by_plan!();
+}
+
+impl HistoryProvider {
+    fn plan<'a>(
+        &'a self,
+        _: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
-        let range = ByTime::all_of(lower_all(&ByTime, filters));
-        let (snapshot, access, own) = (Arc::clone(&self.snapshot), self.access.clone(), self.own.clone());
-        Ok(at_once(Reading { table: self.table, schema, snapshot, access, own, range }, limit))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
+            let range = ByTime::all_of(lower_all(&ByTime, filters));
+            let (snapshot, access, own) = (Arc::clone(&self.snapshot), self.access.clone(), self.own.clone());
+            Ok(at_once(Reading { table: self.table, schema, snapshot, access, own, range }, limit))
+        })
     }
 }
 
@@ -327,6 +335,7 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+    use async_trait::async_trait;
     use datafusion::physical_plan::collect;
     use datafusion::prelude::SessionContext;
 

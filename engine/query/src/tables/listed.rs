@@ -9,8 +9,8 @@ use arrow::array::{
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use quiver_types::configured::Listed;
 use quiver_types::{Domain, Error, Result};
 
@@ -187,7 +187,6 @@ pub fn audit_rows(rows: &[ListedAudit<'_>]) -> Result<RecordBatch> {
     batch(Listed::Audit, arrays)
 }
 
-#[async_trait]
 impl NamedTable for ListedTable {
     fn name(&self) -> &'static str {
         match self.0 {
@@ -212,30 +211,33 @@ impl NamedTable for ListedTable {
         false
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let schema = columns_of(self.0);
-        let access = ask.access(self.domain());
-        // What belongs to no service is seen by who sees all; what somebody did himself, by him.
-        let has_service = schema.column_with_name(SERVICE).is_some();
-        let is_own = self.0 == Listed::Audit && !access.is_full();
-        let own = is_own.then_some(ask.ctx.query().asked.caller.as_str());
-        let mut batches = Vec::new();
-        if access.is_full() || has_service || own.is_some_and(|caller| !caller.is_empty()) {
-            let memory = ask.sources.engine.collected("listed", ask.ctx);
-            batches = ask.sources.configuration.listed(self.0, own, &|bytes| memory.add(bytes)).await?;
-            ask.ctx.keep(memory);
-        }
-        if !access.is_full() && !is_own {
-            for rows in &mut batches {
-                let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
-                let services = services.ok_or_else(|| Error::internal("services of what is listed are no texts"))?;
-                let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
-                let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
-                let cut = filter_record_batch(rows, &seen);
-                *rows = cut.map_err(|e| Error::internal("cannot choose what is listed").with_source(e))?;
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let schema = columns_of(self.0);
+            let access = ask.access(self.domain());
+            // What belongs to no service is seen by who sees all; what somebody did himself, by him.
+            let has_service = schema.column_with_name(SERVICE).is_some();
+            let is_own = self.0 == Listed::Audit && !access.is_full();
+            let own = is_own.then_some(ask.ctx.query().asked.caller.as_str());
+            let mut batches = Vec::new();
+            if access.is_full() || has_service || own.is_some_and(|caller| !caller.is_empty()) {
+                let memory = ask.sources.engine.collected("listed", ask.ctx);
+                batches = ask.sources.configuration.listed(self.0, own, &|bytes| memory.add(bytes)).await?;
+                ask.ctx.keep(memory);
             }
-        }
-        Ok(Arc::new(MemTable::try_new(schema, vec![batches]).map_err(from_datafusion)?))
+            if !access.is_full() && !is_own {
+                for rows in &mut batches {
+                    let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
+                    let services =
+                        services.ok_or_else(|| Error::internal("services of what is listed are no texts"))?;
+                    let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
+                    let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+                    let cut = filter_record_batch(rows, &seen);
+                    *rows = cut.map_err(|e| Error::internal("cannot choose what is listed").with_source(e))?;
+                }
+            }
+            Ok(Arc::new(MemTable::try_new(schema, vec![batches]).map_err(from_datafusion)?) as Arc<dyn TableProvider>)
+        })
     }
 }
 

@@ -7,12 +7,12 @@ mod says;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
 use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, MSG, STREAM, STREAM_ID, TIME,
 };
@@ -25,6 +25,7 @@ use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
+use crate::provider::scan_by_plan;
 pub(super) use convert::LogRows;
 pub(crate) use filter::MATCHERS;
 use filter::{LogLower, present};
@@ -49,7 +50,6 @@ fn field_of(column: &str) -> Option<&str> {
     }
 }
 
-#[async_trait]
 impl NamedTable for LogTable {
     fn name(&self) -> &'static str {
         "logs"
@@ -81,28 +81,30 @@ impl NamedTable for LogTable {
             || !column.is_empty() && !column.starts_with("__q_") && ![TIME, STREAM, STREAM_ID].contains(&column)
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
-        let mut kinds = Vec::new();
-        for name in ask.found.iter().filter(|name| *name != ROW_ID) {
-            let kind = match configured::kind_of(name) {
-                Some(kind) => kind,
-                None => kind(ask, name).await?,
-            };
-            kinds.push((name.clone(), kind));
-        }
-        fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
-        if ask.found.iter().any(|name| name == ROW_ID) {
-            fields.push(Field::new(ROW_ID, DataType::Int64, false));
-        }
-        Ok(Arc::new(LogProvider {
-            schema: Arc::new(Schema::new(fields)),
-            lower: LogLower { kinds },
-            snapshot: Arc::clone(&ask.sources.logs),
-            tables: Arc::clone(&ask.sources.log_tables),
-            access: ask.access(Domain::Logs),
-            stats: Arc::clone(&ask.ctx.stats),
-        }))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
+            let mut kinds = Vec::new();
+            for name in ask.found.iter().filter(|name| *name != ROW_ID) {
+                let kind = match configured::kind_of(name) {
+                    Some(kind) => kind,
+                    None => kind(ask, name).await?,
+                };
+                kinds.push((name.clone(), kind));
+            }
+            fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+            if ask.found.iter().any(|name| name == ROW_ID) {
+                fields.push(Field::new(ROW_ID, DataType::Int64, false));
+            }
+            Ok(Arc::new(LogProvider {
+                schema: Arc::new(Schema::new(fields)),
+                lower: LogLower { kinds },
+                snapshot: Arc::clone(&ask.sources.logs),
+                tables: Arc::clone(&ask.sources.log_tables),
+                access: ask.access(Domain::Logs),
+                stats: Arc::clone(&ask.ctx.stats),
+            }) as Arc<dyn TableProvider>)
+        })
     }
 }
 
@@ -143,7 +145,6 @@ struct LogProvider {
     stats: Arc<ReadStats>,
 }
 
-#[async_trait]
 impl TableProvider for LogProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -157,27 +158,34 @@ impl TableProvider for LogProvider {
         Ok(supported(&self.lower, filters))
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    scan_by_plan!();
+}
+
+impl LogProvider {
+    fn plan<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let mut parts = lower_all(&self.lower, filters);
-        parts.extend(self.access.logs().cloned());
-        let filter = LogLower::all_of(parts);
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let rows = LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
-        let request = LogRequest {
-            filter,
-            columns: rows.stored().to_vec(),
-            rest: rows.rest(),
-            order: LogOrder::Any,
-            form: LogForm::Rows,
-        };
-        let scan = self.tables.logs(&self.snapshot, &self.access, request, &self.stats).map_err(to_datafusion)?;
-        let input = scan.scan(state, None, &[], limit).await?;
-        Ok(Arc::new(ConvertExec::new("logs", input, Arc::new(rows), limit)))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let mut parts = lower_all(&self.lower, filters);
+            parts.extend(self.access.logs().cloned());
+            let filter = LogLower::all_of(parts);
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let rows =
+                LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
+            let request = LogRequest {
+                filter,
+                columns: rows.stored().to_vec(),
+                rest: rows.rest(),
+                order: LogOrder::Any,
+                form: LogForm::Rows,
+            };
+            let scan = self.tables.logs(&self.snapshot, &self.access, request, &self.stats).map_err(to_datafusion)?;
+            let input = scan.scan(state, None, &[], limit).await?;
+            Ok(Arc::new(ConvertExec::new("logs", input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)
+        })
     }
 }

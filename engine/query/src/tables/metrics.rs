@@ -8,11 +8,11 @@ mod samples;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use quiver_types::histogram::histogram_fields;
 use quiver_types::{Access, Domain, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot};
 
@@ -21,6 +21,7 @@ use super::convert::ConvertExec;
 use super::lower::{lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
+use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
 pub(super) use filter::MetricFilter;
 use filter::MetricLower;
@@ -60,7 +61,6 @@ fn with_found(columns: &SchemaRef, found: &[String]) -> SchemaRef {
 #[derive(Debug)]
 pub(super) struct SampleTable;
 
-#[async_trait]
 impl NamedTable for SampleTable {
     fn name(&self) -> &'static str {
         "metric_samples"
@@ -85,10 +85,12 @@ impl NamedTable for SampleTable {
         column == INCREASE || label_of(column).is_some()
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let (series, schema) = (Series::of(ask), with_found(&self.columns(), ask.found));
-        let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
-        Ok(Arc::new(SampleProvider { schema, series, samples, stats }))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let (series, schema) = (Series::of(ask), with_found(&self.columns(), ask.found));
+            let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
+            Ok(Arc::new(SampleProvider { schema, series, samples, stats }) as Arc<dyn TableProvider>)
+        })
     }
 }
 
@@ -145,7 +147,6 @@ struct SampleProvider {
     stats: Arc<ReadStats>,
 }
 
-#[async_trait]
 impl TableProvider for SampleProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -159,33 +160,39 @@ impl TableProvider for SampleProvider {
         Ok(supported(&self.series.lower, filters))
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    scan_by_plan!();
+}
+
+impl SampleProvider {
+    fn plan<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let projection = projection.unwrap_or(&all);
-        let schema = Arc::new(self.schema.project(projection)?);
-        let cells = LabelCells::new(&schema, &self.series.lower.service_labels);
-        // A sample in the range rises from one that may lie before it.
-        let range = filter.range();
-        let reach = schema.column_with_name(INCREASE).map_or(0, |_| BEFORE_MS);
-        let wide = MillisRange::new(range.min.saturating_sub(reach), range.max);
-        let selected = self.series.select(&filter, wide, &cells, &self.stats).await.map_err(to_datafusion)?;
-        let request = SampleRequest {
-            range: wide,
-            floats: true,
-            histograms: selected.has_histograms,
-            start_times: schema.column_with_name("start_time").is_some(),
-            again: false,
-        };
-        let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
-        let input = scan.scan(state, None, &[], None).await?;
-        let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
-        Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let projection = projection.unwrap_or(&all);
+            let schema = Arc::new(self.schema.project(projection)?);
+            let cells = LabelCells::new(&schema, &self.series.lower.service_labels);
+            // A sample in the range rises from one that may lie before it.
+            let range = filter.range();
+            let reach = schema.column_with_name(INCREASE).map_or(0, |_| BEFORE_MS);
+            let wide = MillisRange::new(range.min.saturating_sub(reach), range.max);
+            let selected = self.series.select(&filter, wide, &cells, &self.stats).await.map_err(to_datafusion)?;
+            let request = SampleRequest {
+                range: wide,
+                floats: true,
+                histograms: selected.has_histograms,
+                start_times: schema.column_with_name("start_time").is_some(),
+                again: false,
+            };
+            let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
+            let input = scan.scan(state, None, &[], None).await?;
+            let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
+            Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)
+        })
     }
 }

@@ -9,8 +9,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use arrow::datatypes::Field;
-use async_trait::async_trait;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use futures::future::BoxFuture;
 use quiver_types::Result;
 
 use super::{DomainAccess, TableEntry, TableSnapshot};
@@ -80,7 +80,6 @@ pub struct ModelRows {
 }
 
 /// The compiler of models, as SQL sees it.
-#[async_trait]
 pub trait Models: Send + Sync + Debug {
     /// Lists the models that a caller may name, with the members that he may name. Types are those that models declare:
     /// what a number is made of shows when it is read.
@@ -93,23 +92,23 @@ pub trait Models: Send + Sync + Debug {
     ///
     /// # Errors
     /// Invalid: a model or member is not there, or not for the caller; no joins lead to all models. Those of reading tables.
-    async fn select(
-        &self,
-        select: &ModelSelect,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<ModelPlan>;
+    fn select<'a>(
+        &'a self,
+        select: &'a ModelSelect,
+        tables: &'a Arc<dyn TableSnapshot>,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<ModelPlan>>;
 
     /// Plans the rows of a model that the caller may see, whatever he sees of the tables behind it.
     ///
     /// # Errors
     /// Invalid: a model or column is not there, or not for the caller. Those of reading tables.
-    async fn rows(
-        &self,
-        rows: &ModelRows,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-    ) -> Result<LogicalPlan>;
+    fn rows<'a>(
+        &'a self,
+        rows: &'a ModelRows,
+        tables: &'a Arc<dyn TableSnapshot>,
+        access: &'a DomainAccess,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<LogicalPlan>>;
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
-use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::configured::{Configured, ConfiguredSource, Listed};
@@ -42,7 +42,6 @@ use crate::spans::SpanTables;
 pub(super) const PROBE_ROWS: usize = 128 * 1024;
 
 /// A table that anyone can name.
-#[async_trait]
 pub(super) trait NamedTable: Send + Sync + Debug {
     /// Its name in schema `quiver`.
     fn name(&self) -> &'static str;
@@ -57,7 +56,7 @@ pub(super) trait NamedTable: Send + Sync + Debug {
     fn finds(&self, column: &str) -> bool;
 
     /// Makes the table of a statement: fixed columns, then those that were found by name.
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>>;
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>>;
 }
 
 /// All tables of schema `quiver`.
@@ -197,24 +196,29 @@ impl Tables for TableSources {
 #[derive(Debug)]
 struct NamedTables(Arc<Sources>);
 
-#[async_trait]
 impl TableSnapshot for NamedTables {
-    async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        // The operator has no tables of his own here, so an unqualified name is one of the product.
-        if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
-            debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
-            return Ok(None);
-        }
-        let Some(table) = TABLES.iter().find(|table| table.name() == request.name) else { return Ok(None) };
-        let fixed = table.columns();
-        let mut found: Vec<String> = Vec::new();
-        for name in request.columns {
-            if fixed.column_with_name(name).is_none() && table.finds(name) && !found.contains(name) {
-                found.push(name.clone());
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        ctx: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            // The operator has no tables of his own here, so an unqualified name is one of the product.
+            if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
+                debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
+                return Ok(None);
             }
-        }
-        let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
-        table.open(&ask).await.map(Some)
+            let Some(table) = TABLES.iter().find(|table| table.name() == request.name) else { return Ok(None) };
+            let fixed = table.columns();
+            let mut found: Vec<String> = Vec::new();
+            for name in request.columns {
+                if fixed.column_with_name(name).is_none() && table.finds(name) && !found.contains(name) {
+                    found.push(name.clone());
+                }
+            }
+            let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
+            table.open(&ask).await.map(Some)
+        })
     }
 
     fn moment(&self) -> Option<Moment> {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::view::ViewTable;
 use datafusion::catalog::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use quiver_types::condition::FieldName;
 use quiver_types::configured::{Process, ProcessStep, StepKind};
 use quiver_types::{Domain, Result};
@@ -254,7 +254,6 @@ fn stamp(name: &str) -> Field {
     time(name, TimeUnit::Nanosecond)
 }
 
-#[async_trait]
 impl NamedTable for ProcessTable {
     fn name(&self) -> &'static str {
         match self.0 {
@@ -328,38 +327,41 @@ impl NamedTable for ProcessTable {
         false
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let sources = ask.sources;
-        let access = ask.access(Domain::Processes);
-        let sees = |process: &&Process| process.services.iter().all(|service| access.allows(service));
-        let mut statement = Statement::default();
-        for process in sources.configured.processes.iter().filter(sees) {
-            statement.add(self.0, process, sources.now_ms.saturating_mul(1_000_000), None);
-        }
-        let schema = self.columns();
-        if statement.text.is_empty() {
-            let empty = RecordBatch::new_empty(Arc::clone(&schema));
-            let table = MemTable::try_new(schema, vec![vec![empty]]).map_err(from_datafusion)?;
-            return Ok(Arc::new(table));
-        }
-        let below = |found: &BTreeSet<String>, fixed: &SchemaRef| -> Vec<String> {
-            found.iter().filter(|name| fixed.column_with_name(name).is_none()).cloned().collect()
-        };
-        let (spans, logs) = (SpanTable(Each::Span), LogTable);
-        let (of_spans, of_logs) = (below(&statement.spans, &spans.columns()), below(&statement.logs, &logs.columns()));
-        let ask_for = |found| Ask { sources, found, by_domain: ask.by_domain, ctx: ask.ctx };
-        let mut names = Names::new(sources.engine.relational());
-        names.add(Some("quiver"), "spans", spans.open(&ask_for(&of_spans)).await?);
-        names.add(Some("quiver"), "logs", logs.open(&ask_for(&of_logs)).await?);
-        // One type for each column, whatever the rules of DataFusion make of literals and unions.
-        let of_type = |field: &Arc<Field>| match field.data_type() {
-            DataType::Utf8View => format!("arrow_cast({0}, 'Utf8View') AS {0}", field.name()),
-            _ => field.name().clone(),
-        };
-        let columns = schema.fields().iter().map(of_type).collect::<Vec<_>>().join(", ");
-        let text = format!("SELECT {columns} FROM ({}) AS processes", statement.text);
-        let plan = names.plan(&text)?;
-        Ok(Arc::new(ViewTable::new(plan, Some(text))))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let sources = ask.sources;
+            let access = ask.access(Domain::Processes);
+            let sees = |process: &&Process| process.services.iter().all(|service| access.allows(service));
+            let mut statement = Statement::default();
+            for process in sources.configured.processes.iter().filter(sees) {
+                statement.add(self.0, process, sources.now_ms.saturating_mul(1_000_000), None);
+            }
+            let schema = self.columns();
+            if statement.text.is_empty() {
+                let empty = RecordBatch::new_empty(Arc::clone(&schema));
+                let table = MemTable::try_new(schema, vec![vec![empty]]).map_err(from_datafusion)?;
+                return Ok(Arc::new(table) as Arc<dyn TableProvider>);
+            }
+            let below = |found: &BTreeSet<String>, fixed: &SchemaRef| -> Vec<String> {
+                found.iter().filter(|name| fixed.column_with_name(name).is_none()).cloned().collect()
+            };
+            let (spans, logs) = (SpanTable(Each::Span), LogTable);
+            let (of_spans, of_logs) =
+                (below(&statement.spans, &spans.columns()), below(&statement.logs, &logs.columns()));
+            let ask_for = |found| Ask { sources, found, by_domain: ask.by_domain, ctx: ask.ctx };
+            let mut names = Names::new(sources.engine.relational());
+            names.add(Some("quiver"), "spans", spans.open(&ask_for(&of_spans)).await?);
+            names.add(Some("quiver"), "logs", logs.open(&ask_for(&of_logs)).await?);
+            // One type for each column, whatever the rules of DataFusion make of literals and unions.
+            let of_type = |field: &Arc<Field>| match field.data_type() {
+                DataType::Utf8View => format!("arrow_cast({0}, 'Utf8View') AS {0}", field.name()),
+                _ => field.name().clone(),
+            };
+            let columns = schema.fields().iter().map(of_type).collect::<Vec<_>>().join(", ");
+            let text = format!("SELECT {columns} FROM ({}) AS processes", statement.text);
+            let plan = names.plan(&text)?;
+            Ok(Arc::new(ViewTable::new(plan, Some(text))) as Arc<dyn TableProvider>)
+        })
     }
 }
 

@@ -10,8 +10,8 @@ use arrow::array::{
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use quiver_types::{Access, Domain, Error, Result};
 
 use super::cells::{TextMaps, text, text_map, time};
@@ -240,7 +240,6 @@ fn attribute(maps: &MapArray, key: &str) -> Option<StringViewArray> {
     Some(maps.value_offsets().windows(2).map(value).collect())
 }
 
-#[async_trait]
 impl NamedTable for ResourceTable {
     fn name(&self) -> &'static str {
         match self {
@@ -264,32 +263,36 @@ impl NamedTable for ResourceTable {
         *self == Self::Resources && column.strip_prefix(ATTRIBUTES).is_some_and(|key| !key.is_empty())
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let fault = || Error::internal("a column of resources is of another type");
-        let all = ask.sources.configuration.resources().await?;
-        let rows = match self {
-            Self::Resources => &all.resources,
-            Self::Relationships => &all.relationships,
-        };
-        let mut rows = rows.clone().unwrap_or_else(|| RecordBatch::new_empty(self.columns()));
-        let access = ask.access(Domain::Resources);
-        if !access.is_full() {
-            rows = cut(&rows, &access)?;
-            if let (Self::Resources, Some(related)) = (self, &all.relationships) {
-                rows = recounted(&rows, &cut(related, &access)?)?;
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let fault = || Error::internal("a column of resources is of another type");
+            let all = ask.sources.configuration.resources().await?;
+            let rows = match self {
+                Self::Resources => &all.resources,
+                Self::Relationships => &all.relationships,
+            };
+            let mut rows = rows.clone().unwrap_or_else(|| RecordBatch::new_empty(self.columns()));
+            let access = ask.access(Domain::Resources);
+            if !access.is_full() {
+                rows = cut(&rows, &access)?;
+                if let (Self::Resources, Some(related)) = (self, &all.relationships) {
+                    rows = recounted(&rows, &cut(related, &access)?)?;
+                }
             }
-        }
-        let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| Field::clone(field)).collect();
-        let mut arrays = rows.columns().to_vec();
-        for name in ask.found {
-            let maps = rows.column_by_name("attributes").and_then(|column| column.as_map_opt()).ok_or_else(fault)?;
-            let key = name.strip_prefix(ATTRIBUTES).unwrap_or(name);
-            fields.push(text(name.clone()));
-            arrays.push(Arc::new(attribute(maps, key).ok_or_else(fault)?));
-        }
-        let schema = Arc::new(Schema::new(fields));
-        let rows = batch(Arc::clone(&schema), arrays)?;
-        Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]]).map_err(from_datafusion)?))
+            let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| Field::clone(field)).collect();
+            let mut arrays = rows.columns().to_vec();
+            for name in ask.found {
+                let maps =
+                    rows.column_by_name("attributes").and_then(|column| column.as_map_opt()).ok_or_else(fault)?;
+                let key = name.strip_prefix(ATTRIBUTES).unwrap_or(name);
+                fields.push(text(name.clone()));
+                arrays.push(Arc::new(attribute(maps, key).ok_or_else(fault)?));
+            }
+            let schema = Arc::new(Schema::new(fields));
+            let rows = batch(Arc::clone(&schema), arrays)?;
+            Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]]).map_err(from_datafusion)?)
+                as Arc<dyn TableProvider>)
+        })
     }
 }
 

@@ -8,8 +8,8 @@ use arrow::array::{
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{MemTable, TableProvider};
+use futures::future::BoxFuture;
 use quiver_types::{Domain, Error, Result};
 
 use super::cells::{text, time};
@@ -94,7 +94,6 @@ pub fn rule_rows(rules: &[ConfiguredRule<'_>]) -> Result<RecordBatch> {
     RecordBatch::try_new(rule_columns(), columns).map_err(|e| Error::internal("cannot list rules").with_source(e))
 }
 
-#[async_trait]
 impl NamedTable for RuleTable {
     fn name(&self) -> &'static str {
         "alert_rules"
@@ -112,20 +111,23 @@ impl NamedTable for RuleTable {
         false
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let all = ask.sources.configuration.rules().await?;
-        let mut rows = all.unwrap_or_else(|| RecordBatch::new_empty(rule_columns()));
-        let access = ask.access(Domain::Alerting);
-        if !access.is_full() {
-            let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
-            let services = services.ok_or_else(|| Error::internal("services of rules are no texts"))?;
-            // What belongs to no service is seen by who sees all.
-            let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
-            let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
-            let cut = filter_record_batch(&rows, &seen);
-            rows = cut.map_err(|e| Error::internal("cannot choose rules").with_source(e))?;
-        }
-        Ok(Arc::new(MemTable::try_new(rule_columns(), vec![vec![rows]]).map_err(from_datafusion)?))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let all = ask.sources.configuration.rules().await?;
+            let mut rows = all.unwrap_or_else(|| RecordBatch::new_empty(rule_columns()));
+            let access = ask.access(Domain::Alerting);
+            if !access.is_full() {
+                let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
+                let services = services.ok_or_else(|| Error::internal("services of rules are no texts"))?;
+                // What belongs to no service is seen by who sees all.
+                let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
+                let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+                let cut = filter_record_batch(&rows, &seen);
+                rows = cut.map_err(|e| Error::internal("cannot choose rules").with_source(e))?;
+            }
+            Ok(Arc::new(MemTable::try_new(rule_columns(), vec![vec![rows]]).map_err(from_datafusion)?)
+                as Arc<dyn TableProvider>)
+        })
     }
 }
 

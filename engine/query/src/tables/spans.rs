@@ -9,11 +9,11 @@ mod typing;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use futures::future::BoxFuture;
 use quiver_types::configured::Configured;
 use quiver_types::spans::{Place, SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
@@ -25,6 +25,7 @@ use super::convert::ConvertExec;
 use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
+use crate::provider::scan_by_plan;
 use crate::spans::SpanTables;
 pub(super) use convert::SpanRows;
 use filter::SpanLower;
@@ -105,7 +106,6 @@ pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {
         .filter(|(_, key)| !key.is_empty())
 }
 
-#[async_trait]
 impl NamedTable for SpanTable {
     fn name(&self) -> &'static str {
         match self.0 {
@@ -140,21 +140,23 @@ impl NamedTable for SpanTable {
         is_known || self.0 == Each::Span && (attribute_of(column).is_some() || configured::is_configured(column))
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
-        let kinds = typing::kinds(ask).await?;
-        fields.extend(ask.found.iter().zip(&kinds).map(|(name, kind)| Field::new(name, kind.data_type(), true)));
-        Ok(Arc::new(SpanProvider {
-            configured: Arc::clone(&ask.sources.configured),
-            name: self.name(),
-            each: self.0,
-            schema: Arc::new(Schema::new(fields)),
-            lower: SpanLower { each: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
-            snapshot: Arc::clone(&ask.sources.spans),
-            tables: Arc::clone(&ask.sources.span_tables),
-            access: ask.access(Domain::Traces),
-            stats: Arc::clone(&ask.ctx.stats),
-        }))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
+            let kinds = typing::kinds(ask).await?;
+            fields.extend(ask.found.iter().zip(&kinds).map(|(name, kind)| Field::new(name, kind.data_type(), true)));
+            Ok(Arc::new(SpanProvider {
+                configured: Arc::clone(&ask.sources.configured),
+                name: self.name(),
+                each: self.0,
+                schema: Arc::new(Schema::new(fields)),
+                lower: SpanLower { each: self.0, kinds: ask.found.iter().cloned().zip(kinds).collect() },
+                snapshot: Arc::clone(&ask.sources.spans),
+                tables: Arc::clone(&ask.sources.span_tables),
+                access: ask.access(Domain::Traces),
+                stats: Arc::clone(&ask.ctx.stats),
+            }) as Arc<dyn TableProvider>)
+        })
     }
 }
 
@@ -172,7 +174,6 @@ struct SpanProvider {
     stats: Arc<ReadStats>,
 }
 
-#[async_trait]
 impl TableProvider for SpanProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -186,31 +187,37 @@ impl TableProvider for SpanProvider {
         Ok(supported(&self.lower, filters))
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    scan_by_plan!();
+}
+
+impl SpanProvider {
+    fn plan<'a>(
+        &'a self,
+        state: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let mut filter = SpanLower::all_of(lower_all(&self.lower, filters));
-        if let Some(segment) = self.access.spans() {
-            filter = filter.and(segment.clone());
-        }
-        // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
-        if filter.traces().is_some() {
-            filter = filter.and(SpanFilter::Once);
-        }
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let rows =
-            SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
-                .map_err(to_datafusion)?;
-        let request = SpanRequest { filter, columns: rows.stored().to_vec() };
-        let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
-        // Of events and links a span may have none.
-        let stored_limit = limit.filter(|_| self.each == Each::Span);
-        let input = scan.scan(state, None, &[], stored_limit).await?;
-        Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let mut filter = SpanLower::all_of(lower_all(&self.lower, filters));
+            if let Some(segment) = self.access.spans() {
+                filter = filter.and(segment.clone());
+            }
+            // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
+            if filter.traces().is_some() {
+                filter = filter.and(SpanFilter::Once);
+            }
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let rows =
+                SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
+                    .map_err(to_datafusion)?;
+            let request = SpanRequest { filter, columns: rows.stored().to_vec() };
+            let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
+            // Of events and links a span may have none.
+            let stored_limit = limit.filter(|_| self.each == Each::Span);
+            let input = scan.scan(state, None, &[], stored_limit).await?;
+            Ok(Arc::new(ConvertExec::new(self.name, input, Arc::new(rows), limit)) as Arc<dyn ExecutionPlan>)
+        })
     }
 }
 

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
-use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use datafusion::catalog::view::ViewTable;
+use futures::future::BoxFuture;
 use quiver_types::{Domain, Result};
 
 use super::cells::{text, time};
@@ -97,7 +97,6 @@ SELECT date_trunc('minute', start_time) AS time, service_name, name, kind, count
     sum(duration) AS duration_sum, max(duration) AS duration_max
 FROM spans GROUP BY date_trunc('minute', start_time), service_name, name, kind";
 
-#[async_trait]
 impl NamedTable for View {
     fn name(&self) -> &'static str {
         self.name
@@ -115,12 +114,14 @@ impl NamedTable for View {
         false
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let below = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
-        let spans = SpanTable(Each::Span).open(&below).await?;
-        let mut names = Names::new(ask.sources.engine.relational());
-        names.add(None, "spans", spans);
-        let plan = names.plan(self.statement)?;
-        Ok(Arc::new(ViewTable::new(plan, Some(self.statement.to_owned()))))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            let below = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
+            let spans = SpanTable(Each::Span).open(&below).await?;
+            let mut names = Names::new(ask.sources.engine.relational());
+            names.add(None, "spans", spans);
+            let plan = names.plan(self.statement)?;
+            Ok(Arc::new(ViewTable::new(plan, Some(self.statement.to_owned()))) as Arc<dyn TableProvider>)
+        })
     }
 }

@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 use arrow::array::{Array as _, AsArray as _};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use futures::future::BoxFuture;
 use quiver_query::tables::PUBLIC_SCHEMA;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
 use quiver_query::{EngineSettings, Limits};
@@ -37,11 +38,16 @@ impl Tables for Little {
     }
 }
 
-#[async_trait]
 impl TableSnapshot for Little {
-    async fn table(&self, request: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
-        Ok(is_hosts.then(tables::hosts))
+    fn table<'a>(
+        &'a self,
+        request: &'a TableRequest<'a>,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+        Box::pin(async move {
+            let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
+            Ok(is_hosts.then(tables::hosts))
+        })
     }
 
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
@@ -49,7 +55,6 @@ impl TableSnapshot for Little {
     }
 }
 
-#[async_trait]
 impl Models for Little {
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
         Vec::new()
@@ -59,24 +64,24 @@ impl Models for Little {
         false
     }
 
-    async fn select(
-        &self,
-        _: &ModelSelect,
-        _: &Arc<dyn TableSnapshot>,
-        _: &DomainAccess,
-        _: &QueryContext,
-    ) -> Result<ModelPlan> {
-        Err(Error::internal("there are no models"))
+    fn select<'a>(
+        &'a self,
+        _: &'a ModelSelect,
+        _: &'a Arc<dyn TableSnapshot>,
+        _: &'a DomainAccess,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<ModelPlan>> {
+        Box::pin(async move { Err(Error::internal("there are no models")) })
     }
 
-    async fn rows(
-        &self,
-        _: &ModelRows,
-        _: &Arc<dyn TableSnapshot>,
-        _: &DomainAccess,
-        _: &QueryContext,
-    ) -> Result<LogicalPlan> {
-        Err(Error::internal("there are no models"))
+    fn rows<'a>(
+        &'a self,
+        _: &'a ModelRows,
+        _: &'a Arc<dyn TableSnapshot>,
+        _: &'a DomainAccess,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<LogicalPlan>> {
+        Box::pin(async move { Err(Error::internal("there are no models")) })
     }
 }
 

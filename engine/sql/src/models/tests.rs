@@ -1,8 +1,8 @@
 //! SELECTs over models, cut: what the compiler is asked, and what is left of the statement.
 
 use arrow::datatypes::{DataType, Schema};
-use async_trait::async_trait;
 use datafusion::logical_expr::LogicalPlan;
+use futures::future::BoxFuture;
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelPlan, ModelRows, as_measure};
 
@@ -15,7 +15,6 @@ use crate::session::Session;
 #[derive(Debug)]
 struct Listed;
 
-#[async_trait]
 impl Models for Listed {
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
         let model = |name: &str, dimensions: &[&str]| {
@@ -31,24 +30,24 @@ impl Models for Listed {
         model == "Spans" && member.starts_with("attr_")
     }
 
-    async fn select(
-        &self,
-        _: &ModelSelect,
-        _: &Arc<dyn TableSnapshot>,
-        _: &DomainAccess,
-        _: &QueryContext,
-    ) -> Result<ModelPlan> {
-        Err(Error::internal("nothing is compiled here"))
+    fn select<'a>(
+        &'a self,
+        _: &'a ModelSelect,
+        _: &'a Arc<dyn TableSnapshot>,
+        _: &'a DomainAccess,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<ModelPlan>> {
+        Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
     }
 
-    async fn rows(
-        &self,
-        _: &ModelRows,
-        _: &Arc<dyn TableSnapshot>,
-        _: &DomainAccess,
-        _: &QueryContext,
-    ) -> Result<LogicalPlan> {
-        Err(Error::internal("nothing is compiled here"))
+    fn rows<'a>(
+        &'a self,
+        _: &'a ModelRows,
+        _: &'a Arc<dyn TableSnapshot>,
+        _: &'a DomainAccess,
+        _: &'a QueryContext,
+    ) -> BoxFuture<'a, Result<LogicalPlan>> {
+        Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
     }
 }
 

@@ -9,17 +9,18 @@ use arrow::array::{
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::error::Result;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::future::BoxFuture;
 
 use super::by_codes;
 use crate::forms::tests::passed;
 use crate::functions;
+use crate::provider::scan_by_plan;
 use crate::relational::distinct_counts::DistinctCounts;
 use crate::tables::{Convert, ConvertExec, Converted, HEX, hex_ids};
 
@@ -85,7 +86,6 @@ impl Convert for Fake {
 #[derive(Debug)]
 struct FakeTable(Vec<RecordBatch>);
 
-#[async_trait]
 impl TableProvider for FakeTable {
     fn schema(&self) -> SchemaRef {
         Arc::new(Schema::new(fields(false)))
@@ -95,19 +95,26 @@ impl TableProvider for FakeTable {
         TableType::Base
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _: &[Expr],
+    scan_by_plan!();
+}
+
+impl FakeTable {
+    fn plan<'a>(
+        &'a self,
+        _: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        _: &'a [Expr],
         limit: Option<usize>,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let schema = match projection {
-            Some(columns) => Arc::new(self.schema().project(columns)?),
-            None => self.schema(),
-        };
-        let rows = MemorySourceConfig::try_new_exec(std::slice::from_ref(&self.0), self.0[0].schema(), None)?;
-        Ok(Arc::new(ConvertExec::new("fake", rows, Arc::new(Fake { schema, is_coded: false }), limit)))
+    ) -> BoxFuture<'a, Result<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let schema = match projection {
+                Some(columns) => Arc::new(self.schema().project(columns)?),
+                None => self.schema(),
+            };
+            let rows = MemorySourceConfig::try_new_exec(std::slice::from_ref(&self.0), self.0[0].schema(), None)?;
+            Ok(Arc::new(ConvertExec::new("fake", rows, Arc::new(Fake { schema, is_coded: false }), limit))
+                as Arc<dyn ExecutionPlan>)
+        })
     }
 }
 

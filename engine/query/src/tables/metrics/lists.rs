@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringViewBuilder, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, UInt32Type};
-use async_trait::async_trait;
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
@@ -14,6 +13,7 @@ use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt as _;
+use futures::future::BoxFuture;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{Domain, Error, Pins, ReadStats, Result, RunShared, SelectedSeries, SeriesSnapshot};
@@ -24,6 +24,7 @@ use super::labels::LabelCells;
 use super::{Series, label_of, series_columns, with_found};
 use crate::error::from_datafusion;
 use crate::forms::{At, pinned};
+use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
 use crate::tables::at_once::{ReadAtOnce, at_once};
 use crate::tables::cells::{text, text_map, time};
@@ -52,7 +53,6 @@ pub(in crate::tables) struct MetadataTable;
 #[derive(Debug)]
 pub(in crate::tables) struct ExemplarTable;
 
-#[async_trait]
 impl NamedTable for SeriesListTable {
     fn name(&self) -> &'static str {
         "metric_series"
@@ -72,12 +72,14 @@ impl NamedTable for SeriesListTable {
         label_of(column).is_some()
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        Ok(Arc::new(ListProvider::new(List::Series, with_found(&self.columns(), ask.found), ask)))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            Ok(Arc::new(ListProvider::new(List::Series, with_found(&self.columns(), ask.found), ask))
+                as Arc<dyn TableProvider>)
+        })
     }
 }
 
-#[async_trait]
 impl NamedTable for MetadataTable {
     fn name(&self) -> &'static str {
         "metric_metadata"
@@ -95,12 +97,13 @@ impl NamedTable for MetadataTable {
         false
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        Ok(Arc::new(ListProvider::new(List::Metadata, self.columns(), ask)))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            Ok(Arc::new(ListProvider::new(List::Metadata, self.columns(), ask)) as Arc<dyn TableProvider>)
+        })
     }
 }
 
-#[async_trait]
 impl NamedTable for ExemplarTable {
     fn name(&self) -> &'static str {
         "exemplars"
@@ -126,8 +129,11 @@ impl NamedTable for ExemplarTable {
         label_of(column).is_some()
     }
 
-    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        Ok(Arc::new(ListProvider::new(List::Exemplars, with_found(&self.columns(), ask.found), ask)))
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>> {
+        Box::pin(async move {
+            Ok(Arc::new(ListProvider::new(List::Exemplars, with_found(&self.columns(), ask.found), ask))
+                as Arc<dyn TableProvider>)
+        })
     }
 }
 
@@ -146,7 +152,6 @@ impl ListProvider {
     }
 }
 
-#[async_trait]
 impl TableProvider for ListProvider {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
@@ -163,18 +168,24 @@ impl TableProvider for ListProvider {
         }
     }
 
-    async fn scan(
-        &self,
-        _: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
+    scan_by_plan!();
+}
+
+impl ListProvider {
+    fn plan<'a>(
+        &'a self,
+        _: &'a dyn Session,
+        projection: Option<&'a Vec<usize>>,
+        filters: &'a [Expr],
         limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
-        let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
-        let (series, samples) = (Arc::clone(&self.series), Arc::clone(&self.samples));
-        Ok(at_once(Listing { list: self.list, schema, filter, series, samples }, limit))
+    ) -> BoxFuture<'a, DataFusionResult<Arc<dyn ExecutionPlan>>> {
+        Box::pin(async move {
+            let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+            let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
+            let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
+            let (series, samples) = (Arc::clone(&self.series), Arc::clone(&self.samples));
+            Ok(at_once(Listing { list: self.list, schema, filter, series, samples }, limit))
+        })
     }
 }
 
@@ -188,7 +199,6 @@ pub(in crate::tables) struct Listing {
     samples: Arc<dyn SampleTables>,
 }
 
-#[async_trait]
 impl ReadAtOnce for Listing {
     fn table(&self) -> &'static str {
         match self.list {
@@ -202,12 +212,14 @@ impl ReadAtOnce for Listing {
         &self.schema
     }
 
-    async fn read(&self, task: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
-        match self.list {
-            List::Series => self.series_rows(task, stats).await,
-            List::Metadata => self.metadata_rows(stats).await,
-            List::Exemplars => self.exemplar_rows(stats).await,
-        }
+    fn read<'a>(&'a self, task: &'a Arc<TaskContext>, stats: &'a ReadStats) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+        Box::pin(async move {
+            match self.list {
+                List::Series => self.series_rows(task, stats).await,
+                List::Metadata => self.metadata_rows(stats).await,
+                List::Exemplars => self.exemplar_rows(stats).await,
+            }
+        })
     }
 
     fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows> {
