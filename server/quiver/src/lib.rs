@@ -1,7 +1,8 @@
-//! The small library beside the binary: settings and their reload, wiring, the server's life, the demo.
+//! What the binary does: commands, settings and their reload, wiring, the server's life, the demo.
 
 pub mod alerting;
 pub mod analytics;
+pub mod command;
 pub mod demo;
 pub mod identity;
 pub mod issuers;

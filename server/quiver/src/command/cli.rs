@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use crate::rules::RulesCommand;
+use crate::settings::Loaded;
 use clap::{Args, Parser, Subcommand};
-use quiver::rules::RulesCommand;
-use quiver::settings::Loaded;
 
 use super::Failure;
 

@@ -1,0 +1,306 @@
+//! Runs a command; of a server start, signals, stop.
+
+#![allow(clippy::doc_markdown, reason = "the docs of options are the text of `--help`")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
+
+mod cli;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use clap::Parser as _;
+use quiver_api::AppState;
+use quiver_api::sql_forms::Form;
+use quiver_store::BackupRequest;
+use quiver_store::backup::Detach;
+use quiver_types::{Error, ErrorKind, SystemClock};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use self::cli::{
+    AdminCommand, BackupArgs, CatalogCommand, Cli, Command, ModelsCommand, RestoreArgs, ServeArgs, SqlArgs,
+    StoreCommand,
+};
+use crate::demo::alerts::DemoAlerts;
+use crate::reload::Reloading;
+use crate::server::{Addresses, Bound};
+use crate::settings::print_settings;
+use crate::{
+    analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
+};
+
+/// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
+const STACK_BYTES: usize = 16 << 20;
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+/// Does what the command line says, and says on the terminal what went wrong.
+pub fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => ExitCode::from(code),
+        Err(e) => {
+            eprintln!("quiver: {e}");
+            let mut cause = e.source();
+            while let Some(c) = cause {
+                eprintln!("  because: {c}");
+                cause = c.source();
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs a command; gives the exit code.
+fn run(cli: Cli) -> Result<u8, Failure> {
+    if let Some(Command::Models { command: ModelsCommand::Check { folder } }) = &cli.command {
+        return Ok(match analytics::check(folder) {
+            Ok((count, warnings)) => {
+                for warning in &warnings {
+                    eprintln!("left out: {warning}");
+                }
+                println!("{count} models and views are valid");
+                0
+            }
+            Err(problems) => {
+                for problem in &problems {
+                    eprintln!("{problem}");
+                }
+                1
+            }
+        });
+    }
+    let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
+    command.run(runtime)
+}
+
+fn run_server(cli: Cli) -> Result<(), Failure> {
+    if cli.print_settings {
+        print!("{}", print_settings());
+        return Ok(());
+    }
+    if cli.failpoints {
+        process::arm_failpoints()?;
+    }
+    match cli.command {
+        Some(Command::Rules { .. } | Command::Models { .. }) => Ok(()),
+        None => Err("no command given; see --help".into()),
+        Some(Command::Serve(args)) => serve(args, false),
+        Some(Command::Demo(args)) => serve(args, true),
+        Some(Command::CheckConfig(args)) => {
+            preflight::check(&args.load()?)?;
+            println!("settings are valid");
+            Ok(())
+        }
+        Some(Command::Backup(args)) => backup(&args),
+        Some(Command::Restore(args)) => restore(&args),
+        Some(Command::Sql(args)) => ask(&args),
+        Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
+            println!("{report}");
+            Ok(())
+        }
+        Some(Command::Admin { command: AdminCommand::ResetPassword(args) }) => {
+            let settings = args.serve.load()?.settings;
+            let made_up = runtime()?.block_on(identity::reset_password(&settings, &args.username))?;
+            match made_up {
+                Some(password) => println!("the password of `{}` is now {password}", args.username),
+                None => println!("the password of `{}` is now the given one", args.username),
+            }
+            Ok(())
+        }
+        Some(Command::Store { command: StoreCommand::Check(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let report = runtime()?.block_on(quiver_store::check::check(settings))?;
+            println!("{report}");
+            if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
+        }
+        Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
+            let settings = wiring::store_settings(&args.load()?.settings);
+            let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
+            println!("brought back {parts} parts; mend the clock or the retention before the server starts");
+            Ok(())
+        }
+    }
+}
+
+fn backup(args: &BackupArgs) -> Result<(), Failure> {
+    // The server's own folder may be another than ours.
+    let to =
+        if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
+    let request = BackupRequest { to, keep: args.keep };
+    let report = if let Some(server) = &args.server {
+        let token = match &args.key_file {
+            None => wiring::admin_token(&args.serve.load()?.settings)?,
+            Some(path) => Some(wiring::secret_in(path, "--key-file")?),
+        };
+        let remote = remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+        runtime()?.block_on(remote.backup(&request))?
+    } else {
+        let settings = args.serve.load()?.settings;
+        let configuration = saved::AtRest(&settings);
+        let store = wiring::store_settings(&settings);
+        let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
+        runtime()?.block_on(report).map_err(|e| match e.kind() {
+            ErrorKind::Conflict => {
+                Error::new(e.kind(), "a running server is backed up by `--server ADDR`").with_source(e)
+            }
+            _ => e,
+        })?
+    };
+    println!("{report}");
+    if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
+}
+
+/// Asks a statement, and writes what it gives.
+fn ask(args: &SqlArgs) -> Result<(), Failure> {
+    let statement = match &args.statement {
+        Some(statement) => statement.clone(),
+        None => std::io::read_to_string(std::io::stdin())?,
+    };
+    let params = args.params.as_deref().map(serde_json::from_str).transpose();
+    let asked = sql::Asked {
+        params: params.map_err(|e| format!("--params is no JSON: {e}"))?,
+        time_zone: args.time_zone.clone(),
+        form: Form::named(&args.format),
+        statement,
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let done = match &args.server {
+        Some(server) => {
+            let token = args.key_file.as_deref().map(|path| wiring::secret_in(path, "--key-file")).transpose()?;
+            let remote =
+                remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+            runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
+        }
+        None => runtime()?.block_on(sql::ask_at_rest(&asked, &args.serve.load()?.settings, &mut out)).map_err(|e| {
+            if e.kind == ErrorKind::Conflict {
+                return Error::new(e.kind, "a running server is asked by `--server ADDR`").with_source(e);
+            }
+            e
+        }),
+    };
+    let done =
+        done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
+    match done {
+        Ok(()) => Ok(()),
+        // Nobody reads on, as `head` does not.
+        Err(e) if e.kind == ErrorKind::Cancelled => Ok(()),
+        Err(e) => {
+            if let Some(place) = sql::place(&e, &asked.statement) {
+                eprintln!("{place}");
+            }
+            Err(e.into())
+        }
+    }
+}
+
+fn restore(args: &RestoreArgs) -> Result<(), Failure> {
+    let settings = args.serve.load()?.settings;
+    let store = wiring::store_settings(&settings);
+    if args.list {
+        let names = runtime()?.block_on(quiver_store::backup::list(&store, &args.from))?;
+        for name in &names {
+            println!("{name}");
+        }
+        return Ok(());
+    }
+    let (clock, which) = (Arc::new(SystemClock), (args.from.as_str(), args.at.as_deref()));
+    let returning = saved::Returning::new(&settings, args.without_secrets);
+    let configuration = (!args.without_configuration).then_some(&returning as &dyn Detach);
+    let report = runtime()?.block_on(quiver_store::backup::restore_with(store, clock, which, configuration))?;
+    println!("{report}");
+    if !args.without_configuration {
+        println!("{returning}");
+    }
+    Ok(())
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    Ok(tokio::runtime::Builder::new_multi_thread()
+        .thread_name("quiver-io")
+        .thread_keep_alive(quiver_query::THREAD_KEEP_ALIVE)
+        .thread_stack_size(STACK_BYTES)
+        .enable_all()
+        .build()?)
+}
+
+fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
+    let mut loaded = args.load()?;
+    if with_demo {
+        demo::open_doors(&mut loaded.settings);
+    }
+    let filter = telemetry::start(&loaded.settings.log)?;
+    memory::give_back_soon();
+    stop::with_panics_of_this_thread();
+    let runtime = runtime()?;
+    let served = runtime.block_on(async {
+        let (stop, serves) = (CancellationToken::new(), Arc::<AtomicBool>::default());
+        stop::on_signal(stop.clone(), Arc::clone(&serves))?;
+        // From the start on, as its default is to end the process.
+        let hangup = signal(SignalKind::hangup())?;
+        let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
+        let paths = alerts.as_ref().map(DemoAlerts::paths);
+        if let Some(paths) = &paths {
+            paths.apply(&mut loaded.settings);
+        }
+        let bound = Bound::bind(&loaded).await?;
+        let (addresses, tls) = (bound.addresses, bound.tls.clone());
+        println!("{}", listening(&addresses));
+        let demo_stop = stop.clone();
+        let load = move || {
+            let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+            if with_demo {
+                demo::open_doors(&mut loaded.settings);
+            }
+            if let Some(paths) = &paths {
+                paths.apply(&mut loaded.settings);
+            }
+            Ok(loaded)
+        };
+        bound
+            .prepared(move |app| {
+                let reloading = Reloading::new(load, Arc::clone(&app.live), filter, (tls, Arc::clone(&app.alertd)));
+                app.reloader.set(move || reloading.reload());
+            })
+            .run(Arc::new(SystemClock), stop, |app| {
+                serves.store(true, Relaxed);
+                tracing::info!("ready");
+                notify::tell(notify::State::Ready);
+                tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
+                if with_demo {
+                    if let Some(alerts) = alerts {
+                        tokio::spawn(alerts.print(demo_stop.clone()));
+                    }
+                    let scheme = if loaded.settings.tls.files().is_some() { "https" } else { "http" };
+                    let base = format!("{scheme}://{}", addresses.http);
+                    tokio::spawn(demo::run(Arc::clone(app), base, addresses, demo_stop));
+                }
+            })
+            .await?;
+        Ok::<(), Failure>(())
+    });
+    runtime.shutdown_timeout(std::time::Duration::from_secs(2));
+    served
+}
+
+fn listening(a: &Addresses) -> String {
+    let extra = |name: &str, address: Option<std::net::SocketAddr>| {
+        address.map_or_else(|| format!("{name} off"), |a| format!("{name} {a}"))
+    };
+    let otlp = format!("{}, {}", extra("otlp-http", a.otlp_http), extra("otlp-grpc", a.otlp_grpc));
+    let zipkin = a.zipkin.map(|at| format!(", zipkin {at}")).unwrap_or_default();
+    let postgres = a.postgres.map(|at| format!(", postgres {at}")).unwrap_or_default();
+    format!("quiver listens: http {}, {otlp}{zipkin}{postgres}", a.http)
+}
+
+/// Reads settings anew at each SIGHUP; one that came before the store was open counts, too.
+async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
+    while hangup.recv().await.is_some() {
+        let app = Arc::clone(&app);
+        // Reads files. What came of it is in the log.
+        let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
+    }
+}
