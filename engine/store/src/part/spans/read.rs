@@ -16,7 +16,7 @@ use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
 use super::rows::SpanRows;
 use super::slowest::{SLOWEST, Slowest};
-use super::{GROUP_ROWS, MINUTES, column_name};
+use super::{GROUP_ROWS, column_name};
 use crate::error::{Error, Result};
 use crate::part::FileMeta;
 use crate::part::fetch::Purpose;
@@ -30,7 +30,7 @@ pub(crate) struct SpanIndex {
     first: Vec<u32>,
     rows: Vec<u32>,
     /// Minute and first row, ascending.
-    pub(crate) minutes: Vec<(i64, u64)>,
+    pub(crate) minutes: Arc<[(i64, u64)]>,
     /// Number of rows.
     pub(crate) total: u64,
     /// Keys in maps and lists.
@@ -102,8 +102,7 @@ impl SpanIndex {
 
     /// What the footer of `.rows` tells.
     fn of_footer(file: &FileMeta, footer: &Footer) -> Result<Self> {
-        let minutes = footer.value(MINUTES).and_then(|text| serde_json::from_str(text).ok());
-        let minutes = minutes.ok_or_else(|| damaged(&file.key, "its minutes cannot be read"))?;
+        let minutes = Arc::clone(footer.minutes(file)?);
         let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Ok(Self { minutes, total: footer.rows(), keys, ..Self::default() })
     }
