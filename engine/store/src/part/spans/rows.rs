@@ -46,6 +46,9 @@ fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> b
 impl SpanRows {
     /// Puts rows below each other; none give none.
     pub(crate) fn concat(all: &[Self]) -> Result<Self> {
+        if let [one] = all {
+            return Ok(one.clone());
+        }
         let Some(first) = all.first() else { return Ok(Self(RecordBatch::new_empty(Schema::empty().into()))) };
         let batches: Vec<&RecordBatch> = all.iter().map(|rows| &rows.0).collect();
         arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
@@ -83,7 +86,7 @@ impl SpanRows {
 
     /// Keeps some rows.
     pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
-        self.filter_by(&mask(keep))
+        if keep.contains(&false) { self.filter_by(&mask(keep)) } else { Ok(self.clone()) }
     }
 
     /// The same of those that are set.
