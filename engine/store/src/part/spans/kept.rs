@@ -9,6 +9,7 @@ use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use quiver_types::ReadStats;
 
+use super::GROUP_ROWS;
 use super::read::Texts;
 use super::rows::SpanRows;
 use super::texts::coded;
@@ -103,7 +104,7 @@ impl Part {
                 continue;
             }
             let read = SpanRows::concat(
-                &self.span_rows_as(ranges, names, Purpose::Query, Texts::AllCoded(true), stats).await?,
+                &self.span_rows_as(ranges, names, Purpose::Query, Texts::AllCoded(GROUP_ROWS), stats).await?,
             )?;
             for name in names {
                 let column = read.0.column_by_name(name);
