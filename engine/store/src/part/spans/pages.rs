@@ -21,8 +21,8 @@ use crate::part::fetch::Purpose;
 use crate::part::footer::Footer;
 use crate::part::reader::Part;
 
-/// Rows of a kept page.
-const PAGE_ROWS: u64 = 2048;
+/// Rows of a kept page: those of the pages that are written.
+pub(super) const PAGE_ROWS: u64 = 2048;
 /// Rows that lie in more pages are not looked for in kept ones.
 const PAGES_MAX: usize = 16;
 /// For fewer columns no page is kept.

@@ -465,6 +465,17 @@ impl SpanSet for PartRows<'_> {
         (offsets[row] as usize..offsets[row + 1] as usize).any(|n| test.matches(names.as_string::<i32>().value(n)))
     }
 
+    fn may_have(&self, place: Place, key: &str) -> bool {
+        let has = |name: &str| self.get(name).is_some();
+        match place {
+            Place::Span => has(ATTRIBUTES_REST) || has(&column_name(place, key)),
+            Place::Resource => key == "service.name" || has(RESOURCE_REST) || has(&column_name(place, key)),
+            Place::Scope => has(SCOPE_REST),
+            Place::Event => has("events"),
+            Place::Link => has("links"),
+        }
+    }
+
     fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]) {
         if place == Place::Resource && key == "service.name" {
             return self.text(TextColumn::Service, keep, &|text| !text.is_empty() && test.matches(Value::Text(text)));
