@@ -77,7 +77,7 @@ impl PageRows {
 /// The wanted rows of columns of pages of one part below each other. Column by column over all pages: a trace has a few rows
 /// in each, and there are some sixty columns. Of those most are attributes of few services: without a value in these pages
 /// they are left out, which for an attribute means the same.
-fn pick(pages: &[(&PageRows, RecordBatch)], columns: &[&str]) -> Result<SpanRows> {
+fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<SpanRows> {
     let places: Vec<(usize, usize)> =
         pages.iter().enumerate().flat_map(|(n, (page, _))| page.places().map(move |row| (n, row))).collect();
     let first = pages.first().map_or(&[][..], |(_, page)| &page.schema_ref().fields()[..]);
@@ -168,7 +168,12 @@ impl Part {
 
     /// Decodes pages of one row group, texts by codes: a text that all rows have is held once, and the texts of a column by
     /// all pages together. In one read, as each begins with the texts of all columns.
-    async fn span_pages(&self, pages: &[&PageRows], columns: &[&str], stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+    async fn span_pages(
+        &self,
+        pages: &[&PageRows],
+        columns: &[&str],
+        stats: &ReadStats,
+    ) -> Result<Vec<Arc<RecordBatch>>> {
         let rows: Vec<Range<u64>> = pages.iter().map(|page| page.all.clone()).collect();
         // Pages have as many rows as batches; the last of a group may have fewer, and ends the read.
         let texts = Texts::AllCoded(PAGE_ROWS as usize);
@@ -177,7 +182,7 @@ impl Part {
             return Err(Error::internal("pages of spans do not come as they lie in the file"));
         }
         let mut shared: Vec<SharedTexts> = vec![None; columns.len()];
-        read.iter().map(|page| kept_page(&page.0, &mut shared)).collect()
+        read.iter().map(|page| kept_page(&page.0, &mut shared).map(Arc::new)).collect()
     }
 }
 
@@ -224,7 +229,8 @@ mod tests {
             let ids = (first..first + count).map(i64::to_be_bytes);
             let ids: ArrayRef = Arc::new(FixedSizeBinaryArray::try_from_iter(ids).unwrap());
             let columns = [("n", numbers), ("t", coded(&texts).unwrap()), ("none", coded(&none).unwrap()), ("id", ids)];
-            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+            let columns = columns.map(|(name, array)| (name, array, true));
+            Arc::new(RecordBatch::try_from_iter_with_nullable(columns).unwrap())
         };
         let rows = |all, rows: &[Range<u64>]| PageRows { group: 0, page: 0, all, rows: rows.to_vec() };
         let (a, b) = (rows(10..14, &[10..11, 12..14]), rows(14..16, std::slice::from_ref(&(15..16))));
@@ -258,7 +264,7 @@ mod tests {
         assert!(Arc::ptr_eq(&views(&a), &views(&b)));
         let rows = |all, row: Range<u64>| PageRows { group: 0, page: 0, all, rows: std::iter::once(row).collect() };
         let (of_a, of_b) = (rows(0..2, 0..1), rows(2..4, 2..3));
-        let pages = [(&of_a, a), (&of_b, b)];
+        let pages = [(&of_a, Arc::new(a)), (&of_b, Arc::new(b))];
         let found = pick(&pages, &["name", "attributes.t", "attributes.none", "resource.n", "none"]).unwrap().0;
         let left: Vec<&str> = found.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
         assert_eq!(left, ["name", "attributes.t", "none"]);

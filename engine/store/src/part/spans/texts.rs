@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int32DictionaryArray, Int64Array, StringArray,
-    StringBuilder, StringViewArray, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array, Int32DictionaryArray,
+    Int64Array, StringArray, StringBuilder, StringViewArray, new_null_array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use quiver_types::spans::{Value, code_each};
@@ -172,9 +173,26 @@ fn codes_of(column: &ArrayRef) -> Option<(&Int32DictionaryArray, &StringViewArra
     Some((coded, coded.values().as_string_view_opt()?))
 }
 
+/// The same of ids, which are copied many at a time.
+fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) -> Result<ArrayRef> {
+    let size = columns.first().map_or(0, |column| column.value_length());
+    let mut bytes = Vec::with_capacity(places.len() * size as usize);
+    for &(column, row) in places {
+        bytes.extend_from_slice(columns[column].value(row));
+    }
+    let are_all = columns.iter().all(|column| column.null_count() == 0);
+    let there = || places.iter().map(|&(column, row)| columns[column].is_valid(row)).collect::<Vec<bool>>();
+    let nulls = (!are_all).then(|| NullBuffer::from(there()));
+    let ids = FixedSizeBinaryArray::try_new(size, bytes.into(), nulls).internal("cannot gather rows of spans")?;
+    Ok(Arc::new(ids))
+}
+
 /// Gives rows of columns, by column and row, below each other. Texts by codes stay so where all that have any share them,
 /// and are texts of their own where not.
 pub(super) fn gathered(columns: &[&ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
+    if let Some(ids) = columns.iter().map(|column| column.as_fixed_size_binary_opt()).collect::<Option<Vec<_>>>() {
+        return gathered_ids(&ids, places);
+    }
     let Some(texts) = columns.iter().map(|column| codes_of(column)).collect::<Option<Vec<_>>>() else {
         let arrays: Vec<&dyn Array> = columns.iter().map(|column| &***column).collect();
         return interleave(&arrays, places).internal("cannot gather rows of spans");
