@@ -173,7 +173,7 @@ fn codes_of(column: &ArrayRef) -> Option<(&Int32DictionaryArray, &StringViewArra
     Some((coded, coded.values().as_string_view_opt()?))
 }
 
-/// The same of ids, which are copied many at a time.
+/// Rows of ids as [`gathered`] gives them, copied as bytes.
 fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) -> Result<ArrayRef> {
     let size = columns.first().map_or(0, |column| column.value_length());
     let mut bytes = Vec::with_capacity(places.len() * size as usize);
