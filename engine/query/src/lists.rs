@@ -3,12 +3,14 @@
 //!
 //! It has the two rules that such plans cannot do without: one says how each join divides its rows, and one brings rows
 //! together where a node needs it (by hash for groups, sorted for windows, in one partition for limits). All others would
-//! cost more than a small list takes.
+//! cost more than a small list takes, and so would these two over the plan of most lists, a chain of nodes in one partition.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::config::ConfigOptions;
 use datafusion::datasource::source_as_provider;
+use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -16,6 +18,7 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
+use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
@@ -42,6 +45,45 @@ fn is_small(plan: &LogicalPlan) -> bool {
     counted.is_ok() && rows.is_some_and(|rows| rows <= ROWS_FEW)
 }
 
+/// A rule about partitions, order and joins, for plans that have more than one partition, need an order or join.
+#[derive(Debug)]
+struct OfSeveral<R>(R);
+
+/// Says whether a plan is a chain of nodes in one partition of which none needs an order: as it is, it can run.
+fn is_chain(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    let inputs = plan.children();
+    plan.properties().output_partitioning().partition_count() == 1
+        && inputs.len() <= 1
+        && plan.required_input_ordering().iter().all(Option::is_none)
+        && inputs.into_iter().all(is_chain)
+}
+
+impl<R: PhysicalOptimizerRule> PhysicalOptimizerRule for OfSeveral<R> {
+    fn optimize(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        config: &ConfigOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if is_chain(&plan) { Ok(plan) } else { self.0.optimize(plan, config) }
+    }
+
+    fn optimize_with_context(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        context: &dyn PhysicalOptimizerContext,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if is_chain(&plan) { Ok(plan) } else { self.0.optimize_with_context(plan, context) }
+    }
+
+    fn name(&self) -> &str {
+        self.0.name()
+    }
+
+    fn schema_check(&self) -> bool {
+        self.0.schema_check()
+    }
+}
+
 /// Makes the session of lists of few rows.
 pub(crate) fn small_session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
     let small = session(config.with_target_partitions(1), runtime_env);
@@ -59,7 +101,10 @@ pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> Se
         .with_runtime_env(runtime_env)
         .with_analyzer_rules(vec![])
         .with_optimizer_rules(vec![])
-        .with_physical_optimizer_rules(vec![Arc::new(JoinSelection::new()), Arc::new(EnsureRequirements::new())])
+        .with_physical_optimizer_rules(vec![
+            Arc::new(OfSeveral(JoinSelection::new())),
+            Arc::new(OfSeveral(EnsureRequirements::new())),
+        ])
         .build()
 }
 
@@ -160,12 +205,16 @@ mod tests {
 
     /// Three partitions of numbers, each number in all of them; the table says that it has so many rows.
     fn numbers_of(count: i64, about: Option<usize>) -> LogicalPlan {
+        numbers_in(3, count, about)
+    }
+
+    fn numbers_in(partitions: i64, count: i64, about: Option<usize>) -> LogicalPlan {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
         let batch = |from: i64| {
             let values: Int64Array = (0..count).map(|n| (n + from) % count).collect();
             vec![RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap()]
         };
-        let table = MemTable::try_new(Arc::clone(&schema), vec![batch(0), batch(1), batch(2)]).unwrap();
+        let table = MemTable::try_new(Arc::clone(&schema), (0..partitions).map(batch).collect()).unwrap();
         let table = provider_as_source(Arc::new(Counted(table, about)));
         let plan = LogicalPlanBuilder::scan("numbers", table, None).unwrap();
         let grouped = plan.aggregate([col("n")], [sum(col("n")).alias("sum")]).unwrap();
@@ -206,6 +255,29 @@ mod tests {
         let one = || Access::services(["one"]);
         assert_eq!(shown(one(), 10).await, shown(one(), ROWS_FEW + 1).await);
         assert_ne!(shown(Access::full(), 10).await, shown(Access::full(), ROWS_FEW + 1).await);
+    }
+
+    /// Breaks where a plan that needs its rows brought together is left as it is.
+    #[tokio::test]
+    async fn chains_in_one_partition_are_planned_as_by_the_rules() {
+        let engine = engine(16 << 20);
+        let rules: Vec<Arc<dyn PhysicalOptimizerRule + Send + Sync>> = vec![
+            Arc::new(JoinSelection::new()),
+            Arc::new(EnsureRequirements::new()),
+            Arc::new(CombinePartialFinalAggregate::new()),
+        ];
+        let small = || SessionStateBuilder::new_from_existing(engine.small_lists.clone());
+        let by_rules = small().with_physical_optimizer_rules(rules).build();
+        let by_none = small().with_physical_optimizer_rules(Vec::new()).build();
+        let shown = |plan: &Arc<dyn ExecutionPlan>| displayable(&**plan).indent(false).to_string();
+        for partitions in [1, 3] {
+            let plan = numbers_in(partitions, 10, Some(10));
+            let bare = engine.planner.create_physical_plan(&plan, &by_none).await.unwrap();
+            assert_eq!(is_chain(&bare), partitions == 1, "{}", shown(&bare));
+            let own = engine.planner.create_physical_plan(&plan, &engine.small_lists).await.unwrap();
+            let expected = engine.planner.create_physical_plan(&plan, &by_rules).await.unwrap();
+            assert_eq!(shown(&own), shown(&expected));
+        }
     }
 
     #[tokio::test]

@@ -39,7 +39,7 @@ enum Kept {
     /// Of spans.
     Array(ArrayRef),
     /// A page of spans; without rows where it is too large.
-    Rows(RecordBatch),
+    Rows(Arc<RecordBatch>),
 }
 
 impl Kept {
@@ -143,7 +143,7 @@ impl DecodedCache {
     }
 
     /// Gives a page of spans; one without rows is not worth to be read again for the cache.
-    pub(crate) fn rows(&self, part: PartId, group: usize, page: u32) -> Option<RecordBatch> {
+    pub(crate) fn rows(&self, part: PartId, group: usize, page: u32) -> Option<Arc<RecordBatch>> {
         if self.bytes_max == 0 {
             return None;
         }
@@ -159,12 +159,12 @@ impl DecodedCache {
     }
 
     /// Keeps a page of spans, or that it is too large.
-    pub(crate) fn insert_rows(&self, part: PartId, group: usize, page: u32, rows: &RecordBatch) {
+    pub(crate) fn insert_rows(&self, part: PartId, group: usize, page: u32, rows: &Arc<RecordBatch>) {
         let bytes = rows.get_array_memory_size() as u64;
         let (rows, bytes) = if bytes <= ROWS_BYTES_MAX {
-            (rows.clone(), bytes)
+            (Arc::clone(rows), bytes)
         } else {
-            (RecordBatch::new_empty(Arc::new(Schema::empty())), 1)
+            (Arc::new(RecordBatch::new_empty(Arc::new(Schema::empty()))), 1)
         };
         self.columns.insert((part, group as u32, ROWS.into(), page), Kept::Rows(rows), bytes);
     }
@@ -210,7 +210,7 @@ mod tests {
     fn pages_of_spans_are_kept_or_known_to_be_too_large() {
         let rows = |count: usize| {
             let array: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1; count]));
-            RecordBatch::try_from_iter([("n", array)]).unwrap()
+            Arc::new(RecordBatch::try_from_iter([("n", array)]).unwrap())
         };
         let part = PartId::from_u128(7);
         let cache = DecodedCache::new(ROWS_BYTES_MAX * COLUMN_SHARE);

@@ -39,7 +39,15 @@ impl Trace {
 }
 
 /// Assembles reports of one trace. The outcome does not depend on their order.
-pub fn assemble(id: TraceId, mut reports: Vec<Span>) -> Trace {
+pub fn assemble(id: TraceId, reports: Vec<Span>) -> Trace {
+    // As in nearly all traces: each report is a span.
+    let mut spans = if ids_differ(&reports) { reports } else { united(reports) };
+    spans.sort_by_key(|s| (s.start, s.span_id));
+    Trace { id, spans, left_out: Vec::new() }
+}
+
+/// Makes spans of reports of which some share an id, each with an id of its own.
+fn united(mut reports: Vec<Span>) -> Vec<Span> {
     // What was received last wins, and of what came at once the greater, so that order does not matter.
     reports.sort_by(|a, b| {
         (a.received, a.span_id, a.start, a.end, &a.name, &a.attributes, &a.context).cmp(&(
@@ -54,8 +62,7 @@ pub fn assemble(id: TraceId, mut reports: Vec<Span>) -> Trace {
     });
     let mut spans = merge(reports);
     unique_ids(&mut spans);
-    spans.sort_by_key(|s| (s.start, s.span_id));
-    Trace { id, spans, left_out: Vec::new() }
+    spans
 }
 
 /// Groups reports into traces, and assembles each; in order of trace id.
@@ -69,16 +76,13 @@ pub fn assemble_all(reports: Vec<Span>) -> Vec<Trace> {
     traces
 }
 
-/// Says whether each span has an id of its own, as in nearly all traces.
+/// Says whether each span has an id of its own.
 fn ids_differ(spans: &[Span]) -> bool {
     let mut seen: HashSet<SpanId, FixedState> = HashSet::with_capacity_and_hasher(spans.len(), FixedState::default());
     spans.iter().all(|span| seen.insert(span.span_id))
 }
 
 fn merge(reports: Vec<Span>) -> Vec<Span> {
-    if ids_differ(&reports) {
-        return reports;
-    }
     let mut by_id: HashMap<SpanId, Vec<usize>, FixedState> = HashMap::default();
     for (i, report) in reports.iter().enumerate() {
         by_id.entry(report.span_id).or_default().push(i);

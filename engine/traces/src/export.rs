@@ -6,6 +6,8 @@ pub mod spanarray;
 pub mod tempo;
 pub mod traceobject;
 
+use std::borrow::Cow;
+
 use quiver_types::spans::{Attributes, Link, Span, Value, hex};
 
 use crate::assemble::Trace;
@@ -94,23 +96,20 @@ pub(crate) fn plain_object(attributes: &Attributes) -> String {
 }
 
 /// What of a span has no place in the formats of tags.
-pub(crate) fn extras(span: &Span) -> Vec<(String, String)> {
-    let mut out = Vec::new();
-    let mut put = |key: &str, text: &str| {
-        if !text.is_empty() {
-            out.push((key.to_owned(), text.to_owned()));
-        }
-    };
-    if span.is_error() {
-        put("otel.status_description", &span.status_message);
-    }
-    put("otel.scope.name", &span.context.scope_name);
-    put("otel.scope.version", &span.context.scope_version);
-    put("w3c.tracestate", &span.trace_state);
-    for (n, link) in span.links.iter().enumerate() {
-        out.push((format!("otlp.link.{n}"), link_text(link)));
-    }
-    out
+pub(crate) fn extras(span: &Span) -> Vec<(Cow<'static, str>, Cow<'_, str>)> {
+    let message = if span.is_error() { span.status_message.as_str() } else { "" };
+    let texts = [
+        ("otel.status_description", message),
+        ("otel.scope.name", span.context.scope_name.as_str()),
+        ("otel.scope.version", span.context.scope_version.as_str()),
+        ("w3c.tracestate", span.trace_state.as_str()),
+    ];
+    let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+    let texts = texts.map(|(key, text)| (Cow::Borrowed(key), Cow::Borrowed(text)));
+    let links = span.links.iter().enumerate();
+    let links =
+        links.map(|(n, link)| (Cow::<str>::Owned(format!("otlp.link.{n}")), Cow::<str>::Owned(link_text(link))));
+    texts.chain(links).collect()
 }
 
 fn link_text(link: &Link) -> String {

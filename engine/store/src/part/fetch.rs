@@ -246,8 +246,9 @@ impl Part {
     ) -> Result<Vec<RecordBatch>> {
         let schema = footer.metadata().file_metadata().schema_descr();
         let wanted_column = |c: usize| {
-            let root = schema.column(c).path().parts().first().cloned().unwrap_or_default();
-            columns.is_none_or(|list| list.iter().any(|name| **name == root))
+            let column = schema.column(c);
+            let root = column.path().parts().first().map_or("", String::as_str);
+            columns.is_none_or(|list| list.contains(&root))
         };
         let leaves: Vec<usize> = (0..schema.num_columns()).filter(|&c| wanted_column(c)).collect();
         let (mut ranges, mut groups, mut selected, mut base, mut pages) = (Vec::new(), Vec::new(), Vec::new(), 0u64, 0);

@@ -16,6 +16,7 @@ use quiver_types::tables;
 use super::checksum::{BLOCK_BYTES, decode_sums};
 use super::file::keys;
 use super::index::Directory;
+use super::spans::MINUTES;
 use super::{FileMeta, PART_FORMAT};
 use crate::error::{Error, ErrorKind, Result};
 
@@ -26,6 +27,7 @@ pub struct Footer {
     all_coded: OnceLock<ArrowReaderMetadata>,
     viewed: OnceLock<ArrowReaderMetadata>,
     directory: OnceLock<Option<Arc<Directory>>>,
+    minutes: OnceLock<Arc<[(i64, u64)]>>,
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
     data_end: u64,
@@ -80,8 +82,8 @@ impl Footer {
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let (arrow, all_coded, viewed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        let directory = OnceLock::new();
-        Ok(Self { metadata, arrow, all_coded, viewed, directory, sums, good, data_end, group_starts, pages })
+        let (directory, minutes) = (OnceLock::new(), OnceLock::new());
+        Ok(Self { metadata, arrow, all_coded, viewed, directory, minutes, sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -187,6 +189,16 @@ impl Footer {
         Ok(self.directory.get_or_init(|| directory).as_ref())
     }
 
+    /// Minutes and the first row of each, ascending, of the `.rows` of spans.
+    pub(super) fn minutes(&self, file: &FileMeta) -> Result<&Arc<[(i64, u64)]>> {
+        if let Some(minutes) = self.minutes.get() {
+            return Ok(minutes);
+        }
+        let minutes = self.value(MINUTES).and_then(|text| serde_json::from_str::<Vec<(i64, u64)>>(text).ok());
+        let minutes = minutes.ok_or_else(|| damaged(&file.key, "its minutes cannot be read"))?;
+        Ok(self.minutes.get_or_init(|| minutes.into()))
+    }
+
     /// Estimates the decoded bytes of some rows of columns, from the sizes of their pages.
     pub(super) fn decoded_bytes(&self, columns: &[usize], rows: &[Range<u64>]) -> usize {
         let mut sum = 0;
@@ -235,7 +247,9 @@ impl Footer {
     pub(super) fn memory_bytes(&self) -> u64 {
         // Names stand in the text and beside it.
         let directory = self.value(keys::LABEL_ROWS).map_or(0, |text| 3 * text.len());
-        (self.metadata.memory_size() + directory + self.sums.len() * 5 + self.group_starts.len() * 8 + 512) as u64
+        let minutes = self.value(MINUTES).map_or(0, str::len);
+        let own = directory + minutes + self.sums.len() * 5 + self.group_starts.len() * 8 + 512;
+        (self.metadata.memory_size() + own) as u64
     }
 }
 

@@ -34,13 +34,21 @@ pub(crate) trait SpanSet {
     fn event_name(&self, row: usize, test: &TextTest) -> bool;
     /// Keeps, of the rows that are kept, those whose text passes.
     fn text(&self, which: TextColumn, keep: &mut [bool], test: &dyn Fn(&str) -> bool);
+    /// Says whether any row may have an attribute of a key there, as far as a glance tells.
+    fn may_have(&self, _: Place, _: &str) -> bool {
+        true
+    }
     /// Keeps, of the rows that are kept, those with an attribute that passes.
     fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]);
 }
 
 /// Gives the rows that a filter takes and a caller may see.
 pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
-    let mut keep = vec![true; set.len()];
+    matching_of(vec![true; set.len()], set, filter, access)
+}
+
+/// The same of the rows that are kept so far.
+pub(crate) fn matching_of(mut keep: Vec<bool>, set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
     if !access.is_full() {
         set.text(TextColumn::Service, &mut keep, &|service| access.allows(service));
     }
@@ -147,7 +155,12 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
         SpanFilter::ScopeVersion(test) => set.text(TextColumn::ScopeVersion, keep, &|text| test.matches(text)),
         SpanFilter::Attribute { place: Some(place), key, test } => set.attribute(*place, key, test, keep),
         SpanFilter::Attribute { place: None, key, test } => {
-            either(Place::ALL.len(), keep, |n, keep| set.attribute(Place::ALL[n], key, test, keep));
+            // To go over all rows once more for each place that holds nothing would cost more than the test.
+            let places: Vec<Place> = Place::ALL.into_iter().filter(|place| set.may_have(*place, key)).collect();
+            match places.as_slice() {
+                [one] => set.attribute(*one, key, test, keep),
+                places => either(places.len(), keep, |n, keep| set.attribute(places[n], key, test, keep)),
+            }
         }
     }
 }

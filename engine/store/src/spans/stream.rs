@@ -16,7 +16,7 @@ use quiver_types::{Access, ReadStats, stats};
 
 use tokio::sync::OnceCell;
 
-use super::eval::{mask, matching};
+use super::eval::{mask, matching, matching_of};
 use super::live::LiveRows;
 use super::repeats::Repeats;
 use crate::error::{Error, Result, leave_out};
@@ -316,8 +316,11 @@ impl OpenPart {
         let rest: Vec<&str> = wanted.rest.iter().map(String::as_str).collect();
         let mut out = Vec::new();
         for group in self.part.span_row_groups(step, &scan.stats).await? {
+            let whole = self.part.span_rows_are_whole(&group, &first).then(|| group.widened());
+            let (group, inside) = whole.map_or((group, None), |(group, inside)| (group, Some(inside)));
             let found = self.part.span_rows_kept(&group, &first, &self.schema, &scan.stats).await?;
-            let keep = mask(&matching(&PartRows::new(&found), &wanted.filter, &scan.access));
+            let inside = inside.unwrap_or_else(|| vec![true; found.len()]);
+            let keep = mask(&matching_of(inside, &PartRows::new(&found), &wanted.filter, &scan.access));
             let (kept, rows) = (keep.true_count(), keep.values().len());
             if kept == 0 {
                 continue;

@@ -107,7 +107,7 @@ fn tags(span: &Span, options: ExportOptions) -> BTreeMap<Cow<'_, str>, Cow<'_, s
         tags.insert(key.into(), value.text());
     }
     if options.extras {
-        tags.extend(extras(span).into_iter().map(|(key, text)| (key.into(), text.into())));
+        tags.extend(extras(span));
     }
     for (key, value) in &span.attributes {
         tags.insert(key.into(), value.text());

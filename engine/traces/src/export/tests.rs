@@ -204,11 +204,14 @@ fn the_trace_object_has_each_tag_once() {
     // An attribute with the name of an extra goes before it.
     let mut own = span(1, 0, "a", 2, 1_000, 2_000);
     own.trace_state = "k=v".to_owned();
-    own.attributes = Attributes::of([("w3c.tracestate", Value::Text("own")), ("span.kind", Value::Text("odd"))]);
+    let [a, z] = ["a", "z"].map(|key| (key, Value::Int(1)));
+    own.attributes = Attributes::of([z, ("w3c.tracestate", Value::Text("own")), ("span.kind", Value::Text("odd")), a]);
     let json = exported("traceobject", &assemble([1; 16], vec![own]), NATIVE);
     let own = &json["data"][0]["spans"][0];
     assert_eq!(tags(own, "w3c.tracestate"), [json!({"key": "w3c.tracestate", "type": "string", "value": "own"})]);
     assert_eq!(tags(own, "span.kind"), [json!({"key": "span.kind", "type": "string", "value": "server"})]);
+    let keys: Vec<&str> = own["tags"].as_array().into_iter().flatten().filter_map(|tag| tag["key"].as_str()).collect();
+    assert_eq!(keys, ["a", "span.kind", "w3c.tracestate", "z"]);
 }
 
 /// Breaks where ids or words of protobuf's JSON are those of OTLP/JSON, or the other way round.

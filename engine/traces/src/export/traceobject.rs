@@ -49,33 +49,34 @@ pub fn write_wrapped(
     });
 }
 
-/// One per service and resource attributes, in order of first use.
+/// Number of a process: there is one per service and resource attributes, in order of first use.
 type Processes<'a> = HashMap<(&'a str, &'a Attributes), usize, FixedState>;
 
 fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
     let mut processes: Processes<'_> = HashMap::default();
     let mut order: Vec<(&str, &Attributes)> = Vec::new();
+    let mut of_spans: Vec<usize> = Vec::with_capacity(trace.spans.len());
     for span in &trace.spans {
         let key = (span.service_shown(), &span.context.resource);
-        processes.entry(key).or_insert_with(|| {
+        of_spans.push(*processes.entry(key).or_insert_with(|| {
             order.push(key);
-            order.len()
-        });
+            order.len() - 1
+        }));
     }
+    let names: Vec<String> = (1..=order.len()).map(|n| format!("p{n}")).collect();
     w.object(|w| {
         w.key("traceID").id(&trace.id);
         w.key("spans").array(|w| {
-            for span in &trace.spans {
+            for (span, process) in trace.spans.iter().zip(of_spans) {
                 if w.is_closed() {
                     return;
                 }
-                let process = processes.get(&(span.service_shown(), &span.context.resource)).copied().unwrap_or(0);
-                write_span(span, process, options, w);
+                write_span(span, &names[process], options, w);
             }
         });
         w.key("processes").object(|w| {
-            for (i, (service, resource)) in order.iter().enumerate() {
-                w.key(&format!("p{}", i + 1)).object(|w| {
+            for (name, (service, resource)) in names.iter().zip(&order) {
+                w.key(name).object(|w| {
                     w.key("serviceName").text(service);
                     w.key("tags").array(|w| {
                         for (key, value) in resource.iter().filter(|(key, _)| *key != "service.name") {
@@ -151,7 +152,7 @@ fn reference(kind: &str, trace: &[u8], span: &[u8], w: &mut JsonWriter<'_>) {
     });
 }
 
-fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonWriter<'_>) {
+fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWriter<'_>) {
     w.object(|w| {
         w.key("traceID").id(&span.trace_id);
         w.key("spanID").id(&span.span_id);
@@ -166,7 +167,7 @@ fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonW
         });
         w.key("startTime").raw(span.start / 1000);
         w.key("duration").raw(span.duration() / 1000);
-        w.key("tags").array(|w| tags(span, options).iter().for_each(|(key, tag)| write_tag(key, tag, w)));
+        w.key("tags").array(|w| write_tags(span, options, w));
         w.key("logs").array(|w| {
             for event in span.events.iter().filter(|_| options.extras) {
                 w.object(|w| {
@@ -180,7 +181,7 @@ fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonW
                 });
             }
         });
-        w.key("processID").quoted(format_args!("p{process}"));
+        w.key("processID").text(process);
         w.key("warnings");
         if span.is_negative() {
             w.array(|w| w.text("NEGATIVE_DURATION"));
@@ -190,30 +191,47 @@ fn write_span(span: &Span, process: usize, options: ExportOptions, w: &mut JsonW
     });
 }
 
-/// Tags in order of their keys; of equal ones the span's attributes go before what has no other place, and its kind and
-/// state before these.
-fn tags(span: &Span, options: ExportOptions) -> Vec<(Cow<'_, str>, Tag<'_>)> {
-    let mut tags: Vec<(Cow<'_, str>, Tag<'_>)> = Vec::with_capacity(24);
+/// A tag that does not come from the attributes of its span.
+struct Other<'a> {
+    key: Cow<'a, str>,
+    tag: Tag<'a>,
+    /// Whether it counts before an attribute of its key.
+    counts: bool,
+}
+
+/// Kind and state of a span, and what of it has no other place; in order of their keys, each once.
+fn others(span: &Span, options: ExportOptions) -> Vec<Other<'_>> {
+    let mut out: Vec<Other<'_>> = Vec::new();
     if options.extras {
-        tags.extend(extras(span).into_iter().map(|(key, text)| (key.into(), Tag::Text(text.into()))));
+        let other = |(key, text)| Other { key, tag: Tag::Text(text), counts: false };
+        out.extend(extras(span).into_iter().map(other));
     }
-    let own = span.attributes.iter().filter(|(key, _)| *key != "error");
-    tags.extend(own.map(|(key, value)| (key.into(), of(value, options))));
     let kind = kind_name(span.kind);
     if !kind.is_empty() {
-        tags.push(("span.kind".into(), Tag::Text(kind.into())));
+        out.push(Other { key: "span.kind".into(), tag: Tag::Text(kind.into()), counts: true });
     }
     if span.is_error() {
-        tags.push(("error".into(), Tag::Bool(true)));
+        out.push(Other { key: "error".into(), tag: Tag::Bool(true), counts: true });
     }
-    tags.sort_by(|a, b| a.0.cmp(&b.0));
-    // `dedup_by` keeps the first of equals, and the last counts.
-    tags.dedup_by(|later, kept| {
-        let same = later.0 == kept.0;
-        if same {
-            std::mem::swap(later, kept);
+    out.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    out
+}
+
+/// Writes tags in order of their keys. Of equal ones the span's attributes go before what has no other place, and its kind
+/// and state before these. Attributes have that order already, so that the others are put between them.
+fn write_tags(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
+    let others = others(span, options);
+    let mut others = others.iter().peekable();
+    for (key, value) in span.attributes.iter().filter(|(key, _)| *key != "error") {
+        while let Some(other) = others.next_if(|other| *other.key < *key) {
+            write_tag(&other.key, &other.tag, w);
         }
-        same
-    });
-    tags
+        match others.next_if(|other| *other.key == *key) {
+            Some(other) if other.counts => write_tag(key, &other.tag, w),
+            _ => write_tag(key, &of(value, options), w),
+        }
+    }
+    for other in others {
+        write_tag(&other.key, &other.tag, w);
+    }
 }

@@ -33,6 +33,10 @@ const KNOWN_BYTES: usize = 48;
 /// How far a search looks back first, in nanoseconds.
 const SLICE: i64 = 120_000_000_000;
 
+/// A trace may begin after another one whose newest match is later by less than this, in nanoseconds; by more than this it
+/// seldom does.
+const CLOSE: i64 = 2_000_000_000;
+
 /// How much wider a slice may be than the one before.
 const WIDER_MAX: i64 = 16;
 
@@ -112,6 +116,14 @@ impl Pages<'_> {
         let missing = self.enough - found;
         let wanted = looked as f64 * missing as f64 / found as f64 * 1.25;
         (wanted as i64).clamp(last.min(SLICE), most)
+    }
+
+    /// How many of the traces that wait to read first: as many as are needed, and those that match so shortly before that
+    /// they may begin later than the last of these.
+    fn first(&self, waiting: &VecDeque<Candidate>, most: usize) -> usize {
+        let Some((_, last)) = waiting.get(self.enough - 1) else { return most };
+        let close = waiting.iter().skip(self.enough).take_while(|(_, newest)| last.saturating_sub(*newest) < CLOSE);
+        most.min(self.enough + close.count())
     }
 
     /// How many traces to read next.
@@ -208,7 +220,8 @@ impl Reader {
                 if is_last && !may_fill && lower > range.0 && !self.ctx.is_only_planned() {
                     break;
                 }
-                let chunk: Vec<Candidate> = waiting.drain(..chunk.min(waiting.len())).collect();
+                let many = if read == 0 { page.first(&waiting, chunk) } else { chunk };
+                let chunk: Vec<Candidate> = waiting.drain(..many.min(waiting.len())).collect();
                 if chunk.is_empty() && !self.ctx.is_only_planned() {
                     break;
                 }
@@ -362,5 +375,25 @@ impl Reader {
             row.first = first.into_iter().map(|(_, span)| span).collect();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traces_that_match_shortly_before_are_read_at_once() {
+        let search = Search::new((0, i64::MAX));
+        let page = Pages { search: &search, rows: Vec::new(), enough: 2 };
+        let check = |ages: &[i64], expected: usize| {
+            let waiting = ages.iter().map(|age| ([1; 16], 100 * CLOSE - age)).collect();
+            assert_eq!(page.first(&waiting, 5), expected, "{ages:?}");
+        };
+        check(&[0, 1, CLOSE + 1, CLOSE + 2], 2);
+        check(&[0, 1, CLOSE, CLOSE + 1], 3);
+        check(&[0, 1, 2, 3, 4, 5, 6], 5);
+        // All that are there where these are too few.
+        check(&[0], 5);
     }
 }

@@ -9,6 +9,8 @@ use arrow::compute::take;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use quiver_types::ReadStats;
 
+use super::GROUP_ROWS;
+use super::pages::PAGE_ROWS;
 use super::read::Texts;
 use super::rows::SpanRows;
 use super::texts::coded;
@@ -18,6 +20,8 @@ use crate::part::reader::Part;
 
 /// A group is decoded as a whole when at least this part of its rows is wanted.
 const WHOLE_PART: u64 = 64;
+/// Or when rows are wanted of this part of its pages: a page is unpacked as a whole even for one of them.
+const WHOLE_PAGES_PART: u64 = 4;
 
 /// Rows of one row group, ascending.
 #[derive(Debug, Clone)]
@@ -37,6 +41,31 @@ impl GroupRows {
 
     fn count(&self) -> u64 {
         self.rows.iter().map(|r| r.end - r.start).sum()
+    }
+
+    fn all(&self) -> u64 {
+        self.bounds.end - self.bounds.start
+    }
+
+    /// Says whether so many rows are wanted that the group is worth decoding as a whole.
+    fn are_many(&self) -> bool {
+        let (mut pages, mut last) = (0, None);
+        for range in &self.rows {
+            let [first, end] = [range.start, range.end - 1].map(|row| (row - self.bounds.start) / PAGE_ROWS);
+            pages += end + 1 - first - u64::from(last == Some(first));
+            last = Some(end);
+        }
+        self.count() * WHOLE_PART >= self.all() || pages * WHOLE_PAGES_PART >= self.all().div_ceil(PAGE_ROWS)
+    }
+
+    /// The group with all of its rows, and which of these are wanted.
+    pub(crate) fn widened(&self) -> (Self, Vec<bool>) {
+        let mut wanted = vec![false; self.all() as usize];
+        for range in &self.rows {
+            let [start, end] = [range.start, range.end].map(|row| (row - self.bounds.start) as usize);
+            wanted[start..end].fill(true);
+        }
+        (self.with(std::iter::once(self.bounds.clone()).collect()), wanted)
     }
 
     /// The wanted values of a column of the whole group; `places` keeps where they stand for the next column.
@@ -70,6 +99,14 @@ impl Part {
         Ok(starts.windows(2).enumerate().map(within).filter(|group| !group.rows.is_empty()).collect())
     }
 
+    /// Says whether rows of a group are found sooner by a look at all of them: where columns are kept, to pick most of
+    /// their rows takes longer than to look at the others, too.
+    pub(crate) fn span_rows_are_whole(&self, rows: &GroupRows, columns: &[&str]) -> bool {
+        let is_kept = |name: &&str| self.decoded().array(self.meta.id, rows.group, name).is_some();
+        let are_most = rows.rows.len() > 1 && rows.count() * 2 >= rows.all();
+        are_most && !columns.is_empty() && columns.iter().all(is_kept)
+    }
+
     /// Reads columns of rows of a group, texts by codes.
     pub(crate) async fn span_rows_kept(
         &self,
@@ -83,7 +120,7 @@ impl Part {
         }
         let (cache, part, group) = (self.decoded(), self.meta.id, rows.group);
         let is_flat = |name: &str| schema.field_with_name(name).is_ok_and(|f| !f.data_type().is_nested());
-        let much = rows.count() * WHOLE_PART >= rows.bounds.end - rows.bounds.start;
+        let much = rows.are_many();
         let mut found: Vec<Option<ArrayRef>> = Vec::with_capacity(columns.len());
         let (mut whole, mut some) = (Vec::new(), Vec::new());
         let mut places = None;
@@ -103,7 +140,7 @@ impl Part {
                 continue;
             }
             let read = SpanRows::concat(
-                &self.span_rows_as(ranges, names, Purpose::Query, Texts::AllCoded(true), stats).await?,
+                &self.span_rows_as(ranges, names, Purpose::Query, Texts::AllCoded(GROUP_ROWS), stats).await?,
             )?;
             for name in names {
                 let column = read.0.column_by_name(name);
@@ -124,5 +161,37 @@ impl Part {
             columns.iter().zip(&arrays).map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         RecordBatch::try_new(schema, arrays).map(SpanRows).internal("cannot read columns of spans")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(rows: &[Range<u64>]) -> GroupRows {
+        GroupRows { group: 1, bounds: 100_000..165_536, groups: 2, rows: rows.to_vec() }
+    }
+
+    #[test]
+    fn rows_are_many_by_their_number_or_by_their_pages() {
+        let check = |rows: &[Range<u64>], expected: bool| assert_eq!(group(rows).are_many(), expected, "{rows:?}");
+        check(&[100_000..101_023, 120_000..120_001], true);
+        check(&[100_000..101_022, 120_000..120_001], false);
+        // Eight of 32 pages, be it that a range goes over the end of one.
+        let each = |pages: u64| (0..pages).map(|page| 100_000 + page * PAGE_ROWS + 7).map(|row| row..row + 2);
+        check(&each(8).collect::<Vec<_>>(), true);
+        check(&each(7).collect::<Vec<_>>(), false);
+        let end = 100_000 + 7 * PAGE_ROWS;
+        check(&each(7).chain(std::iter::once(end - 1..end + 1)).collect::<Vec<_>>(), true);
+        let twice = each(7).flat_map(|r| [r.clone(), r.end + 5..r.end + 6]);
+        check(&twice.collect::<Vec<_>>(), false);
+    }
+
+    #[test]
+    fn a_group_knows_which_of_all_its_rows_are_wanted() {
+        let (all, wanted) = group(&[100_001..100_003, 165_535..165_536]).widened();
+        assert_eq!((all.count(), all.rows.len(), wanted.len()), (65_536, 1, 65_536));
+        let at: Vec<usize> = (0..wanted.len()).filter(|&row| wanted[row]).collect();
+        assert_eq!(at, [1, 2, 65_535]);
     }
 }

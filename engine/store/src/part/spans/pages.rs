@@ -5,23 +5,24 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch};
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Schema, SchemaRef};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
+use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 use quiver_types::{ReadStats, stats};
 
 use super::read::Texts;
 use super::rows::SpanRows;
-use super::texts::{coded, gathered};
+use super::texts::{SharedTexts, coded_like, gathered};
 use crate::decoded::ROWS_BYTES_MAX;
 use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
 use crate::part::footer::Footer;
 use crate::part::reader::Part;
 
-/// Rows of a kept page.
-const PAGE_ROWS: u64 = 2048;
+/// Rows of a kept page: those of the pages that are written.
+pub(super) const PAGE_ROWS: u64 = 2048;
 /// Rows that lie in more pages are not looked for in kept ones.
 const PAGES_MAX: usize = 16;
 /// For fewer columns no page is kept.
@@ -73,26 +74,34 @@ impl PageRows {
     }
 }
 
-/// The wanted rows of columns of pages of one part below each other, texts as they are. Column by column over all pages: a
-/// trace has a few rows in each, and there are some sixty columns.
-fn pick(pages: &[(&PageRows, RecordBatch)], columns: &[&str]) -> Result<SpanRows> {
+/// The wanted rows of columns of pages of one part below each other. Column by column over all pages: a trace has a few rows
+/// in each, and there are some sixty columns. Of those most are attributes of few services: without a value in these pages
+/// they are left out, which for an attribute means the same.
+fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<SpanRows> {
     let places: Vec<(usize, usize)> =
         pages.iter().enumerate().flat_map(|(n, (page, _))| page.places().map(move |row| (n, row))).collect();
     let first = pages.first().map_or(&[][..], |(_, page)| &page.schema_ref().fields()[..]);
     let at: HashMap<&str, usize, FixedState> = first.iter().zip(0..).map(|(f, at)| (f.name().as_str(), at)).collect();
     let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
+    let mut of_pages: Vec<&ArrayRef> = Vec::with_capacity(pages.len());
     for name in columns {
         let lacks = || Error::internal(format!("a part of spans lacks `{name}`"));
         let at = *at.get(name).ok_or_else(lacks)?;
-        let of_page = |(_, page): &(&PageRows, RecordBatch)| {
+        of_pages.clear();
+        for (_, page) in pages {
             let column = page.columns().get(at).filter(|_| page.schema_ref().field(at).name() == name);
-            column.map(Arc::clone).ok_or_else(lacks)
-        };
-        let picked = gathered(&pages.iter().map(of_page).collect::<Result<Vec<ArrayRef>>>()?, &places)?;
+            of_pages.push(column.ok_or_else(lacks)?);
+        }
+        let is_attribute = name.starts_with(ATTRIBUTE_PREFIX) || name.starts_with(RESOURCE_PREFIX);
+        if is_attribute && of_pages.iter().all(|column| column.null_count() == column.len()) {
+            continue;
+        }
+        let picked = gathered(&of_pages, &places)?;
         fields.push(Field::new(*name, picked.data_type().clone(), true));
         arrays.push(picked);
     }
-    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+    let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
+    RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options)
         .map(SpanRows)
         .internal("cannot pick rows of pages of spans")
 }
@@ -111,6 +120,8 @@ impl Part {
         let footer = self.footer(file, stats).await?;
         let Some(pages) = pages_of(footer.group_starts(), rows) else { return Ok(None) };
         let (cache, part) = (self.decoded(), self.meta.id);
+        let whole = flat_columns(schema);
+        let mut leaves = None;
         let mut wanted = !pages.is_empty();
         let mut kept = Vec::with_capacity(pages.len());
         for page in &pages {
@@ -120,7 +131,7 @@ impl Part {
                 None => {
                     columns.len() >= COLUMNS_MIN
                         && cache.wants_rows(part, page.group, page.page)
-                        && is_small(&footer, &flat_columns(schema), &page.all)
+                        && is_small(&footer, leaves.get_or_insert_with(|| leaves_of(&footer, &whole)), &page.all)
                 }
             };
             kept.push(known);
@@ -134,20 +145,20 @@ impl Part {
         if flat.is_empty() {
             return Ok(None);
         }
-        let whole = flat_columns(schema);
-        let mut found = Vec::with_capacity(pages.len());
-        for (page, known) in pages.iter().zip(kept) {
-            let all = if let Some(known) = known {
-                stats::add(&stats.cache_hits, 1);
-                known
-            } else {
-                let read = self.span_page(&page.all, &whole, stats).await?;
-                cache.insert_rows(part, page.group, page.page, &read);
-                read
-            };
-            found.push((page, all));
+        let missing: Vec<&PageRows> =
+            pages.iter().zip(&kept).filter(|(_, known)| known.is_none()).map(|(page, _)| page).collect();
+        stats::add(&stats.cache_hits, (pages.len() - missing.len()) as u64);
+        let mut read = Vec::with_capacity(missing.len());
+        let groups: Vec<&[&PageRows]> = missing.chunk_by(|a, b| a.group == b.group).collect();
+        for of_group in groups {
+            read.extend(self.span_pages(of_group, &whole, stats).await?);
         }
-        let found = pick(&found, &flat)?;
+        for (page, rows) in missing.iter().zip(&read) {
+            cache.insert_rows(part, page.group, page.page, rows);
+        }
+        let mut read = read.into_iter();
+        let found = pages.iter().zip(kept).filter_map(|(page, known)| Some((page, known.or_else(|| read.next())?)));
+        let found = pick(&found.collect::<Vec<_>>(), &flat)?;
         if nested.is_empty() {
             return Ok(Some(found));
         }
@@ -155,20 +166,34 @@ impl Part {
         found.beside(&others).map(Some)
     }
 
-    /// Decodes a page, texts by codes: a text that all rows have is held once.
-    async fn span_page(&self, rows: &Range<u64>, columns: &[&str], stats: &ReadStats) -> Result<RecordBatch> {
-        let rows = std::slice::from_ref(rows);
-        let read = self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(false), stats).await?;
-        let read = SpanRows::concat(&read)?.0;
-        let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
-        for (field, column) in read.schema_ref().fields().iter().zip(read.columns()) {
-            let is_text = matches!(column.data_type(), DataType::Dictionary(..));
-            let array: ArrayRef = if is_text { coded(column)? } else { Arc::clone(column) };
-            fields.push(Field::new(field.name(), array.data_type().clone(), true));
-            arrays.push(array);
+    /// Decodes pages of one row group, texts by codes: a text that all rows have is held once, and the texts of a column by
+    /// all pages together. In one read, as each begins with the texts of all columns.
+    async fn span_pages(
+        &self,
+        pages: &[&PageRows],
+        columns: &[&str],
+        stats: &ReadStats,
+    ) -> Result<Vec<Arc<RecordBatch>>> {
+        let rows: Vec<Range<u64>> = pages.iter().map(|page| page.all.clone()).collect();
+        // Pages have as many rows as batches; the last of a group may have fewer, and ends the read.
+        let texts = Texts::AllCoded(PAGE_ROWS as usize);
+        let read = self.span_rows_as(&rows, columns, Purpose::Query, texts, stats).await?;
+        if !read.iter().map(|page| page.len() as u64).eq(rows.iter().map(|r| r.end - r.start)) {
+            return Err(Error::internal("pages of spans do not come as they lie in the file"));
         }
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).internal("cannot read a page of spans")
+        let mut shared: Vec<SharedTexts> = vec![None; columns.len()];
+        read.iter().map(|page| kept_page(&page.0, &mut shared).map(Arc::new)).collect()
     }
+}
+
+/// A page as it is kept. `shared` has the texts of each column of the page before.
+fn kept_page(page: &RecordBatch, shared: &mut [SharedTexts]) -> Result<RecordBatch> {
+    let arrays = page.columns().iter().zip(shared).map(|(column, before)| coded_like(column, before));
+    let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+    let fields = page.schema_ref().fields().iter().zip(&arrays);
+    let fields: Vec<Field> =
+        fields.map(|(field, array)| Field::new(field.name(), array.data_type().clone(), true)).collect();
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).internal("cannot read a page of spans")
 }
 
 /// Gives the columns of a file that hold no lists and maps.
@@ -176,17 +201,22 @@ fn flat_columns(schema: &Schema) -> Vec<&str> {
     schema.fields().iter().filter(|f| !f.data_type().is_nested()).map(|f| f.name().as_str()).collect()
 }
 
+/// Where columns stand in a file.
+fn leaves_of(footer: &Footer, columns: &[&str]) -> Vec<usize> {
+    columns.iter().filter_map(|name| footer.column(name)).collect()
+}
+
 /// Says whether a page with some columns is small enough to be kept, by the sizes in the file.
-fn is_small(footer: &Footer, columns: &[&str], rows: &Range<u64>) -> bool {
-    let leaves: Vec<usize> = columns.iter().filter_map(|name| footer.column(name)).collect();
-    footer.decoded_bytes(&leaves, std::slice::from_ref(rows)) as u64 <= ROWS_BYTES_MAX
+fn is_small(footer: &Footer, leaves: &[usize], rows: &Range<u64>) -> bool {
+    footer.decoded_bytes(leaves, std::slice::from_ref(rows)) as u64 <= ROWS_BYTES_MAX
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, AsArray, FixedSizeBinaryArray, Int64Array, StringArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{AsArray, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Int32Type, Int64Type};
 
+    use super::super::texts::{coded, plain};
     use super::*;
 
     #[test]
@@ -199,7 +229,8 @@ mod tests {
             let ids = (first..first + count).map(i64::to_be_bytes);
             let ids: ArrayRef = Arc::new(FixedSizeBinaryArray::try_from_iter(ids).unwrap());
             let columns = [("n", numbers), ("t", coded(&texts).unwrap()), ("none", coded(&none).unwrap()), ("id", ids)];
-            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+            let columns = columns.map(|(name, array)| (name, array, true));
+            Arc::new(RecordBatch::try_from_iter_with_nullable(columns).unwrap())
         };
         let rows = |all, rows: &[Range<u64>]| PageRows { group: 0, page: 0, all, rows: rows.to_vec() };
         let (a, b) = (rows(10..14, &[10..11, 12..14]), rows(14..16, std::slice::from_ref(&(15..16))));
@@ -211,6 +242,39 @@ mod tests {
         assert_eq!(found["id"].as_fixed_size_binary().value(3), 5i64.to_be_bytes());
         assert_eq!((found["none"].data_type(), found["none"].null_count()), (&DataType::Utf8, 4));
         assert!(pick(&pages, &["other"]).is_err());
+    }
+
+    /// Breaks where attributes without a value in the pages are made for each row, and where pages copy texts they share.
+    #[test]
+    fn pages_of_one_read_share_their_texts() {
+        let texts: Int32DictionaryArray = ["x", "y", "x", "z"].into_iter().collect();
+        let none: Int32DictionaryArray = [None::<&str>; 4].into_iter().collect();
+        let columns: [(&str, ArrayRef); 5] = [
+            ("name", Arc::new(texts.clone())),
+            ("attributes.t", Arc::new(texts)),
+            ("attributes.none", Arc::new(none.clone())),
+            ("resource.n", Arc::new(Int64Array::new_null(4))),
+            ("none", Arc::new(none)),
+        ];
+        let read = RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap();
+        let mut shared: Vec<SharedTexts> = vec![None; 5];
+        let a = kept_page(&read.slice(0, 2), &mut shared).unwrap();
+        let b = kept_page(&read.slice(2, 2), &mut shared).unwrap();
+        let views = |batch: &RecordBatch| Arc::clone(batch["name"].as_dictionary::<Int32Type>().values());
+        assert!(Arc::ptr_eq(&views(&a), &views(&b)));
+        let rows = |all, row: Range<u64>| PageRows { group: 0, page: 0, all, rows: std::iter::once(row).collect() };
+        let (of_a, of_b) = (rows(0..2, 0..1), rows(2..4, 2..3));
+        let pages = [(&of_a, Arc::new(a)), (&of_b, Arc::new(b))];
+        let found = pick(&pages, &["name", "attributes.t", "attributes.none", "resource.n", "none"]).unwrap().0;
+        let left: Vec<&str> = found.schema_ref().fields().iter().map(|f| f.name().as_str()).collect();
+        assert_eq!(left, ["name", "attributes.t", "none"]);
+        assert!(Arc::ptr_eq(&views(&found), &views(&pages[0].1)), "codes of the same texts");
+        for name in ["name", "attributes.t"] {
+            let texts = plain(&found[name]);
+            assert_eq!(texts.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("x"), Some("x")]);
+        }
+        // Of attributes alone that nobody has there is still a row for each span.
+        assert_eq!(pick(&pages, &["attributes.none"]).unwrap().len(), 2);
     }
 
     #[test]

@@ -12,11 +12,11 @@ use quiver_types::tables::spans::{
 };
 use quiver_types::{ReadStats, SpansBatch, stats};
 
+use super::column_name;
 use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
 use super::rows::SpanRows;
 use super::slowest::{SLOWEST, Slowest};
-use super::{GROUP_ROWS, MINUTES, column_name};
 use crate::error::{Error, Result};
 use crate::part::FileMeta;
 use crate::part::fetch::Purpose;
@@ -30,7 +30,7 @@ pub(crate) struct SpanIndex {
     first: Vec<u32>,
     rows: Vec<u32>,
     /// Minute and first row, ascending.
-    pub(crate) minutes: Vec<(i64, u64)>,
+    pub(crate) minutes: Arc<[(i64, u64)]>,
     /// Number of rows.
     pub(crate) total: u64,
     /// Keys in maps and lists.
@@ -102,8 +102,7 @@ impl SpanIndex {
 
     /// What the footer of `.rows` tells.
     fn of_footer(file: &FileMeta, footer: &Footer) -> Result<Self> {
-        let minutes = footer.value(MINUTES).and_then(|text| serde_json::from_str(text).ok());
-        let minutes = minutes.ok_or_else(|| damaged(&file.key, "its minutes cannot be read"))?;
+        let minutes = Arc::clone(footer.minutes(file)?);
         let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Ok(Self { minutes, total: footer.rows(), keys, ..Self::default() })
     }
@@ -126,6 +125,8 @@ impl SpanIndex {
     }
 }
 
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
 /// An index up to this is read as a whole: that is one read, and pages are two.
 const INDEX_BYTES_WHOLE: u64 = 256 << 10;
 
@@ -202,7 +203,7 @@ impl Part {
         hashes.sort_unstable();
         hashes.dedup();
         let wanted = pages_of(&index_footer, &hashes);
-        for batch in &self.read_batches(file, &index_footer, &wanted, None, 8192, Purpose::Query, stats).await? {
+        for batch in &self.read_batches(file, &index_footer, &wanted, None, BATCH_ROWS, Purpose::Query, stats).await? {
             index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
         }
         Ok(Arc::new(index))
@@ -243,7 +244,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(false), stats).await
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(BATCH_ROWS), stats).await
     }
 
     /// Reads rows with all their columns as batches, for those who compare or merge them.
@@ -272,7 +273,7 @@ impl Part {
             Texts::AllCoded(_) => footer.all_coded(file)?,
             Texts::Viewed => footer.viewed(file)?,
         };
-        let batch_rows = if matches!(texts, Texts::AllCoded(true)) { GROUP_ROWS } else { 8192 };
+        let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
         let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), batch_rows, purpose, stats).await?;
         Ok(read.into_iter().map(SpanRows).collect())
     }
@@ -282,8 +283,8 @@ impl Part {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Texts {
     Plain,
-    /// All as dictionaries; whether in batches as long as row groups.
-    AllCoded(bool),
+    /// All as dictionaries, in batches of so many rows.
+    AllCoded(usize),
     /// All as views.
     Viewed,
 }

@@ -46,6 +46,9 @@ fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> b
 impl SpanRows {
     /// Puts rows below each other; none give none.
     pub(crate) fn concat(all: &[Self]) -> Result<Self> {
+        if let [one] = all {
+            return Ok(one.clone());
+        }
         let Some(first) = all.first() else { return Ok(Self(RecordBatch::new_empty(Schema::empty().into()))) };
         let batches: Vec<&RecordBatch> = all.iter().map(|rows| &rows.0).collect();
         arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
@@ -83,7 +86,7 @@ impl SpanRows {
 
     /// Keeps some rows.
     pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
-        self.filter_by(&mask(keep))
+        if keep.contains(&false) { self.filter_by(&mask(keep)) } else { Ok(self.clone()) }
     }
 
     /// The same of those that are set.
@@ -460,6 +463,17 @@ impl SpanSet for PartRows<'_> {
         let Ok(names) = member(list.values().as_struct(), "name") else { return false };
         let offsets = list.offsets();
         (offsets[row] as usize..offsets[row + 1] as usize).any(|n| test.matches(names.as_string::<i32>().value(n)))
+    }
+
+    fn may_have(&self, place: Place, key: &str) -> bool {
+        let has = |name: &str| self.get(name).is_some();
+        match place {
+            Place::Span => has(ATTRIBUTES_REST) || has(&column_name(place, key)),
+            Place::Resource => key == "service.name" || has(RESOURCE_REST) || has(&column_name(place, key)),
+            Place::Scope => has(SCOPE_REST),
+            Place::Event => has("events"),
+            Place::Link => has("links"),
+        }
     }
 
     fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]) {

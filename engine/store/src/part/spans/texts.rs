@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int32DictionaryArray, Int64Array, StringArray,
-    StringBuilder, StringViewArray, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array, Int32DictionaryArray,
+    Int64Array, StringArray, StringBuilder, StringViewArray, new_null_array,
 };
+use arrow::buffer::NullBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use quiver_types::spans::{Value, code_each};
@@ -150,22 +151,64 @@ pub(super) fn plain(column: &ArrayRef) -> ArrayRef {
     Arc::new(texts)
 }
 
-/// The codes and the views of a column of texts by codes.
-fn codes_of(column: &ArrayRef) -> Option<(&Int32Array, &StringViewArray)> {
-    let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
-    Some((coded.keys(), coded.values().as_string_view_opt()?))
+/// Texts of a column as they were read, and as views: columns that share the former share the latter.
+pub(super) type SharedTexts = Option<(ArrayRef, ArrayRef)>;
+
+/// The same as [`coded`] for pieces of a column that come one after the other: with the views of the piece before, where it
+/// has the same texts.
+pub(super) fn coded_like(column: &ArrayRef, before: &mut SharedTexts) -> Result<ArrayRef> {
+    let Some(texts) = column.as_any().downcast_ref::<Int32DictionaryArray>() else { return Ok(Arc::clone(column)) };
+    let values = match before {
+        Some((read, known)) if read.to_data().ptr_eq(&texts.values().to_data()) => Arc::clone(known),
+        _ => views(texts.values())?,
+    };
+    *before = Some((Arc::clone(texts.values()), Arc::clone(&values)));
+    let made = Int32DictionaryArray::try_new(texts.keys().clone(), values);
+    Ok(Arc::new(made.internal("cannot read texts of spans")?))
 }
 
-/// Gives rows of columns, by column and row, below each other; texts by codes as texts of their own.
-pub(super) fn gathered(columns: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
-    let Some(texts) = columns.iter().map(codes_of).collect::<Option<Vec<_>>>() else {
-        let arrays: Vec<&dyn Array> = columns.iter().map(|column| &**column).collect();
+/// The codes and the views of a column of texts by codes.
+fn codes_of(column: &ArrayRef) -> Option<(&Int32DictionaryArray, &StringViewArray)> {
+    let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
+    Some((coded, coded.values().as_string_view_opt()?))
+}
+
+/// Rows of ids as [`gathered`] gives them, copied as bytes.
+fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) -> Result<ArrayRef> {
+    let size = columns.first().map_or(0, |column| column.value_length());
+    let mut bytes = Vec::with_capacity(places.len() * size as usize);
+    for &(column, row) in places {
+        bytes.extend_from_slice(columns[column].value(row));
+    }
+    let are_all = columns.iter().all(|column| column.null_count() == 0);
+    let there = || places.iter().map(|&(column, row)| columns[column].is_valid(row)).collect::<Vec<bool>>();
+    let nulls = (!are_all).then(|| NullBuffer::from(there()));
+    let ids = FixedSizeBinaryArray::try_new(size, bytes.into(), nulls).internal("cannot gather rows of spans")?;
+    Ok(Arc::new(ids))
+}
+
+/// Gives rows of columns, by column and row, below each other. Texts by codes stay so where all that have any share them,
+/// and are texts of their own where not.
+pub(super) fn gathered(columns: &[&ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
+    if let Some(ids) = columns.iter().map(|column| column.as_fixed_size_binary_opt()).collect::<Option<Vec<_>>>() {
+        return gathered_ids(&ids, places);
+    }
+    let Some(texts) = columns.iter().map(|column| codes_of(column)).collect::<Option<Vec<_>>>() else {
+        let arrays: Vec<&dyn Array> = columns.iter().map(|column| &***column).collect();
         return interleave(&arrays, places).internal("cannot gather rows of spans");
     };
-    // Most attributes are of few services.
-    if texts.iter().all(|(codes, _)| codes.null_count() == codes.len()) {
-        return Ok(new_null_array(&DataType::Utf8, places.len()));
+    let mut having = texts.iter().filter(|(coded, _)| coded.null_count() < coded.len());
+    let Some((first, _)) = having.next() else { return Ok(new_null_array(&DataType::Utf8, places.len())) };
+    if having.all(|(other, _)| Arc::ptr_eq(first.values(), other.values())) {
+        let code = |&(column, row): &(usize, usize)| {
+            let codes = texts[column].0.keys();
+            codes.is_valid(row).then(|| codes.value(row))
+        };
+        let codes: Int32Array = places.iter().map(code).collect();
+        let made = Int32DictionaryArray::try_new(codes, Arc::clone(first.values()));
+        return Ok(Arc::new(made.internal("cannot gather rows of spans")?));
     }
+    let texts: Vec<(&Int32Array, &StringViewArray)> = texts.iter().map(|(coded, own)| (coded.keys(), *own)).collect();
     let bytes = |&(column, row): &(usize, usize)| match texts[column] {
         (codes, _) if codes.is_null(row) => 0,
         (codes, values) => values.value(codes.value(row) as usize).len(),

@@ -10,8 +10,8 @@ use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
 use quiver_types::spans::{
-    ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder, Value,
-    all_columns, read_spans,
+    AttributeTest, ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder,
+    TextTest, Value, all_columns, read_spans,
 };
 use quiver_types::{Access, ReadStats, RunShared, SpansBatch, stats};
 
@@ -29,8 +29,12 @@ fn id(trace: u64) -> [u8; 16] {
 
 /// Traces of two spans of two services.
 fn batch(from: u64) -> SpansBatch {
+    batch_of(from..from + TRACES)
+}
+
+fn batch_of(traces: impl Iterator<Item = u64>) -> SpansBatch {
     let mut b = SpansBuilder::default();
-    for trace in from..from + TRACES {
+    for trace in traces {
         for (i, service) in ["front", "back"].into_iter().enumerate() {
             let context = b.context(&ContextFields { service, ..Default::default() });
             let start = DAY * MINUTE_NS + (trace % TRACES) as i64 * 1_000_000;
@@ -69,7 +73,15 @@ async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> 
 async fn look_up_in(snapshot: &Arc<dyn SpanSnapshot>, access: &Access, ids: &[u64]) -> (Vec<Span>, Arc<ReadStats>) {
     let mut ids: Vec<[u8; 16]> = ids.iter().map(|&n| id(n)).collect();
     ids.sort_unstable();
-    let filter = SpanFilter::Traces(Arc::new(ids));
+    found_in(snapshot, access, SpanFilter::Traces(Arc::new(ids))).await
+}
+
+/// The spans of a snapshot that pass a filter, in order, and what was read.
+async fn found_in(
+    snapshot: &Arc<dyn SpanSnapshot>,
+    access: &Access,
+    filter: SpanFilter,
+) -> (Vec<Span>, Arc<ReadStats>) {
     let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
     let table = scan_table(spans_table(snapshot, access, &request, &counted).unwrap());
@@ -149,6 +161,39 @@ async fn pages_of_traces_that_are_asked_for_again_are_kept_decoded() {
         let (spans, read) = look_up_in(&snapshot, &Access::full(), &[trace]).await;
         assert!(spans.len() == 2 && spans.iter().all(|s| s.trace_id == id(trace)), "{trace}");
         assert_eq!(stats::get(&read.pages_read), 0, "{read:?}");
+    }
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Breaks where a look at all rows of a group, instead of a choice of them, finds those that are left out.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn most_rows_of_a_group_are_found_among_all_of_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    // The second part has the traces of the first again, between its own.
+    for every in [7, 1] {
+        store.write_spans(batch_of((1..TRACES).step_by(every))).await.unwrap();
+        store.flush_all().await.unwrap();
+    }
+    assert_eq!(store.visible().table("spans").len(), 2);
+    let snapshot = store.span_source().snapshot();
+    let service = |name: &str| SpanFilter::Service(TextTest::Is(name.to_owned()));
+    let tag = |value: &str| {
+        let test = AttributeTest::equals(value);
+        SpanFilter::Attribute { place: None, key: "service.name".to_owned(), test }
+    };
+    let own = |spans: &[Span]| spans.iter().all(|s| s.context.service == "back");
+    for _ in 0..4 {
+        for filter in [service("back"), tag("back"), SpanFilter::Kinds(vec![0])] {
+            let one = !matches!(filter, SpanFilter::Kinds(_));
+            let (full, _) = found_in(&snapshot, &Access::full(), filter.clone()).await;
+            assert_eq!(full.len() as u64, (TRACES - 1) * if one { 1 } else { 2 }, "{filter}");
+            assert!(!one || own(&full), "{filter}");
+            let (some, _) = found_in(&snapshot, &Access::services(["back"]), filter.clone()).await;
+            assert!(some.len() as u64 == TRACES - 1 && own(&some), "{filter}");
+        }
+        let (none, _) = found_in(&snapshot, &Access::full(), tag("nobody")).await;
+        assert!(none.is_empty());
     }
     store.close(Duration::from_secs(10)).await;
 }
