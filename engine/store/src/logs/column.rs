@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringBuilder, StringViewArray, UInt32Array, make_view,
+    Int64Array, MutableArrayData, StringArray, StringBuilder, StringViewArray, UInt32Array, make_array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::{concat, filter};
@@ -255,27 +255,42 @@ impl Column {
         let one_run = first + count <= chosen.len() && chosen.slice(first, count).count_set_bits() == count;
         let only = one_run.then_some((first, first + count));
         let mask = BooleanArray::new(chosen, None);
-        let of = |array: &dyn Array| match only {
+        self.values.map(|array| match only {
             Some((start, end)) => Ok(array.slice(start, end - start)),
             None => filter(array, &mask).internal("cannot filter a column"),
-        };
-        Ok(match &self.values {
-            Values::Missing | Values::Constant(_) => self.values.clone(),
-            Values::Text(a) => Values::of(&of(a)?, None)?,
-            Values::Coded(a) => Values::of(&of(a)?, None)?,
-            Values::Int(a) => Values::of(&of(a)?, None)?,
-            Values::Float(a) => Values::of(&of(a)?, None)?,
-            Values::Ipv4(a) => Values::of(&of(a)?, None)?,
-            Values::Time(a, digits) => match Values::of(&of(a)?, None)? {
-                Values::Int(a) => Values::Time(a, *digits),
-                other => other,
-            },
-            Values::Hex(a) => Values::of(&of(a)?, None)?,
         })
     }
 }
 
 impl Values {
+    /// The values that a function makes of the array that holds these.
+    fn map(&self, make: impl FnOnce(&dyn Array) -> Result<ArrayRef>) -> Result<Self> {
+        let array: &dyn Array = match self {
+            Self::Missing | Self::Constant(_) => return Ok(self.clone()),
+            Self::Text(a) => a,
+            Self::Coded(a) => a,
+            Self::Int(a) | Self::Time(a, _) => a,
+            Self::Float(a) => a,
+            Self::Ipv4(a) => a,
+            Self::Hex(a) => a,
+        };
+        Ok(match (Self::of(&make(array)?, None)?, self) {
+            (Self::Int(a), Self::Time(_, digits)) => Self::Time(a, *digits),
+            (values, _) => values,
+        })
+    }
+
+    /// Some of the values, which hold no memory of the others (those of one dictionary share it).
+    pub(crate) fn cut(&self, range: Range<usize>) -> Result<Self> {
+        let own = self.map(|array| {
+            let data = array.to_data();
+            let mut own = MutableArrayData::new(vec![&data], false, range.len());
+            own.try_extend(0, range.start, range.end).internal("cannot cut a column")?;
+            Ok(make_array(own.freeze()))
+        })?;
+        Ok(if let Self::Text(a) = own { Self::Text(a.gc()) } else { own })
+    }
+
     /// Puts values of the same column together, each with its number of rows. Coded ones become text: they have tables
     /// of their own.
     pub(crate) fn concat(pieces: &[(Self, usize)]) -> Result<Self> {
@@ -489,6 +504,33 @@ mod tests {
         let coded = |v: Vec<Option<&str>>| Values::Coded(v.into_iter().collect());
         assert_eq!(texts(&pages(coded(vec![Some("a"), None]), coded(vec![Some("b")])), 3), ["a", "", "b"]);
         assert_eq!(texts(&pages(Values::Int(vec![1, 2].into()), Values::Int(vec![3].into())), 3), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn a_cut_holds_its_own_values_alone() {
+        let long = |i: usize| (i % 7 > 0).then(|| format!("a text that no view holds, the number {i}"));
+        let number = |i: usize| (i % 5 > 0).then_some(i as i64);
+        let hex = (0..1000usize).map(|i| (i % 3 > 0).then(|| i.to_le_bytes()));
+        let hex = FixedSizeBinaryArray::try_from_sparse_iter_with_size(hex, 8).expect("eight bytes");
+        let all: Vec<Option<String>> = (0..1000).map(long).collect();
+        for values in [
+            Values::Text(all.iter().map(Option::as_deref).collect()),
+            Values::Text((0..1000).map(|i| Some(i.to_string())).collect()),
+            Values::Int((0..1000).map(number).collect()),
+            Values::Time((0..1000).map(number).collect(), Some(9)),
+            Values::Hex(hex),
+            Values::Coded((0..1000).map(|i| [Some("a"), None, Some("b")][i % 3]).collect()),
+        ] {
+            let cut = values.cut(130..230).expect("cut");
+            assert_eq!(texts(&cut, 100), texts(&values, 1000)[130..230]);
+            assert!(
+                cut.memory_bytes() * 4 < values.memory_bytes(),
+                "{} of {}",
+                cut.memory_bytes(),
+                values.memory_bytes()
+            );
+        }
+        assert!(matches!(Values::Missing.cut(1..3), Ok(Values::Missing)));
     }
 
     #[test]
