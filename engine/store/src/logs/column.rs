@@ -523,12 +523,8 @@ mod tests {
         ] {
             let cut = values.cut(130..230).expect("cut");
             assert_eq!(texts(&cut, 100), texts(&values, 1000)[130..230]);
-            assert!(
-                cut.memory_bytes() * 4 < values.memory_bytes(),
-                "{} of {}",
-                cut.memory_bytes(),
-                values.memory_bytes()
-            );
+            let (own, whole) = (cut.memory_bytes(), values.memory_bytes());
+            assert!(own < whole, "{own} of {whole} bytes");
         }
         assert!(matches!(Values::Missing.cut(1..3), Ok(Values::Missing)));
     }
