@@ -213,6 +213,9 @@ impl Column {
 
     /// Sets the rows of which the value passes; `rows` says which are of interest.
     pub(crate) fn select(&self, rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+        if self.at.is_none() {
+            return select_whole(rows, passes);
+        }
         let mut bits = BooleanBufferBuilder::new(rows.len());
         bits.append_n(rows.len(), false);
         self.for_each(rows, |row, at| {
@@ -396,6 +399,28 @@ impl Values {
     }
 }
 
+/// [`Column::select`] where all rows have their values: 64 at a time, which most often are all of interest.
+fn select_whole(rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+    let mut found: Vec<u64> = Vec::with_capacity(rows.len() / 64 + 1);
+    for (wanted, first) in rows.bit_chunks().iter_padded().zip((0..).step_by(64)) {
+        let mut word = 0;
+        if wanted == u64::MAX {
+            for bit in 0..64 {
+                word |= u64::from(passes(first + bit)) << bit;
+            }
+        } else {
+            let mut left = wanted;
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                word |= u64::from(passes(first + bit)) << bit;
+                left &= left - 1;
+            }
+        }
+        found.push(word);
+    }
+    BooleanBuffer::new(found.into(), 0, rows.len())
+}
+
 /// Rows after which addresses that hardly come again are no longer coded.
 const ADDRESSES_TRIED: usize = 4096;
 
@@ -527,6 +552,26 @@ mod tests {
             assert!(own < whole, "{own} of {whole} bytes");
         }
         assert!(matches!(Values::Missing.cut(1..3), Ok(Values::Missing)));
+    }
+
+    #[test]
+    fn rows_are_selected_wherever_they_stand() {
+        let values = Column::whole(Values::Missing);
+        for len in [0, 1, 63, 64, 65, 200, 256] {
+            for (from, step) in [(0, 1), (1, 1), (0, 3), (130, 1), (60, 70)] {
+                let wanted = |row: usize| row >= from && (row - from) % step == 0;
+                // Not from the first bit of a byte on.
+                let rows = BooleanBuffer::collect_bool(len + 3, |i| i >= 3 && wanted(i - 3)).slice(3, len);
+                let mut asked = Vec::new();
+                let found = values.select(&rows, |at| {
+                    asked.push(at);
+                    at % 2 == 0
+                });
+                assert_eq!(asked, rows.set_indices().collect::<Vec<_>>(), "{len} from {from} by {step}");
+                let even: Vec<usize> = asked.into_iter().filter(|at| at % 2 == 0).collect();
+                assert_eq!((found.len(), found.set_indices().collect::<Vec<_>>()), (len, even));
+            }
+        }
     }
 
     #[test]
