@@ -58,7 +58,7 @@ impl ValueMatcher for IfPresent<'_> {
 const VIEW_PREFIX: usize = 4;
 const VIEW_PREFIX_AT: u32 = 32;
 /// Bytes of a text that is all in its view.
-const VIEW_INLINE: usize = 12;
+pub(super) const VIEW_INLINE: usize = 12;
 
 /// A matcher of the texts of a column.
 #[derive(Debug)]
