@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
     Int64Array, MutableArrayData, StringArray, StringBuilder, StringViewArray, UInt32Array, make_array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::{concat, filter};
+use arrow::compute::{cast, concat, filter};
 use arrow::datatypes::{DataType, UInt32Type};
 use foldhash::fast::FixedState;
 use quiver_types::logs::{ID_BYTES, Stored};
@@ -63,7 +63,6 @@ impl Values {
     /// # Errors
     /// Internal: a type that no column has.
     pub(crate) fn of(array: &ArrayRef, digits: Option<u8>) -> Result<Self> {
-        use arrow::array::AsArray;
         use arrow::datatypes::{Float64Type, Int64Type, TimestampNanosecondType};
         Ok(match array.data_type() {
             DataType::Utf8View => Self::Text(array.as_string_view().clone()),
@@ -328,22 +327,9 @@ impl Values {
                 StringViewArray::new(vec![view; rows].into(), vec![buffer], None)
             }
             Self::Coded(a) => {
-                let Some(dictionary) = dictionary(a) else { return StringViewArray::new_null(rows) };
-                let offsets = dictionary.value_offsets();
-                let view = |i: usize| make_view(dictionary.value(i).as_bytes(), 0, offsets[i] as u32);
-                let keys = a.keys();
-                let views: Vec<u128> = if dictionary.len() <= 2 * keys.len() {
-                    let all: Vec<u128> = (0..dictionary.len()).map(view).collect();
-                    // Codes of missing values mean nothing.
-                    keys.values().iter().map(|&k| all.get(k as usize).copied().unwrap_or(0)).collect()
-                } else {
-                    keys.iter().map(|k| k.map_or(0, |k| view(k as usize))).collect()
-                };
-                let views = match keys.nulls() {
-                    Some(nulls) => (0..views.len()).map(|i| if nulls.is_null(i) { 0 } else { views[i] }).collect(),
-                    None => views,
-                };
-                StringViewArray::new(views.into(), vec![dictionary.values().clone()], keys.nulls().cloned())
+                // The texts of a dictionary are known to be good, and not looked at again.
+                let texts = cast(a, &DataType::Utf8View).expect("a dictionary of texts is one of views, too");
+                texts.as_string_view().clone()
             }
             Self::Hex(a) => {
                 let width = 2 * a.value_length() as usize;
