@@ -39,6 +39,8 @@ const PAGES_MAX: usize = 32;
 const MOST_ROWS: usize = 4;
 /// The same of pages.
 const MOST_PAGES: usize = 2;
+/// Memory of a decoded value, at least: codes take less in a file.
+const VALUE_BYTES: u64 = 4;
 
 /// A row group.
 #[derive(Debug, Clone)]
@@ -197,7 +199,8 @@ impl GroupBlock {
             return Ok(column);
         }
         // None is read as a whole for a cache that has no room for it.
-        let has_room = cache.has_room(opened.logs.column_bytes(self.group, name), opened.logs.groups());
+        let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
+        let has_room = cache.has_room(bytes, opened.logs.groups());
         let admitted = !self.job && most && has_room && self.admits(name, None);
         let all = BooleanBuffer::new_set(rows.len());
         let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
