@@ -147,6 +147,9 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
         _ => return matching(column, matcher, &rows),
     };
     let texts = TextMatch::new(array, matcher);
+    if texts.looks_at_views_alone() {
+        return column.select(&rows, |at| texts.matches(at));
+    }
     // What must be in a text is looked for in many at once, where most of them are of interest.
     let required = hints.substring.as_deref().filter(|_| rows.count_set_bits() * 2 >= array.len());
     let mut holding = required.filter(|_| !matcher.matches("")).and_then(|text| Holding::new(array, text));

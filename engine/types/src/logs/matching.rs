@@ -94,6 +94,11 @@ impl<'a> TextMatch<'a> {
         Self { array, matcher, missing, view: (mask, begin), decided: false }
     }
 
+    /// Says whether no text is looked at, so that each value costs next to nothing.
+    pub fn looks_at_views_alone(&self) -> bool {
+        self.decided
+    }
+
     /// Says whether the value at a place matches.
     #[inline]
     pub fn matches(&self, at: usize) -> bool {
