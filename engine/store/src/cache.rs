@@ -142,6 +142,11 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         }
     }
 
+    /// Bytes of all entries.
+    pub fn bytes(&self) -> u64 {
+        self.shards.iter().map(|shard| shard.lock().bytes).sum()
+    }
+
     /// Gives its counters.
     pub fn stats(&self) -> CacheStats {
         let (mut entries, mut bytes) = (0, 0);
@@ -297,7 +302,7 @@ mod tests {
         assert_eq!(lru.stats(), CacheStats { hits: 5, misses: 2, entries: 2, bytes: 7 });
         lru.insert(7, 1, 1);
         lru.retain(|k| *k != 7);
-        assert_eq!((lru.get(&7), lru.stats().bytes, lru.stats().entries), (None, 7, 2));
+        assert_eq!((lru.get(&7), lru.stats().bytes, lru.stats().entries, lru.bytes()), (None, 7, 2, 7));
         lru.clear();
         assert_eq!(lru.stats().bytes, 0);
     }

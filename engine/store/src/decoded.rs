@@ -3,6 +3,8 @@
 //! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
 //! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
 //! Where single rows are looked up, their pages are kept likewise: of logs by column, of spans with all flat columns.
+//! Columns of logs need no second use while little of the budget is taken: nothing would have to go for them, and what is
+//! kept then is not decoded twice.
 
 use std::sync::Arc;
 
@@ -20,7 +22,7 @@ type Key = (PartId, u32, Arc<str>, u32);
 /// Instead of a page: the whole column of the row group.
 const WHOLE: u32 = u32::MAX;
 /// Larger pages are not kept (codes come with a table of their own).
-const PAGE_BYTES_MAX: u64 = 384 * 1024;
+pub(crate) const PAGE_BYTES_MAX: u64 = 384 * 1024;
 /// Instead of a column: all flat columns of a page of spans.
 const ROWS: &str = "";
 /// Larger pages with all columns are not kept.
@@ -30,6 +32,8 @@ pub(crate) const ROWS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 const SEEN_MAX: u64 = 64 * 1024;
 /// A column of a part may fill this part of the budget.
 const COLUMN_SHARE: u64 = 4;
+/// Little is kept while less than this part of the budget is taken.
+const LITTLE_SHARE: u64 = 4;
 
 /// A column as those who read it take it.
 #[derive(Debug, Clone)]
@@ -109,6 +113,11 @@ impl DecodedCache {
             self.seen.insert(key, (), 1);
         }
         again
+    }
+
+    /// Says whether so little is kept that what is used for the first time may be, too.
+    pub(crate) fn keeps_little(&self) -> bool {
+        self.columns.bytes() < self.bytes_max / LITTLE_SHARE
     }
 
     /// Says whether a column of so many bytes in one of so many row groups would be kept.
@@ -204,6 +213,20 @@ mod tests {
         cache.forget(&HashSet::from([part]));
         assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
         assert!(!cache.wants(part, 0, "a"), "as if it had never been");
+    }
+
+    #[test]
+    fn little_is_kept_until_a_part_of_the_budget_is_taken() {
+        let values = Values::Int(vec![1i64; 1000].into());
+        let cache = DecodedCache::new(values.memory_bytes() as u64 * LITTLE_SHARE * 2);
+        let part = PartId::from_u128(7);
+        for page in 0..2 {
+            assert!(cache.keeps_little(), "page {page}");
+            cache.insert_page(part, 0, "a", page, &values);
+        }
+        assert!(!cache.keeps_little());
+        cache.forget(&HashSet::from([part]));
+        assert!(cache.keeps_little() && !DecodedCache::new(0).keeps_little());
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub struct StoreSettings {
     pub generation_bytes: Option<u64>,
     /// A generation is sealed at this age.
     pub generation_age: Duration,
-    /// Whether columns of logs that are used again are kept decoded.
+    /// Whether columns of logs are kept decoded for queries that use them again.
     pub decoded_cache: bool,
     /// Size of a WAL segment.
     pub wal_segment_bytes: u64,

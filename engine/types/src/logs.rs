@@ -8,6 +8,7 @@ mod batch;
 mod color;
 mod counts;
 mod filter;
+mod holding;
 mod matching;
 mod source;
 mod stored;
@@ -22,6 +23,7 @@ pub use filter::{
     FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
     ValueMatcher,
 };
+pub use holding::Holding;
 pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
 pub use source::{
     FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,

@@ -219,7 +219,7 @@ settings! {
         limit: Size = "\"0\"";
         /// Live data of one generation; 0 means the smaller of 256MiB and a 16th of the limit.
         generation: Size = "\"0\"";
-        /// Whether columns of logs that are used again are kept decoded, within the memory of caches.
+        /// Whether columns of logs are kept decoded for queries that use them again, within the memory of caches.
         decoded_cache: bool = "true";
     }
     /// What is accepted from senders.

@@ -151,6 +151,11 @@ impl Bucket {
 }
 
 fn floor(n: i64, step: i64, offset: i64) -> i64 {
+    // Most often no more bits are needed.
+    let near = n.checked_sub(offset).and_then(|from| from.checked_sub(from.rem_euclid(step))?.checked_add(offset));
+    if let Some(start) = near {
+        return start;
+    }
     let from = i128::from(n) - i128::from(offset);
     let start = from - from.rem_euclid(i128::from(step)) + i128::from(offset);
     start.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
@@ -222,5 +227,20 @@ mod tests {
             check(step, offset, value, want);
         }
         check(n(1e18), 9e18, "-9223372036854775808", "-9223372036854775808");
+    }
+
+    #[test]
+    fn buckets_at_the_ends_of_time() {
+        for (n, step, offset, want) in [
+            (7, 5, 0, 5),
+            (-7, 5, 0, -10),
+            (7, 5, 4, 4),
+            (i64::MIN, 7, 0, i64::MIN),
+            (i64::MIN + 7, 7, 0, i64::MIN + 1),
+            (i64::MAX, 7, -1, i64::MAX - 1),
+            (i64::MIN, 10, i64::MAX, i64::MIN),
+        ] {
+            assert_eq!(floor(n, step, offset), want, "{n} by {step} from {offset}");
+        }
     }
 }

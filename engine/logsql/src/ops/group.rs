@@ -44,6 +44,8 @@ const KEPT_PART: usize = 16;
 const TEXT_BYTES: usize = 4 << 20;
 /// Combinations of codes for which a table by position is made.
 const DENSE_MAX: usize = 1 << 16;
+/// Runs are few when they have so many rows on average: a run takes the memory of three rows.
+const RUN_ROWS: usize = 4;
 /// A combination that has no group yet.
 const UNKNOWN: u32 = u32::MAX;
 
@@ -190,24 +192,28 @@ impl Partial {
 /// Finds runs of rows with equal codes, each with its code; `false`: there are too many of them.
 fn runs_of<C: Copy + Eq + TryInto<usize>>(codes: &[C], runs: &mut Vec<(usize, Range<usize>)>) -> bool {
     let Some((_, others)) = codes.split_first() else { return true };
-    let changes: u32 = codes.iter().zip(others).map(|(a, b)| u32::from(a != b)).sum();
-    if changes as usize > codes.len() / 32 {
+    let changes = |own: &[C], next: &[C]| own.iter().zip(next).map(|(a, b)| u32::from(a != b)).sum::<u32>();
+    let all = changes(codes, others) as usize;
+    if all > codes.len() / RUN_ROWS {
         return false;
     }
-    let mut start = 0;
-    while start < codes.len() {
-        let code = codes[start];
-        let mut end = start + 1;
+    runs.reserve(all + 1);
+    let (mut start, code) = (0, |row: usize| codes[row].try_into().unwrap_or(usize::MAX));
+    for (first, (own, next)) in (0..).step_by(64).zip(codes.chunks(64).zip(others.chunks(64))) {
         // Many at once, without a look at each result.
-        while let Some(chunk) = codes.get(end..end + 64)
-            && chunk.iter().map(|other| u32::from(*other != code)).sum::<u32>() == 0
-        {
-            end += 64;
+        if changes(own, next) == 0 {
+            continue;
         }
-        end += codes[end..].iter().take_while(|other| **other == code).count();
-        runs.push((code.try_into().unwrap_or(usize::MAX), start..end));
-        start = end;
+        let mut ends =
+            (0u32..).zip(own.iter().zip(next)).fold(0u64, |bits, (i, (a, b))| bits | (u64::from(a != b) << i));
+        while ends != 0 {
+            let end = first + ends.trailing_zeros() as usize + 1;
+            runs.push((code(start), start..end));
+            start = end;
+            ends &= ends - 1;
+        }
     }
+    runs.push((code(start), start..codes.len()));
     true
 }
 
@@ -471,7 +477,7 @@ mod tests {
                 let mut groups = Groups::new(&aggregate);
                 let (mut own, mut expected) = (Vec::new(), Vec::new());
                 let mut known: BTreeMap<Vec<String>, usize> = BTreeMap::new();
-                for (from, run) in [(0, 1), (1000, 0), (500, 1), (700, 300), (0, 65)] {
+                for (from, run) in [(0, 1), (1000, 0), (500, 1), (700, 300), (0, 65), (1, 3), (30, 5), (64, 64)] {
                     let texts = texts(from, run);
                     let rows = batch(&input, columns(&texts, kind), 2000).expect("a batch");
                     groups.number(&rows, &aggregate).expect("numbered");

@@ -1,5 +1,7 @@
 //! `extract "<name> text <_> .."`.
 
+use memchr::memmem::Finder;
+
 use super::Fields;
 use super::quoted::unquote_prefix;
 use super::template::{Step, parse};
@@ -8,6 +10,8 @@ use super::template::{Step, parse};
 #[derive(Debug, Clone)]
 pub struct Extract {
     steps: Vec<Step>,
+    /// Finds the text of each step.
+    finders: Vec<Finder<'static>>,
 }
 
 impl Extract {
@@ -25,7 +29,8 @@ impl Extract {
         if steps.iter().all(|s| s.field.is_empty()) {
             return Err(format!("the pattern `{pattern}` needs at least one named field, as in `<name>`"));
         }
-        Ok(Self { steps })
+        let finders = steps.iter().map(|step| Finder::new(step.text.as_bytes()).into_owned()).collect();
+        Ok(Self { steps, finders })
     }
 
     /// The names of the fields, in the order of the pattern.
@@ -35,7 +40,8 @@ impl Extract {
 
     /// Appends the fields of a value; those behind the first text that is missing are empty.
     pub fn apply(&self, value: &str, out: &mut Fields) {
-        let mut rest = value.find(&self.steps[0].text).map(|at| &value[at + self.steps[0].text.len()..]);
+        let first = self.finders[0].find(value.as_bytes());
+        let mut rest = first.map(|at| &value[at + self.steps[0].text.len()..]);
         for (i, step) in self.steps.iter().enumerate() {
             let next = self.steps.get(i + 1).map_or("", |s| s.text.as_str());
             let found = rest.and_then(|rest| {
@@ -47,7 +53,7 @@ impl Extract {
                     push(out, step, rest);
                     return Some(None);
                 }
-                let at = rest.find(next)?;
+                let at = self.finders[i + 1].find(rest.as_bytes())?;
                 push(out, step, &rest[..at]);
                 Some(Some(&rest[at + next.len()..]))
             });

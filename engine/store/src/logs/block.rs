@@ -95,9 +95,12 @@ pub(crate) trait Block: Send {
         Ok(())
     }
 
-    /// Bytes of one row once it is read, about, in the columns that are wanted: a figure for each [`STEP_ROWS`] rows;
-    /// none when all rows together take no more than `least`.
-    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32>;
+    /// Bytes of all rows once they are read, about, in the columns that are wanted.
+    fn wanted_bytes(&self, wanted: &dyn Fn(&str) -> bool) -> u64;
+
+    /// Bytes of one of these rows once it is read, about, in the columns that are wanted: a figure for each [`STEP_ROWS`]
+    /// rows of the block, which means something where any of them is set.
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, rows: &BooleanBuffer) -> Vec<f32>;
 
     /// From now on rows are asked for window by window, with [`Block::forget_wide`] between; says whether columns are read
     /// for it, or are there anyway.
@@ -105,7 +108,7 @@ pub(crate) trait Block: Send {
         false
     }
 
-    /// Of a block that is read so: no other rows than these are still asked for.
+    /// Of a block that is read so: until it is told others, no rows than these are asked for.
     fn narrow(&mut self, _rows: &BooleanBuffer) {}
 
     /// Forgets columns that take much memory.

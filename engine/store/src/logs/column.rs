@@ -8,11 +8,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringBuilder, StringViewArray, UInt32Array, make_view,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
+    Int64Array, MutableArrayData, StringArray, StringBuilder, StringViewArray, UInt32Array, make_array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::{concat, filter};
+use arrow::compute::{cast, concat, filter, take};
 use arrow::datatypes::{DataType, UInt32Type};
 use foldhash::fast::FixedState;
 use quiver_types::logs::{ID_BYTES, Stored};
@@ -43,6 +43,8 @@ pub(crate) enum Values {
     Hex(FixedSizeBinaryArray),
 }
 
+/// Rows that are fewer than one of so many are taken one by one.
+const FEW_OF: usize = 64;
 /// Texts of up to so many bytes stand in their view.
 const VIEW_INLINE_BYTES: usize = 12;
 
@@ -63,7 +65,6 @@ impl Values {
     /// # Errors
     /// Internal: a type that no column has.
     pub(crate) fn of(array: &ArrayRef, digits: Option<u8>) -> Result<Self> {
-        use arrow::array::AsArray;
         use arrow::datatypes::{Float64Type, Int64Type, TimestampNanosecondType};
         Ok(match array.data_type() {
             DataType::Utf8View => Self::Text(array.as_string_view().clone()),
@@ -213,6 +214,9 @@ impl Column {
 
     /// Sets the rows of which the value passes; `rows` says which are of interest.
     pub(crate) fn select(&self, rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+        if self.at.is_none() {
+            return select_whole(rows, passes);
+        }
         let mut bits = BooleanBufferBuilder::new(rows.len());
         bits.append_n(rows.len(), false);
         self.for_each(rows, |row, at| {
@@ -254,28 +258,47 @@ impl Column {
         let first = chosen.set_indices().next().unwrap_or(0);
         let one_run = first + count <= chosen.len() && chosen.slice(first, count).count_set_bits() == count;
         let only = one_run.then_some((first, first + count));
-        let mask = BooleanArray::new(chosen, None);
-        let of = |array: &dyn Array| match only {
+        self.values.map(|array| match only {
             Some((start, end)) => Ok(array.slice(start, end - start)),
-            None => filter(array, &mask).internal("cannot filter a column"),
-        };
-        Ok(match &self.values {
-            Values::Missing | Values::Constant(_) => self.values.clone(),
-            Values::Text(a) => Values::of(&of(a)?, None)?,
-            Values::Coded(a) => Values::of(&of(a)?, None)?,
-            Values::Int(a) => Values::of(&of(a)?, None)?,
-            Values::Float(a) => Values::of(&of(a)?, None)?,
-            Values::Ipv4(a) => Values::of(&of(a)?, None)?,
-            Values::Time(a, digits) => match Values::of(&of(a)?, None)? {
-                Values::Int(a) => Values::Time(a, *digits),
-                other => other,
-            },
-            Values::Hex(a) => Values::of(&of(a)?, None)?,
+            // To filter looks at each row several times.
+            None if count * FEW_OF < chosen.len() => {
+                let places = UInt32Array::from_iter_values(chosen.set_indices().map(|at| at as u32));
+                take(array, &places, None).internal("cannot take rows of a column")
+            }
+            None => filter(array, &BooleanArray::new(chosen, None)).internal("cannot filter a column"),
         })
     }
 }
 
 impl Values {
+    /// The values that a function makes of the array that holds these.
+    fn map(&self, make: impl FnOnce(&dyn Array) -> Result<ArrayRef>) -> Result<Self> {
+        let array: &dyn Array = match self {
+            Self::Missing | Self::Constant(_) => return Ok(self.clone()),
+            Self::Text(a) => a,
+            Self::Coded(a) => a,
+            Self::Int(a) | Self::Time(a, _) => a,
+            Self::Float(a) => a,
+            Self::Ipv4(a) => a,
+            Self::Hex(a) => a,
+        };
+        Ok(match (Self::of(&make(array)?, None)?, self) {
+            (Self::Int(a), Self::Time(_, digits)) => Self::Time(a, *digits),
+            (values, _) => values,
+        })
+    }
+
+    /// Some of the values, which hold no memory of the others (those of one dictionary share it).
+    pub(crate) fn cut(&self, range: Range<usize>) -> Result<Self> {
+        let own = self.map(|array| {
+            let data = array.to_data();
+            let mut own = MutableArrayData::new(vec![&data], false, range.len());
+            own.try_extend(0, range.start, range.end).internal("cannot cut a column")?;
+            Ok(make_array(own.freeze()))
+        })?;
+        Ok(if let Self::Text(a) = own { Self::Text(a.gc()) } else { own })
+    }
+
     /// Puts values of the same column together, each with its number of rows. Coded ones become text: they have tables
     /// of their own.
     pub(crate) fn concat(pieces: &[(Self, usize)]) -> Result<Self> {
@@ -310,22 +333,9 @@ impl Values {
                 StringViewArray::new(vec![view; rows].into(), vec![buffer], None)
             }
             Self::Coded(a) => {
-                let Some(dictionary) = dictionary(a) else { return StringViewArray::new_null(rows) };
-                let offsets = dictionary.value_offsets();
-                let view = |i: usize| make_view(dictionary.value(i).as_bytes(), 0, offsets[i] as u32);
-                let keys = a.keys();
-                let views: Vec<u128> = if dictionary.len() <= 2 * keys.len() {
-                    let all: Vec<u128> = (0..dictionary.len()).map(view).collect();
-                    // Codes of missing values mean nothing.
-                    keys.values().iter().map(|&k| all.get(k as usize).copied().unwrap_or(0)).collect()
-                } else {
-                    keys.iter().map(|k| k.map_or(0, |k| view(k as usize))).collect()
-                };
-                let views = match keys.nulls() {
-                    Some(nulls) => (0..views.len()).map(|i| if nulls.is_null(i) { 0 } else { views[i] }).collect(),
-                    None => views,
-                };
-                StringViewArray::new(views.into(), vec![dictionary.values().clone()], keys.nulls().cloned())
+                // The texts of a dictionary are known to be good, and not looked at again.
+                let texts = cast(a, &DataType::Utf8View).expect("a dictionary of texts is one of views, too");
+                texts.as_string_view().clone()
             }
             Self::Hex(a) => {
                 let width = 2 * a.value_length() as usize;
@@ -379,6 +389,28 @@ impl Values {
             Self::Text(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
         }
     }
+}
+
+/// [`Column::select`] where all rows have their values: 64 at a time, which most often are all of interest.
+fn select_whole(rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+    let mut found: Vec<u64> = Vec::with_capacity(rows.len() / 64 + 1);
+    for (wanted, first) in rows.bit_chunks().iter_padded().zip((0..).step_by(64)) {
+        let mut word = 0;
+        if wanted == u64::MAX {
+            for bit in 0..64 {
+                word |= u64::from(passes(first + bit)) << bit;
+            }
+        } else {
+            let mut left = wanted;
+            while left != 0 {
+                let bit = left.trailing_zeros() as usize;
+                word |= u64::from(passes(first + bit)) << bit;
+                left &= left - 1;
+            }
+        }
+        found.push(word);
+    }
+    BooleanBuffer::new(found.into(), 0, rows.len())
 }
 
 /// Rows after which addresses that hardly come again are no longer coded.
@@ -489,6 +521,55 @@ mod tests {
         let coded = |v: Vec<Option<&str>>| Values::Coded(v.into_iter().collect());
         assert_eq!(texts(&pages(coded(vec![Some("a"), None]), coded(vec![Some("b")])), 3), ["a", "", "b"]);
         assert_eq!(texts(&pages(Values::Int(vec![1, 2].into()), Values::Int(vec![3].into())), 3), ["1", "2", "3"]);
+    }
+
+    #[test]
+    fn some_values_are_those_and_a_cut_holds_no_others() {
+        let long = |i: usize| (i % 7 > 0).then(|| format!("a text that no view holds, the number {i}"));
+        let number = |i: usize| (i % 5 > 0).then_some(i as i64);
+        let hex = (0..1000usize).map(|i| (i % 3 > 0).then(|| i.to_le_bytes()));
+        let hex = FixedSizeBinaryArray::try_from_sparse_iter_with_size(hex, 8).expect("eight bytes");
+        let all: Vec<Option<String>> = (0..1000).map(long).collect();
+        for values in [
+            Values::Text(all.iter().map(Option::as_deref).collect()),
+            Values::Text((0..1000).map(|i| Some(i.to_string())).collect()),
+            Values::Int((0..1000).map(number).collect()),
+            Values::Time((0..1000).map(number).collect(), Some(9)),
+            Values::Hex(hex),
+            Values::Coded((0..1000).map(|i| [Some("a"), None, Some("b")][i % 3]).collect()),
+        ] {
+            let cut = values.cut(130..230).expect("cut");
+            assert_eq!(texts(&cut, 100), texts(&values, 1000)[130..230]);
+            let (own, whole) = (cut.memory_bytes(), values.memory_bytes());
+            assert!(own < whole, "{own} of {whole} bytes");
+            let (all, column) = (texts(&values, 1000), Column::whole(values));
+            for step in [2, 300] {
+                let rows = BooleanBuffer::collect_bool(1000, |i| i % step == 1);
+                let chosen: Vec<String> = rows.set_indices().map(|i| all[i].clone()).collect();
+                assert_eq!(texts(&column.gather(&rows).expect("gathered"), chosen.len()), chosen, "one of {step}");
+            }
+        }
+        assert!(matches!(Values::Missing.cut(1..3), Ok(Values::Missing)));
+    }
+
+    #[test]
+    fn rows_are_selected_wherever_they_stand() {
+        let values = Column::whole(Values::Missing);
+        for len in [0, 1, 63, 64, 65, 200, 256] {
+            for (from, step) in [(0, 1), (1, 1), (0, 3), (130, 1), (60, 70)] {
+                let wanted = |row: usize| row >= from && (row - from) % step == 0;
+                // Not from the first bit of a byte on.
+                let rows = BooleanBuffer::collect_bool(len + 3, |i| i >= 3 && wanted(i - 3)).slice(3, len);
+                let mut asked = Vec::new();
+                let found = values.select(&rows, |at| {
+                    asked.push(at);
+                    at % 2 == 0
+                });
+                assert_eq!(asked, rows.set_indices().collect::<Vec<_>>(), "{len} from {from} by {step}");
+                let even: Vec<usize> = asked.into_iter().filter(|at| at % 2 == 0).collect();
+                assert_eq!((found.len(), found.set_indices().collect::<Vec<_>>()), (len, even));
+            }
+        }
     }
 
     #[test]

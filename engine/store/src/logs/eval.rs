@@ -7,8 +7,8 @@ use arrow::array::{Array, BooleanBufferBuilder, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
 use quiver_types::logs::{
-    ChosenRows, FieldPattern, IfPresent, LogFilter, RowMatcher, StreamSelector, TextMatch, TypedValues, ValueMatcher,
-    match_coded, match_typed,
+    ChosenRows, FieldPattern, Holding, IfPresent, LogFilter, RowMatcher, StreamSelector, TextMatch, TypedValues,
+    ValueMatcher, match_coded, match_typed,
 };
 
 use super::block::{Block, column, of_stream};
@@ -141,11 +141,18 @@ fn cost(filter: &LogFilter) -> u32 {
 /// The same as [`matching`], in slices of the rows where every value is asked for itself. A slice costs what its own rows
 /// do: blocks have very many of them.
 async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: BooleanBuffer) -> BooleanBuffer {
+    let hints = matcher.hints();
     let array = match &column.values {
-        Values::Text(array) if !matcher.hints().present => array,
+        Values::Text(array) if !hints.present => array,
         _ => return matching(column, matcher, &rows),
     };
     let texts = TextMatch::new(array, matcher);
+    if texts.looks_at_views_alone() {
+        return column.select(&rows, |at| texts.matches(at));
+    }
+    // What must be in a text is looked for in many at once, where most of them are of interest.
+    let required = hints.substring.as_deref().filter(|_| rows.count_set_bits() * 2 >= array.len());
+    let mut holding = required.filter(|_| !matcher.matches("")).and_then(|text| Holding::new(array, text));
     let mut found = BooleanBufferBuilder::new(rows.len());
     found.append_n(rows.len(), false);
     let (mut start, mut len) = (0, SLICE_ROWS / 16);
@@ -154,7 +161,7 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
         let (began, mut any) = (Instant::now(), false);
         column.for_each_within(&rows, start..end, |row, at| {
             any = true;
-            if texts.matches(at) {
+            if holding.as_mut().is_none_or(|holding| holding.may_hold(at)) && texts.matches(at) {
                 found.set_bit(row, true);
             }
         });

@@ -1,16 +1,14 @@
 //! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
 
+mod overflow;
 mod ranges;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBufferBuilder, Int64Array, MapArray, StringViewArray, make_view,
-};
-use arrow::buffer::{BooleanBuffer, NullBuffer};
-use arrow::compute::filter;
+use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder, Int64Array, MapArray, StringViewArray};
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::UInt8Type;
 use async_trait::async_trait;
 use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, TIME, ValueMatcher};
@@ -25,18 +23,24 @@ use super::output::MapWriter;
 use super::parts::{Opened, streams_of};
 use super::prune;
 use super::slots::{OfStreams, StreamRun};
-use crate::error::{Context, Error};
+use crate::decoded::PAGE_BYTES_MAX;
+use crate::error::Error;
 use crate::memtable::logs::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, PartStream, page_times};
+use overflow::{chosen, entries, field_of};
 use ranges::{covers, runs};
 
 /// Columns up to this are kept while windows of a row group are read.
 const NARROW_BYTES: usize = 128 * 1024;
 /// Rows that lie in more pages of a row group are not looked for in kept ones.
 const PAGES_MAX: usize = 32;
-/// Rows that are fewer than one of so many are looked up where they lie in few pages, though the group is read by windows.
-const FEW_OF: usize = 64;
+/// Rows that are more than one of so many take as long to read as all of them.
+const MOST_ROWS: usize = 4;
+/// The same of pages.
+const MOST_PAGES: usize = 2;
+/// Memory of a decoded value, at least: codes take less in a file.
+const VALUE_BYTES: u64 = 4;
 
 /// A row group.
 #[derive(Debug, Clone)]
@@ -73,7 +77,7 @@ impl Group {
             bytes: 0,
             job: false,
             sweep: None,
-            few: None,
+            narrowed: None,
         }
     }
 }
@@ -90,10 +94,10 @@ pub(super) struct GroupBlock {
     bytes: usize,
     /// A background job reads it once: no cache is asked or filled.
     job: bool,
-    /// It is read window by window: columns for which the cache was asked.
-    sweep: Option<HashSet<String>>,
-    /// The rows that are asked for, where they are a small part.
-    few: Option<BooleanBuffer>,
+    /// It is read window by window: columns, and pages of columns, for which the cache was asked.
+    sweep: Option<HashSet<(String, Option<u32>)>>,
+    /// The rows that all windows together ask for.
+    narrowed: Option<BooleanBuffer>,
 }
 
 impl GroupBlock {
@@ -188,19 +192,16 @@ impl GroupBlock {
             add(&self.stats.cache_hits, 1);
             return Ok(Column::whole(values));
         }
-        let many = !self.job && (self.is_swept(name) || rows.count_set_bits() * 4 >= rows.len());
-        if !self.job
-            && !many
+        let most = self.takes_most(name, rows);
+        if !(self.job || most)
             && let Some(column) = self.load_pages(name, digits, rows).await?
         {
             return Ok(column);
         }
-        // A column that comes in windows is one use, and is not read as a whole for a cache that has no room for it.
-        let asks = self.sweep.as_mut().is_none_or(|asked| {
-            let groups = opened.logs.groups();
-            asked.insert(name.to_owned()) && cache.has_room(opened.logs.column_bytes(self.group, name), groups)
-        });
-        let admitted = many && asks && cache.wants(opened.part.meta.id, self.group, name);
+        // None is read as a whole for a cache that has no room for it.
+        let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
+        let has_room = cache.has_room(bytes, opened.logs.groups());
+        let admitted = !self.job && most && has_room && self.admits(name, None);
         let all = BooleanBuffer::new_set(rows.len());
         let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
         let values = values_of(name, &array, digits)?;
@@ -210,40 +211,62 @@ impl GroupBlock {
         Ok(Column { values, at })
     }
 
-    /// Says whether windows of the group will ask for most of a column.
-    fn is_swept(&self, name: &str) -> bool {
-        let pages = |few: &BooleanBuffer| self.opened.logs.pages_of(self.group, name, few, PAGES_MAX);
-        self.sweep.is_some() && self.few.as_ref().and_then(pages).is_none()
+    /// Says whether reading some rows of a column takes about as long as reading all of them. Where the group is read by
+    /// windows, the rows of all windows count.
+    fn takes_most(&self, name: &str, rows: &BooleanBuffer) -> bool {
+        let logs = &self.opened.logs;
+        let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
+        let pages = logs.pages(self.group, name) / MOST_PAGES;
+        rows.count_set_bits() * MOST_ROWS >= rows.len() || logs.pages_of(self.group, name, rows, pages).is_none()
     }
 
-    /// A few rows of a column out of pages that are kept decoded; `None` while they are not used again and again. Pages
-    /// are decompressed and decoded whole for a single row of them, which is what looking up few rows costs.
+    /// Says whether a column that is about to be read should be kept, or a page of it; notes its use. What windows ask
+    /// for one after the other is one use.
+    fn admits(&mut self, name: &str, page: Option<u32>) -> bool {
+        let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
+        let is_new = self.sweep.as_mut().is_none_or(|asked| asked.insert((name.to_owned(), page)));
+        let again = is_new
+            && match page {
+                Some(page) => cache.wants_page(part, self.group, name, page),
+                None => cache.wants(part, self.group, name),
+            };
+        again || (is_new && cache.keeps_little())
+    }
+
+    /// A few rows of a column out of pages that are kept decoded; `None` while they are not. Pages are decompressed whole
+    /// for a single row of them, which is what looking up few rows costs.
     async fn load_pages(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Option<Column>> {
         let opened = Arc::clone(&self.opened);
         let (part, cache) = (opened.part.meta.id, opened.part.decoded());
+        // Pages that are too large would not be kept.
+        let fit =
+            opened.logs.column_bytes(self.group, name) <= opened.logs.pages(self.group, name) as u64 * PAGE_BYTES_MAX;
         let pages = opened.logs.pages_of(self.group, name, rows, PAGES_MAX);
-        let Some(pages) = pages.filter(|pages| !pages.is_empty()) else { return Ok(None) };
-        let kept: Vec<Option<Values>> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
-        let mut wanted = true;
-        for (page, _) in kept.iter().zip(&pages).filter(|(k, _)| k.is_none()).map(|(_, p)| p) {
-            wanted &= cache.wants_page(part, self.group, name, *page);
+        let Some(pages) = pages.filter(|pages| fit && !pages.is_empty()) else { return Ok(None) };
+        let mut found: Vec<_> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
+        let (mut missing, mut wanted) = (Vec::new(), true);
+        for ((page, range), _) in pages.iter().zip(&found).filter(|(_, known)| known.is_none()) {
+            wanted &= self.admits(name, Some(*page));
+            missing.push(range.start as u32..range.end as u32);
         }
         if !wanted {
             return Ok(None);
         }
+        add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
+        if !missing.is_empty() {
+            // All at once: what is done once for each read costs more than a page.
+            let array =
+                opened.part.read_log_column(&opened.logs, self.group, name, &missing, true, &self.stats).await?;
+            let (read, mut next) = (values_of(name, &array, digits)?, 0);
+            for ((page, range), known) in pages.iter().zip(&mut found).filter(|(_, known)| known.is_none()) {
+                let own = read.cut(next..next + range.len())?;
+                next += range.len();
+                cache.insert_page(part, self.group, name, *page, &own);
+                *known = Some(own);
+            }
+        }
         let mut chosen = Vec::with_capacity(pages.len());
-        for ((number, range), kept) in pages.into_iter().zip(kept) {
-            let values = if let Some(values) = kept {
-                add(&self.stats.cache_hits, 1);
-                values
-            } else {
-                let own = range.start as u32..range.end as u32;
-                let own = std::slice::from_ref(&own);
-                let array = opened.part.read_log_column(&opened.logs, self.group, name, own, true, &self.stats).await?;
-                let values = values_of(name, &array, digits)?;
-                cache.insert_page(part, self.group, name, number, &values);
-                values
-            };
+        for ((_, range), values) in pages.into_iter().zip(found.into_iter().flatten()) {
             let rows = rows.slice(range.start, range.len());
             chosen.push((Column::whole(values).gather(&rows)?, rows.count_set_bits()));
         }
@@ -277,29 +300,6 @@ fn values_of(name: &str, array: &ArrayRef, digits: Option<u8>) -> Result<Values>
     let numbers = array.as_primitive_opt::<UInt8Type>();
     let numbers = numbers.ok_or_else(|| Error::internal("severities are of another type"))?;
     Ok(Values::Int(numbers.iter().map(|n| n.map(i64::from)).collect::<Int64Array>()))
-}
-
-/// Calls for each entry of a row.
-fn entries(map: &MapArray, row: usize) -> impl Iterator<Item = (&str, &str)> {
-    let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
-    (map.value_offsets()[row] as usize..map.value_offsets()[row + 1] as usize)
-        .map(|i| (names.value(i), values.value(i)))
-}
-
-/// Takes one field out of a map; values stay where they are.
-fn field_of(map: &MapArray, name: &str) -> StringViewArray {
-    let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
-    let offsets = map.value_offsets();
-    let mut views = vec![0u128; map.len()];
-    let mut valid = vec![false; map.len()];
-    for row in 0..map.len() {
-        let found = (offsets[row] as usize..offsets[row + 1] as usize).find(|&i| names.value(i) == name);
-        if let Some(i) = found {
-            views[row] = make_view(values.value(i).as_bytes(), 0, values.value_offsets()[i] as u32);
-            valid[row] = true;
-        }
-    }
-    StringViewArray::new(views.into(), vec![values.values().clone()], Some(NullBuffer::from(valid)))
 }
 
 #[async_trait]
@@ -502,8 +502,12 @@ impl Block for GroupBlock {
         Ok(())
     }
 
-    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
-        self.opened.logs.row_bytes(self.group, STEP_ROWS, wanted, least)
+    fn wanted_bytes(&self, wanted: &dyn Fn(&str) -> bool) -> u64 {
+        self.opened.logs.wanted_bytes(self.group, wanted)
+    }
+
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, rows: &BooleanBuffer) -> Vec<f32> {
+        self.opened.logs.row_bytes(self.group, STEP_ROWS, wanted, rows)
     }
 
     fn sweep(&mut self) -> bool {
@@ -512,8 +516,7 @@ impl Block for GroupBlock {
     }
 
     fn narrow(&mut self, rows: &BooleanBuffer) {
-        let is_few = rows.count_set_bits() * FEW_OF < rows.len();
-        self.few = is_few.then(|| rows.clone());
+        self.narrowed = Some(rows.clone());
     }
 
     fn forget_wide(&mut self) {
@@ -564,18 +567,4 @@ impl Block for GroupBlock {
         }
         out.finish()
     }
-}
-
-/// The entries of a map of the rows that are set.
-fn chosen(map: &MapArray, at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> Result<MapArray> {
-    let mask = match at {
-        None => rows.clone(),
-        Some(ranges) => {
-            let mut bits = BooleanBufferBuilder::new(map.len());
-            ranges.iter().for_each(|r| bits.append_buffer(&rows.slice(r.start as usize, r.len())));
-            bits.finish()
-        }
-    };
-    let filtered = filter(map, &BooleanArray::new(mask, None)).internal("cannot filter the overflow map")?;
-    Ok(filtered.as_map().clone())
 }

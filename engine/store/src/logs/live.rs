@@ -232,11 +232,16 @@ impl Block for LiveBlock {
         Ok(bits(rows, |row| own.fields(row).any(field)))
     }
 
-    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
+    fn wanted_bytes(&self, wanted: &dyn Fn(&str) -> bool) -> u64 {
         let own = &self.chunk.rows;
         // Without a look at each field: what is wanted of a row is most often most of it.
-        if own.values.value_data().len() as u64 <= least || !own.names.iter().flatten().any(wanted) {
-            return Vec::new();
+        if own.names.iter().flatten().any(wanted) { own.values.value_data().len() as u64 } else { 0 }
+    }
+
+    fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, rows: &BooleanBuffer) -> Vec<f32> {
+        let own = &self.chunk.rows;
+        if !own.names.iter().flatten().any(wanted) {
+            return vec![0.0; rows.len().div_ceil(STEP_ROWS)];
         }
         let texts = own.values.value_offsets();
         let start = |row: usize| texts[own.offsets[row] as usize];

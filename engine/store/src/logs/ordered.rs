@@ -151,9 +151,10 @@ impl Ordered {
                 Ok(false) => {}
                 Ok(true) => {
                     self.memory.try_grow(block.bytes())?;
-                    let row_bytes = block.row_bytes(&|name| self.scan.gives(name), WIDE_BYTES);
-                    let mean = row_bytes.iter().sum::<f32>() / row_bytes.len().max(1) as f32;
-                    self.row_bytes = self.row_bytes.max(mean);
+                    let bytes = block.wanted_bytes(&|name| self.scan.gives(name));
+                    if bytes > WIDE_BYTES {
+                        self.row_bytes = self.row_bytes.max(bytes as f32 / block.len().max(1) as f32);
+                    }
                     self.blocks.push(block);
                 }
                 Err(e) => leave_out(&self.run.blocks.stats, e)?,

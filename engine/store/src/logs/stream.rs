@@ -79,30 +79,31 @@ impl OpenBlock {
             let rows = block.allowed().await?;
             (block.candidates(filter, rows).await?, true)
         };
-        let mut row_bytes = Vec::new();
-        if !none(&rows) {
-            row_bytes = block.row_bytes(&|name| scan.gives(name), WIDE_BYTES);
-        }
+        let (gives, asks) = (|name: &str| scan.gives(name), |name: &str| scan.filter_fields.contains(name));
+        let wide = !none(&rows) && block.wanted_bytes(&gives) > WIDE_BYTES;
         if unfiltered && most <= FEW_ROWS && scan.filter_fields.any() && rows.count_set_bits() > PROBE_ROWS {
             // Who wants few rows mostly has them before all rows are looked at.
+            let row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
             let windows = windows(&rows, PROBE_ROWS, &row_bytes);
             return Ok(Self { block, rows, windows, unfiltered, wide: true });
         }
-        let wide = !row_bytes.is_empty();
         if unfiltered {
             let is_read = wide && block.sweep();
             block.narrow(&rows);
-            let fields = |name: &str| scan.filter_fields.contains(name);
-            let filter_bytes = if is_read { block.row_bytes(&fields, WIDE_BYTES) } else { Vec::new() };
-            if filter_bytes.is_empty() {
-                rows = eval(&mut *block, filter, rows).await?;
+            if !is_read || block.wanted_bytes(&asks) <= WIDE_BYTES {
+                rows = first(eval(&mut *block, filter, rows).await?, most);
                 unfiltered = false;
-            } else {
-                row_bytes.iter_mut().zip(filter_bytes).for_each(|(bytes, more)| *bytes = bytes.max(more));
+                block.narrow(&rows);
             }
+        } else {
+            rows = first(rows, most);
+            block.narrow(&rows);
         }
-        let rows = if unfiltered { rows } else { first(rows, most) };
-        block.narrow(&rows);
+        let mut row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
+        if unfiltered {
+            let filter_bytes = block.row_bytes(&asks, &rows);
+            row_bytes.iter_mut().zip(filter_bytes).for_each(|(bytes, more)| *bytes = bytes.max(more));
+        }
         let windows = windows(&rows, batch_rows(scan), &row_bytes);
         if !wide && !windows.is_empty() {
             prefetch(&mut *block, &scan.request, &scan.projection, &rows).await?;
@@ -114,7 +115,10 @@ impl OpenBlock {
     async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> Result<Option<RecordBatch>> {
         let mut rows = within(&self.rows, window.start, window.end);
         if self.unfiltered {
+            self.block.narrow(&self.rows);
             rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
+            // Columns that are given are read for the rows that match, however many were looked at.
+            self.block.narrow(&rows);
         }
         let Scan { request, projection, schema, .. } = scan;
         let batch =

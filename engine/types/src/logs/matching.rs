@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 
-use arrow::array::{Array, FixedSizeBinaryArray, Float64Array, Int64Array, StringArray, StringViewArray, UInt32Array};
+use arrow::array::{
+    Array, FixedSizeBinaryArray, Float64Array, Int64Array, StringArray, StringViewArray, UInt32Array, make_view,
+};
 use arrow::buffer::BooleanBuffer;
 
 use super::filter::{MatchHints, ValueMatcher};
@@ -52,8 +54,11 @@ impl ValueMatcher for IfPresent<'_> {
     }
 }
 
-/// Bytes of a text that its view holds, whatever its length.
+/// Bytes of a text that its view holds, whatever its length, and where they begin.
 const VIEW_PREFIX: usize = 4;
+const VIEW_PREFIX_AT: u32 = 32;
+/// Bytes of a text that is all in its view.
+pub(super) const VIEW_INLINE: usize = 12;
 
 /// A matcher of the texts of a column.
 #[derive(Debug)]
@@ -62,21 +67,36 @@ pub struct TextMatch<'a> {
     matcher: &'a dyn ValueMatcher,
     /// Whether a missing value matches, where there are any.
     missing: Option<bool>,
-    /// Which of the first bytes of a value must be what: the view tells without a look at the text, which is far away.
-    prefix: (u32, u32),
+    /// Which bits of the view must be what, by its length and first bytes: the text itself is far away.
+    view: (u128, u128),
+    /// Whether these bits decide.
+    decided: bool,
 }
 
 impl<'a> TextMatch<'a> {
     /// Prepares the question.
     pub fn new(array: &'a StringViewArray, matcher: &'a dyn ValueMatcher) -> Self {
         let missing = array.nulls().filter(|n| n.null_count() > 0).map(|_| matcher.matches(""));
-        let (mut mask, mut begin) = ([0; VIEW_PREFIX], [0; VIEW_PREFIX]);
-        // A text may be empty instead of missing, and then does not begin with anything.
-        let starts = matcher.hints().starts.filter(|_| !matcher.matches("")).unwrap_or_default();
-        for (i, byte) in starts.bytes().take(VIEW_PREFIX).enumerate() {
-            (mask[i], begin[i]) = (u8::MAX, byte);
+        let MatchHints { exact, starts, .. } = matcher.hints();
+        if let Some([only]) = exact.as_deref() {
+            let is_inline = only.len() <= VIEW_INLINE;
+            let mask = if is_inline { u128::MAX } else { u128::from(u64::MAX) };
+            let view = (mask, make_view(only.as_bytes(), 0, 0) & mask);
+            return Self { array, matcher, missing, view, decided: is_inline && matcher.matches(only) };
         }
-        Self { array, matcher, missing, prefix: (u32::from_le_bytes(mask), u32::from_le_bytes(begin)) }
+        let (mut mask, mut begin) = (0, 0);
+        // A text may be empty instead of missing, and then does not begin with anything.
+        let starts = starts.filter(|_| !matcher.matches("")).unwrap_or_default();
+        for (i, byte) in (0..).zip(starts.bytes().take(VIEW_PREFIX)) {
+            mask |= u128::from(u8::MAX) << (VIEW_PREFIX_AT + 8 * i);
+            begin |= u128::from(byte) << (VIEW_PREFIX_AT + 8 * i);
+        }
+        Self { array, matcher, missing, view: (mask, begin), decided: false }
+    }
+
+    /// Says whether no text is looked at, so that each value costs next to nothing.
+    pub fn looks_at_views_alone(&self) -> bool {
+        self.decided
     }
 
     /// Says whether the value at a place matches.
@@ -85,8 +105,8 @@ impl<'a> TextMatch<'a> {
         match self.missing {
             Some(missing) if self.array.is_null(at) => missing,
             _ => {
-                let begin = (self.array.views()[at] >> 32) as u32;
-                begin & self.prefix.0 == self.prefix.1 && self.matcher.matches(self.array.value(at))
+                let (mask, view) = self.view;
+                self.array.views()[at] & mask == view && (self.decided || self.matcher.matches(self.array.value(at)))
             }
         }
     }
@@ -159,11 +179,10 @@ pub fn match_typed<V: TypedValues>(values: &V, matcher: &dyn ValueMatcher, rows:
     let number = number.filter(|_| V::NUMBERS);
     if let Some(range) = number.filter(|_| number_decides) {
         return rows.select(|at| {
-            if values.is_missing(at) {
-                return missing;
-            }
+            // Compared even where none is, so that nothing depends on a jump.
             let value = values.number(at);
-            range.min <= value && value <= range.max
+            let within = range.min <= value && value <= range.max;
+            if values.is_missing(at) { missing } else { within }
         });
     }
     if let Some(texts) = exact {
@@ -206,14 +225,17 @@ pub fn match_typed<V: TypedValues>(values: &V, matcher: &dyn ValueMatcher, rows:
 impl TypedValues for Int64Array {
     type Key = i64;
 
+    #[inline]
     fn is_missing(&self, at: usize) -> bool {
         self.is_null(at)
     }
 
+    #[inline]
     fn number(&self, at: usize) -> f64 {
         self.value(at) as f64
     }
 
+    #[inline]
     fn integer(&self, at: usize) -> Option<i64> {
         Some(self.value(at))
     }
@@ -226,10 +248,12 @@ impl TypedValues for Int64Array {
         read_int(text)
     }
 
+    #[inline]
     fn key(&self, at: usize) -> i64 {
         self.value(at)
     }
 
+    #[inline]
     fn is(&self, at: usize, key: &i64) -> bool {
         self.value(at) == *key
     }
@@ -239,10 +263,12 @@ impl TypedValues for Float64Array {
     /// Bits: a value is what it is written as.
     type Key = u64;
 
+    #[inline]
     fn is_missing(&self, at: usize) -> bool {
         self.is_null(at)
     }
 
+    #[inline]
     fn number(&self, at: usize) -> f64 {
         self.value(at)
     }
@@ -255,10 +281,12 @@ impl TypedValues for Float64Array {
         read_float(text, &mut String::new()).map(f64::to_bits)
     }
 
+    #[inline]
     fn key(&self, at: usize) -> u64 {
         self.value(at).to_bits()
     }
 
+    #[inline]
     fn is(&self, at: usize, key: &u64) -> bool {
         self.value(at).to_bits() == *key
     }
@@ -269,10 +297,12 @@ impl TypedValues for FixedSizeBinaryArray {
 
     const NUMBERS: bool = false;
 
+    #[inline]
     fn is_missing(&self, at: usize) -> bool {
         self.is_null(at)
     }
 
+    #[inline]
     fn number(&self, _at: usize) -> f64 {
         f64::NAN
     }
@@ -286,10 +316,12 @@ impl TypedValues for FixedSizeBinaryArray {
         read_hex(text, &mut bytes).then_some(bytes)
     }
 
+    #[inline]
     fn key(&self, at: usize) -> Vec<u8> {
         self.value(at).to_vec()
     }
 
+    #[inline]
     fn is(&self, at: usize, key: &Vec<u8>) -> bool {
         self.value(at) == key.as_slice()
     }
@@ -323,6 +355,9 @@ mod tests {
         }
     }
 
+    /// No view holds it.
+    const LONG: &str = "error of a device";
+
     /// The same matcher with and without each of its hints.
     fn matchers() -> Vec<Takes> {
         let exact = |texts: &[&str]| Some(texts.iter().map(|&text| text.to_owned()).collect());
@@ -334,6 +369,10 @@ mod tests {
         vec![
             of(few.clone(), None, MatchHints::default()),
             of(few.clone(), None, MatchHints { exact: exact(&few), ..MatchHints::default() }),
+            of(vec!["error"], None, MatchHints { exact: exact(&["error"]), ..MatchHints::default() }),
+            of(vec![LONG], None, MatchHints { exact: exact(&[LONG]), ..MatchHints::default() }),
+            // Hints say what may match.
+            of(vec![], None, MatchHints { exact: exact(&["error"]), ..MatchHints::default() }),
             of(many.clone(), None, MatchHints { exact: exact(&many), ..MatchHints::default() }),
             of(vec![""], None, MatchHints { starts: Some("e".to_owned()), ..MatchHints::default() }),
             of(vec!["error"], None, MatchHints { starts: Some("error".to_owned()), ..MatchHints::default() }),
@@ -355,14 +394,26 @@ mod tests {
 
     #[test]
     fn texts() {
-        let texts = [Some("error"), None, Some(""), Some("7"), Some("error 7"), Some("0.5"), Some("err"), Some("7")];
+        let texts = [
+            Some("error"),
+            None,
+            Some(""),
+            Some("7"),
+            Some("error 7"),
+            Some("0.5"),
+            Some("err"),
+            Some("7"),
+            Some(LONG),
+            Some("error of a second"),
+        ];
         let views = StringViewArray::from(texts.to_vec());
         check(&texts, |matcher, rows| {
             let texts = TextMatch::new(&views, matcher);
             rows.select(|at| texts.matches(at))
         });
-        let keys = UInt32Array::from(vec![Some(0), None, Some(4), Some(1), Some(2), Some(3), Some(5), Some(1)]);
-        let entries = vec!["error", "7", "error 7", "0.5", "", "err"];
+        let keys = [Some(0), None, Some(4), Some(1), Some(2), Some(3), Some(5), Some(1), Some(6), Some(7)];
+        let keys = UInt32Array::from(keys.to_vec());
+        let entries = vec!["error", "7", "error 7", "0.5", "", "err", LONG, "error of a second"];
         check(&texts, |matcher, rows| match_coded(&keys, &StringArray::from(entries.clone()), matcher, rows));
         let shared: Vec<&str> = entries.iter().copied().chain(std::iter::repeat_n("x", 1000)).collect();
         check(&texts, |matcher, rows| match_coded(&keys, &StringArray::from(shared.clone()), matcher, rows));

@@ -205,6 +205,22 @@ fn results() {
 }
 
 #[test]
+fn texts_of_any_length_are_escaped_wherever_it_is_needed() {
+    for len in 0..70 {
+        for at in 0..=len {
+            let (before, behind) = ("é".repeat(at / 2) + &"x".repeat(at % 2), "y".repeat(len - at));
+            for (raw, escaped) in
+                [("", ""), ("\"", "\\\""), ("\\", "\\\\"), ("\u{1f}", "\\u001f"), ("'<", "\\u0027\\u003c")]
+            {
+                let mut out = String::new();
+                push_json_string(&mut out, &format!("{before}{raw}{behind}"));
+                assert_eq!(out, format!("\"{before}{escaped}{behind}\""));
+            }
+        }
+    }
+}
+
+#[test]
 fn order() {
     let ascending = [
         "",

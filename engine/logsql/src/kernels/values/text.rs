@@ -26,30 +26,43 @@ pub fn float_text(value: f64) -> String {
 /// Writes a text as JSON with quotes. As in the reference `<` and `'` are escaped, so that the answer can stand in a
 /// page.
 pub fn push_json_string(out: &mut String, text: &str) {
+    out.reserve(text.len() + 2);
     out.push('"');
-    let mut from = 0;
-    for (i, b) in text.bytes().enumerate() {
-        let escape = match b {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            8 => "\\b",
-            12 => "\\f",
-            b'<' => "\\u003c",
-            b'\'' => "\\u0027",
-            0..0x20 => "",
-            _ => continue,
-        };
-        out.push_str(&text[from..i]);
-        from = i + 1;
-        if escape.is_empty() {
-            let _ = write!(out, "\\u{b:04x}");
-        } else {
-            out.push_str(escape);
+    let mut left = text;
+    while let Some(at) = first_escaped(left.as_bytes()) {
+        let (plain, rest) = left.split_at(at);
+        let (escaped, rest) = rest.split_at(1);
+        out.push_str(plain);
+        match escaped.as_bytes()[0] {
+            b'"' => out.push_str("\\\""),
+            b'\\' => out.push_str("\\\\"),
+            b'\n' => out.push_str("\\n"),
+            b'\r' => out.push_str("\\r"),
+            b'\t' => out.push_str("\\t"),
+            8 => out.push_str("\\b"),
+            12 => out.push_str("\\f"),
+            b'<' => out.push_str("\\u003c"),
+            b'\'' => out.push_str("\\u0027"),
+            // Writing to a text cannot fail.
+            other => _ = write!(out, "\\u{other:04x}"),
         }
+        left = rest;
     }
-    out.push_str(&text[from..]);
+    out.push_str(left);
     out.push('"');
+}
+
+/// Bytes that are looked at together: most texts have nothing to escape.
+const BYTES_AT_ONCE: usize = 16;
+
+/// The place of the first byte that JSON does not take as it is.
+fn first_escaped(bytes: &[u8]) -> Option<usize> {
+    // As numbers, which are compared many at once.
+    let escaped = |b: u8| {
+        let signs = u8::from(b == b'"') | u8::from(b == b'\\') | u8::from(b == b'<') | u8::from(b == b'\'');
+        signs | u8::from(b < 0x20)
+    };
+    let has_none = |chunk: &&[u8; BYTES_AT_ONCE]| chunk.iter().fold(0, |any, &b| any | escaped(b)) == 0;
+    let plain = bytes.as_chunks().0.iter().take_while(has_none).count() * BYTES_AT_ONCE;
+    bytes[plain..].iter().position(|&b| escaped(b) > 0).map(|at| plain + at)
 }

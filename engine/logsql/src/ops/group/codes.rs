@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
-use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, ByteView, StringViewArray, TimestampNanosecondArray, make_view};
@@ -314,39 +313,58 @@ fn bucketed<'a>(bucket: Option<&Bucket>, text: &'a str, out: &'a mut String) -> 
     out
 }
 
-/// Codes times by their buckets: rows that follow each other are mostly in the same one.
+/// Codes times by their buckets: rows that follow each other are mostly in the same one, and get its code together.
 fn time_codes(
     times: &TimestampNanosecondArray,
     bucket: Option<&Bucket>,
     found: &mut Vec<Option<i64>>,
     of_row: &mut Vec<u32>,
 ) {
-    let mut known: HashMap<i64, u32, FixedState> = HashMap::default();
-    let mut missing: Option<u32> = None;
-    let mut within: Option<(Range<i64>, u32)> = None;
-    for row in 0..times.len() {
-        if times.is_null(row) {
-            let code = *missing.get_or_insert_with(|| {
-                found.push(None);
-                found.len() as u32 - 1
-            });
-            of_row.push(code);
-            continue;
-        }
-        let ns = times.value(row);
-        if let Some((range, code)) = &within
-            && range.contains(&ns)
-        {
-            of_row.push(*code);
-            continue;
-        }
-        let start = bucket.map_or(ns, |bucket| bucket.of_time(ns));
+    let mut known: HashMap<Option<i64>, u32, FixedState> = HashMap::default();
+    let (values, nulls) = (times.values(), times.nulls().filter(|nulls| nulls.null_count() > 0));
+    let is_null = |row: usize| nulls.is_some_and(|nulls| nulls.is_null(row));
+    let width = bucket.map_or(1, Bucket::time_width);
+    of_row.reserve(values.len());
+    while let Some(&ns) = values.get(of_row.len()) {
+        let row = of_row.len();
+        let start = (!is_null(row)).then(|| bucket.map_or(ns, |bucket| bucket.of_time(ns)));
         let code = *known.entry(start).or_insert_with(|| {
-            found.push(Some(start));
+            found.push(start);
             found.len() as u32 - 1
         });
-        let width = bucket.map_or(1, Bucket::time_width);
-        within = Some((start..start.saturating_add(width).max(ns.saturating_add(1)), code));
-        of_row.push(code);
+        let within = start.map_or(0..0, |start| start..start.saturating_add(width));
+        let same = |row: &usize| within.contains(&values[*row]) && !is_null(*row);
+        let more = (row + 1..values.len()).take_while(same).count();
+        of_row.resize(row + 1 + more, code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kernels::bucket::Step;
+
+    #[test]
+    fn times_are_coded_by_their_buckets() {
+        let minute = 60_000_000_000i64;
+        let times: Vec<Option<i64>> = (0..2000i64)
+            .map(|i| match i {
+                // Once more from the beginning, as where another stream begins.
+                _ if i % 97 == 13 => None,
+                1990 => Some(i64::MAX),
+                _ => Some((i % 700) * 7_000_000_000 - 300 * minute),
+            })
+            .collect();
+        let array: TimestampNanosecondArray = times.iter().copied().collect();
+        let buckets = [None, Some(Step::Number(5.0 * minute as f64)), Some(Step::Week), Some(Step::Month)];
+        for bucket in buckets.map(|step| step.map(|step| Bucket::new(step, 0.0))) {
+            let (mut found, mut of_row) = (Vec::new(), Vec::new());
+            time_codes(&array, bucket.as_ref(), &mut found, &mut of_row);
+            let own: Vec<Option<i64>> = of_row.iter().map(|&code| found[code as usize]).collect();
+            let expected = |ns: &Option<i64>| ns.map(|ns| bucket.map_or(ns, |bucket| bucket.of_time(ns)));
+            assert_eq!(own, times.iter().map(expected).collect::<Vec<_>>(), "{bucket:?}");
+            found.sort_unstable();
+            assert!(found.is_sorted_by(|a, b| a < b), "a code for each bucket: {bucket:?}");
+        }
     }
 }

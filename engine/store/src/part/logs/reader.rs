@@ -103,18 +103,22 @@ impl PartLogs {
         Some(out)
     }
 
+    /// Number of pages of a column of a row group; 0: not known.
+    pub(crate) fn pages(&self, group: usize, column: &str) -> usize {
+        self.footer.column(column).map_or(0, |at| self.footer.page_locations(group, at).len())
+    }
+
     /// Bytes of a column of a row group, before compression.
     pub(crate) fn column_bytes(&self, group: usize, column: &str) -> u64 {
         let chunks = self.footer.metadata().row_group(group).columns();
         self.footer.column(column).map_or(0, |at| chunks[at].uncompressed_size() as u64)
     }
 
-    /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows; none
-    /// when all rows together take no more than `least`.
-    pub(crate) fn row_bytes(&self, group: usize, step: usize, wanted: &dyn Fn(&str) -> bool, least: u64) -> Vec<f32> {
+    /// Leaves of a row group in columns that are wanted, each with its bytes as texts, about.
+    fn wanted_leaves(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> Vec<(usize, u64)> {
         let metadata = self.footer.metadata();
         let columns = metadata.file_metadata().schema_descr().columns().iter().zip(metadata.row_group(group).columns());
-        let wanted: Vec<(usize, u64)> = columns
+        columns
             .enumerate()
             .filter(|(_, (column, _))| column.path().parts().first().is_some_and(|name| wanted(name)))
             .map(|(leaf, (column, chunk))| {
@@ -122,22 +126,39 @@ impl PartLogs {
                 let times = if column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY { 3 } else { 1 };
                 (leaf, times * chunk.uncompressed_size() as u64)
             })
-            .collect();
-        if wanted.iter().map(|(_, bytes)| bytes).sum::<u64>() <= least {
-            return Vec::new();
+            .collect()
+    }
+
+    /// Bytes of a row group in columns that are wanted, as texts, about.
+    pub(crate) fn wanted_bytes(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> u64 {
+        self.wanted_leaves(group, wanted).iter().map(|(_, bytes)| bytes).sum()
+    }
+
+    /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows, where
+    /// any of these is set.
+    pub(crate) fn row_bytes(
+        &self,
+        group: usize,
+        step: usize,
+        wanted: &dyn Fn(&str) -> bool,
+        rows: &BooleanBuffer,
+    ) -> Vec<f32> {
+        let mut out = vec![0.0; rows.len().div_ceil(step)];
+        let mut steps: Vec<usize> = Vec::new();
+        for (start, end) in rows.set_slices() {
+            let first = steps.last().map_or(0, |last| last + 1).max(start / step);
+            steps.extend(first..end.div_ceil(step));
         }
-        let range = self.group_rows(group);
-        let rows = (range.end - range.start) as usize;
-        let mut out = vec![0.0; rows.div_ceil(step)];
-        for (leaf, bytes) in wanted {
+        for (leaf, bytes) in self.wanted_leaves(group, wanted) {
             let pages = self.footer.page_locations(group, leaf);
             for (at, page) in pages.iter().enumerate() {
                 let first = page.first_row_index as usize;
-                let end = pages.get(at + 1).map_or(rows, |next| next.first_row_index as usize);
+                let end = pages.get(at + 1).map_or(rows.len(), |next| next.first_row_index as usize);
                 let each = bytes as f32 / pages.len() as f32 / end.saturating_sub(first).max(1) as f32;
-                for (at, bytes) in out.iter_mut().enumerate().take(end.div_ceil(step)).skip(first / step) {
+                let from = steps.partition_point(|&step_at| step_at < first / step);
+                for &at in steps[from..].iter().take_while(|&&step_at| step_at < end.div_ceil(step)) {
                     let here = end.min((at + 1) * step).saturating_sub(first.max(at * step));
-                    *bytes += each * here as f32 / step as f32;
+                    out[at] += each * here as f32 / step as f32;
                 }
             }
         }

@@ -1,0 +1,127 @@
+//! Which texts of a column hold a piece of text. It is looked for in the buffers in which texts stand one behind the other,
+//! and not in each text by itself: most often it is in few of them.
+
+use arrow::array::{ByteView, StringViewArray};
+use arrow::buffer::Buffer;
+use memchr::memmem::Finder;
+
+use super::matching::VIEW_INLINE;
+
+/// So far beyond a text it is looked for at once.
+const AHEAD_BYTES: usize = 64 * 1024;
+/// One of so many texts is looked at to tell how long they are.
+const SAMPLE: usize = 64;
+
+/// Looks for a text in the texts of a column, best from the first to the last.
+#[derive(Debug)]
+pub struct Holding<'a> {
+    array: &'a StringViewArray,
+    finder: Finder<'a>,
+    /// Of each buffer: from the first place on it begins nowhere before the second.
+    known: Vec<Option<(usize, usize)>>,
+}
+
+impl<'a> Holding<'a> {
+    /// Prepares the search; `None` where the buffers hold so much else that single texts are looked at faster.
+    pub fn new(array: &'a StringViewArray, text: &'a str) -> Option<Self> {
+        let buffers = array.data_buffers();
+        let held: usize = buffers.iter().map(Buffer::len).sum();
+        let length = |view: &u128| *view as u32 as usize;
+        let used = array.views().iter().step_by(SAMPLE).map(length).sum::<usize>() * SAMPLE;
+        let finder = Finder::new(text.as_bytes());
+        (!text.is_empty() && held <= 2 * used).then(|| Self { array, finder, known: vec![None; buffers.len()] })
+    }
+
+    /// Says whether the text at a place may hold it; where it does not, the answer is most often no.
+    #[inline]
+    pub fn may_hold(&mut self, at: usize) -> bool {
+        let view = self.array.views()[at];
+        if view as u32 as usize <= VIEW_INLINE {
+            return self.finder.find(self.array.value(at).as_bytes()).is_some();
+        }
+        let view = ByteView::from(view);
+        let (buffer, start) = (view.buffer_index as usize, view.offset as usize);
+        let end = start + view.length as usize;
+        let hit = match self.known[buffer] {
+            Some((from, hit)) if from <= start && start <= hit => hit,
+            Some((from, _)) if start < from => return self.finder.find(self.array.value(at).as_bytes()).is_some(),
+            _ => self.look(buffer, start, end),
+        };
+        hit + self.finder.needle().len() <= end
+    }
+
+    /// Where it begins next, or might.
+    fn look(&mut self, buffer: usize, start: usize, end: usize) -> usize {
+        let bytes = &self.array.data_buffers()[buffer];
+        let ahead = &bytes[start..bytes.len().min(end.max(start + AHEAD_BYTES))];
+        let found = self.finder.find(ahead);
+        let hit = start + found.unwrap_or_else(|| (ahead.len() + 1).saturating_sub(self.finder.needle().len()));
+        self.known[buffer] = Some((start, hit));
+        hit
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, UInt32Array};
+    use arrow::compute::take;
+
+    use super::*;
+
+    /// Checks what is said of some texts, in the order of `order`; gives how often it was yes without need.
+    fn check(texts: &[String], order: impl Iterator<Item = usize>, text: &str) -> usize {
+        let array: StringViewArray = texts.iter().map(|text| Some(text.as_str())).collect();
+        let mut holding = Holding::new(&array, text).expect("nothing else is held");
+        let mut needless = 0;
+        for at in order {
+            let (said, is) = (holding.may_hold(at), texts[at].contains(text));
+            assert!(said || !is, "{text:?} in {:?}", texts[at]);
+            needless += usize::from(said && !is);
+        }
+        needless
+    }
+
+    #[test]
+    fn texts_that_hold_it_are_found_in_any_order() {
+        // Short and long ones, with pieces of what is looked for at their ends.
+        let texts: Vec<String> = (0..900usize)
+            .map(|i| match i % 9 {
+                0 => "short".to_owned(),
+                1 => format!("a timeout of request {i}"),
+                2 => format!("request {i} ends with time"),
+                3 => format!("out of {i} requests none came"),
+                4 => format!("request {i} ran into a timeout"),
+                5 => "timeout".to_owned(),
+                6 => String::new(),
+                _ => format!("request {i} was answered, {}", "and so on ".repeat(i % 40)),
+            })
+            .collect();
+        for text in ["timeout", "t", "requests none", "nowhere", "answered, and so on and so on"] {
+            let all = 0..texts.len();
+            assert_eq!(check(&texts, all.clone(), text), 0, "{text}");
+            assert_eq!(check(&texts, all.clone().rev(), text), 0, "{text} backwards");
+            assert_eq!(check(&texts, all.clone().map(|i| i * 7 % 900), text), 0, "{text} mixed");
+            assert_eq!(check(&texts, all.step_by(3), text), 0, "{text} in part");
+        }
+    }
+
+    #[test]
+    fn long_buffers_are_searched_piece_by_piece() {
+        let texts: Vec<String> = (0..4000usize)
+            .map(|i| format!("{} {i} {}", "x".repeat(100), if i == 3777 { "timeout" } else { "" }))
+            .collect();
+        let needless = check(&texts, 0..texts.len(), "timeout");
+        assert!(needless < 40, "{needless} of {}", texts.len());
+        assert_eq!(check(&["x".repeat(3 * AHEAD_BYTES) + "timeout", "y".repeat(20)], 0..2, "timeout"), 0);
+    }
+
+    #[test]
+    fn buffers_that_hold_much_else_are_left_alone() {
+        let texts: Vec<String> = (0..1000).map(|i| format!("a text of some length: {i}")).collect();
+        let array: StringViewArray = texts.iter().map(|text| Some(text.as_str())).collect();
+        assert!(Holding::new(&array, "7").is_some() && Holding::new(&array, "").is_none());
+        let few = take(&array, &UInt32Array::from_iter_values((0..1000).step_by(10)), None).expect("taken");
+        assert!(Holding::new(few.as_string_view(), "7").is_none());
+        assert!(Holding::new(&few.as_string_view().gc(), "7").is_some());
+    }
+}
