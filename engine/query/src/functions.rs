@@ -50,6 +50,7 @@ mod row_format;
 mod seconds;
 mod series_state;
 mod sizes;
+mod sketches;
 mod sole;
 mod spans;
 mod stacks;
@@ -295,6 +296,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
     state.register_udaf(approximate::function())?;
+    for function in sketches::functions() {
+        state.register_udaf(function)?;
+    }
     Ok(())
 }
 

@@ -259,6 +259,51 @@ async fn aggregates_by_group() {
 }
 
 #[tokio::test]
+async fn sketches_of_parts_give_the_number_of_all() {
+    let few = "(values ('a', 1), ('a', 1), ('a', 2), ('b', 2), ('b', null), ('c', null)) v (k, x)";
+    // Some parts have few values, others so many that they keep registers.
+    let many = "(select case when value < 500 then value % 5 else 9 end k, value % 2 as two, value * 7 % 9001 x from generate_series(1, 30000))";
+    let same = |over: &str| {
+        format!(
+            "select (select distinct_of_sketches(s) from (select k, distinct_sketch({over}) s from {many} group by k)) = \
+             (select count_distinct_approx({over}) from {many})"
+        )
+    };
+    let grouped = format!(
+        "select count(*) from (select two, distinct_of_sketches(s) n from (select k, two, distinct_sketch(x) s from {many} \
+         group by k, two) group by two) p join (select two, count_distinct_approx(x) n from {many} group by two) q \
+         on p.two = q.two and p.n = q.n"
+    );
+    let of_few = format!("select distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} group by k)");
+    let by_key = format!(
+        "select k, distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} group by k) group by k \
+         order by k"
+    );
+    let some = format!(
+        "select distinct_of_sketches(s) filter (where k <> 'a') from (select k, distinct_sketch(x) s from {few} group by k)"
+    );
+    let nothing = format!(
+        "select distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} where false group by k)"
+    );
+    gives(
+        "",
+        &[
+            (&same("x"), &["true"]),
+            (&same("x::text"), &["true"]),
+            (&same("x / 4.0::double"), &["true"]),
+            (&same("(x % 10)::smallint"), &["true"]),
+            (&same("x % 3 = 1"), &["true"]),
+            (&grouped, &["2"]),
+            (&of_few, &["2"]),
+            (&by_key, &["a|2", "b|1", "c|0"]),
+            (&some, &["1"]),
+            (&nothing, &["0"]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn texts_of_functions() {
     gives(
         "",
