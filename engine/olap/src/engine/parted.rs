@@ -51,6 +51,11 @@ impl Parted {
 }
 
 impl OlapEngine {
+    /// Says why buckets are not kept, if so.
+    pub(super) fn may_keep(&self) -> Result<(), String> {
+        if self.keeps { Ok(()) } else { Err("results are not kept (`query.result_cache` is 0)".to_owned()) }
+    }
+
     /// What it takes to answer a query from buckets, or why it is not.
     pub(super) fn parted(
         &self,
@@ -59,6 +64,7 @@ impl OlapEngine {
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
     ) -> Result<Parted, String> {
+        self.may_keep()?;
         let of = Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
         self.parted_of(of, catalog, tables, access, false)
     }
@@ -72,9 +78,6 @@ impl OlapEngine {
         access: &DomainAccess,
         declared: bool,
     ) -> Result<Parted, String> {
-        if !self.keeps {
-            return Err("results are not kept (`query.result_cache` is 0)".to_owned());
-        }
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;

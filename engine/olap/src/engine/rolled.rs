@@ -84,6 +84,7 @@ impl OlapEngine {
     ) -> Result<Chosen, String> {
         let state = self.engine.relational();
         let Some(rows) = version(&held.model, tables.as_ref(), state, access) else {
+            self.may_keep()?;
             let of = Bucketed::declared(catalog, query, held, state, tables.as_ref())?;
             return self.parted_of(of, catalog, tables, access, true).map(|parted| Chosen::Buckets(Box::new(parted)));
         };
