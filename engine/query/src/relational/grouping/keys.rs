@@ -59,7 +59,9 @@ impl<T: Copy + Default + Eq + std::hash::Hash> Plain<T> {
             return *found;
         }
         let at = values.len() as u32;
-        table.insert_unique(spread(half), (half, at), |(half, _)| spread(*half));
+        let hash = |(half, _): &(u32, u32)| spread(*half);
+        make_room(table, hash);
+        table.insert_unique(spread(half), (half, at), hash);
         values.push(value);
         at
     }
@@ -116,6 +118,16 @@ pub(crate) struct Texts {
     hasher: DefaultHashBuilder,
 }
 
+/// Makes room in a table that is full, for four times as much while it is small: to grow is to move all that is there.
+pub(crate) fn make_room<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
+    const FIRST: usize = 112;
+    const SMALL: usize = 1 << 18;
+    let len = table.len();
+    if len == table.capacity() {
+        table.reserve(if len < SMALL { (3 * len).max(FIRST) } else { len }, hash);
+    }
+}
+
 /// A table's hash of half of one: tables look at both ends.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
@@ -142,7 +154,9 @@ impl Texts {
             return (*found, false);
         }
         let at = ends.len() as u32;
-        table.insert_unique(spread(half), (half, at), |(half, _)| spread(*half));
+        let hash = |(half, _): &(u32, u32)| spread(*half);
+        make_room(table, hash);
+        table.insert_unique(spread(half), (half, at), hash);
         bytes.extend_from_slice(text);
         ends.push(bytes.len());
         (at, true)
