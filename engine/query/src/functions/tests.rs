@@ -233,6 +233,22 @@ async fn aggregates_by_group() {
                 &["a|1.5|1.0|2.0", "b|5.0|5.0|5.0", "c|-|-|-"],
             ),
             (
+                "select k, quantile(x, 0.5), quantile(x, 1.0) filter (where x > 1), count(*), quantile(x, 0.25), \
+             quantile(x, 0.0) filter (where x > 1) from (values ('a', 1.0), ('a', 2.0), ('a', 4.0), ('b', null)) v (k, x) \
+             group by k order by k",
+                &["a|2.0|4.0|3|1.5|2.0", "b|-|-|1|-|-"],
+            ),
+            (
+                "select quantile(x, 0.5), max(x), quantile(x, 1.0) from (values (3.0), (1.0), (2.0)) v (x) where x > 0.0",
+                &["2.0|3.0|3.0"],
+            ),
+            (
+                "select k from (values ('a', 1.0), ('b', 2.0), ('c', 3.0)) v (k, x) group by k having quantile(x, 0.5) > 1 \
+             order by quantile(x, 0.9) desc",
+                &["c", "b"],
+            ),
+            ("select quantile(x, 0.5), quantile(x, 1.0) from (values (3.0)) v (x) where x < 0.0", &["-|-"]),
+            (
                 "select k, mode(x) from (values ('a', 1), ('a', 2), ('a', 2), ('b', null)) v (k, x) group by k \
              order by k",
                 &["a|2", "b|-"],
