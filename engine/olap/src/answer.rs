@@ -41,19 +41,34 @@ impl Frame<'_> {
     /// # Errors
     /// Values that cannot be shown.
     pub fn load(&self, request: &Request, sets: &[ResultSet], is_multi: bool) -> OlapResult<Value> {
-        let results = request.queries.iter().zip(sets).map(|(query, set)| self.one(request, query, set));
+        self.answer(request, sets, is_multi, false)
+    }
+
+    /// The same with the rows of the default format in columns, for whoever writes them by [`packed_columns`]: to make an
+    /// object of each row takes longer than to write it.
+    ///
+    /// # Errors
+    /// Values that cannot be shown.
+    pub fn packed(&self, request: &Request, sets: &[ResultSet], is_multi: bool) -> OlapResult<Value> {
+        self.answer(request, sets, is_multi, true)
+    }
+
+    fn answer(&self, request: &Request, sets: &[ResultSet], is_multi: bool, packed: bool) -> OlapResult<Value> {
+        let results = request.queries.iter().zip(sets).map(|(query, set)| self.one(request, query, set, packed));
         let mut results = results.collect::<OlapResult<Vec<_>>>()?;
         if !is_multi {
             let mut one = results.remove(0);
             one["slowQuery"] = self.slow.into();
             return Ok(one);
         }
-        Ok(json!({
+        // What stands within `json!` is copied.
+        let mut all = json!({
             "queryType": request.query_type.word(),
-            "results": results,
             "pivotQuery": request.pivot_query(),
             "slowQuery": self.slow,
-        }))
+        });
+        all["results"] = results.into();
+        Ok(all)
     }
 
     /// Writes some rows of the one query of a request as objects, for forms that give them batch by batch.
@@ -64,16 +79,19 @@ impl Frame<'_> {
         Ok(objects(self.table(request, &request.queries[0], columns, batch)?))
     }
 
-    fn one(&self, request: &Request, query: &Query, set: &ResultSet) -> OlapResult<Value> {
+    fn one(&self, request: &Request, query: &Query, set: &ResultSet, packed: bool) -> OlapResult<Value> {
         let mut table = self.table(request, query, &set.columns, &whole(set)?)?;
         if let Some(exemplars) = &set.exemplars {
             let column = self.exemplars(query, &table, exemplars)?;
             table.members.push("_exemplars".to_owned());
             table.columns.push(column);
         }
+        let data = match query.format.unwrap_or(Format::Default) {
+            Format::Default if packed => named("columns", table.members, table.columns),
+            format => data(table, format),
+        };
         let mut out = json!({
             "query": query.to_json(),
-            "data": data(table, query.format.unwrap_or(Format::Default)),
             "annotation": annotation(self.catalog, query),
             "lastRefreshTime": self.refreshed,
             "dataSource": "default",
@@ -83,6 +101,7 @@ impl Frame<'_> {
             "slowQuery": self.slow,
             "requestId": self.request_id,
         });
+        out["data"] = data;
         if let Some(total) = set.total {
             out["total"] = total.into();
         }
@@ -189,9 +208,32 @@ fn data(table: Table, format: Format) -> Value {
         Format::Default => objects(table).into(),
         Format::Columnar if rows == 0 => json!({"members": [], "columns": []}),
         Format::Compact if rows == 0 => json!({"members": [], "dataset": []}),
-        Format::Columnar => json!({"members": table.members, "columns": table.columns}),
-        Format::Compact => json!({"members": table.members, "dataset": lists(table.columns, rows)}),
+        Format::Columnar => named("columns", table.members, table.columns),
+        Format::Compact => named("dataset", table.members, lists(table.columns, rows)),
     }
+}
+
+/// Members, and lists of cells under a name.
+fn named(name: &str, members: Vec<String>, cells: Vec<Vec<Value>>) -> Value {
+    let of = [("members".to_owned(), members.into()), (name.to_owned(), cells.into())];
+    Value::Object(of.into_iter().collect())
+}
+
+/// A column of a result: the name of its member, its cells.
+pub type Packed<'a> = (&'a str, &'a [Value]);
+
+/// The columns of one result of [`Frame::packed`] in the order in which objects have them; none: they are not packed.
+pub fn packed_columns(result: &Value) -> Option<Vec<Packed<'_>>> {
+    let format = result["query"].get("responseFormat").and_then(Value::as_str);
+    if format.is_some_and(|format| format != Format::Default.word()) {
+        return None;
+    }
+    let (members, columns) = (result["data"].get("members")?.as_array()?, result["data"].get("columns")?.as_array()?);
+    let named = members.iter().zip(columns);
+    let named = named.map(|(name, cells)| Some((name.as_str()?, cells.as_array()?.as_slice())));
+    let mut columns = named.collect::<Option<Vec<Packed<'_>>>>()?;
+    columns.sort_by_key(|(name, _)| *name);
+    Some(columns)
 }
 
 /// Columns to rows.

@@ -38,6 +38,7 @@ use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
 
 pub use basis::Basis;
+use rolled::Chosen;
 
 /// Analytics over tables.
 #[derive(Debug)]
@@ -220,9 +221,9 @@ impl OlapEngine {
             let mut sets = Vec::new();
             for (raw, chosen, parted) in &planned {
                 if let Some(chosen) = chosen
-                    && let Ok((plan, used)) = this.rolled(chosen, &inner).await?
+                    && let Ok((plan, used, parts)) = this.rolled(chosen, &inner).await?
                 {
-                    sets.push(ResultSet { used: Some(used), ..this.run(&plan, &inner).await? });
+                    sets.push(ResultSet { used: Some(used), parts, ..this.run(&plan, &inner).await? });
                 } else if let Some(parted) = parted
                     && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
                 {
@@ -433,16 +434,15 @@ impl OlapEngine {
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
         // Which buckets are kept tells when rows were written, those of others, too.
-        let parted = if access.is_full_everywhere() {
-            self.parted(catalog, query, &tables, access)
-        } else {
-            Err("which buckets are kept is shown to who may see all rows".to_owned())
-        };
+        let hidden = || "which buckets are kept is shown to who may see all rows".to_owned();
+        let sees_all = access.is_full_everywhere();
+        let parted = if sees_all { self.parted(catalog, query, &tables, access) } else { Err(hidden()) };
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();
             // What is shown is what runs, so a rollup is made here, too.
             let rolled = match &chosen {
+                Some(chosen @ Chosen::Buckets(_)) if !sees_all => Some((chosen.id(), Err(hidden()))),
                 Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
                 None => None,
             };
@@ -453,9 +453,12 @@ impl OlapEngine {
             };
             let outcome = rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().map(String::as_str)));
             let rollup = rollup::shown(&candidates, outcome);
-            let buckets = rollup::shown_parts(parts.as_ref().map(|(_, parts)| parts));
+            let buckets = rollup::shown_parts(match &rolled {
+                Some((_, Ok((_, _, Some(parts))))) => Ok(parts),
+                _ => parts.as_ref().map(|(_, parts)| parts),
+            });
             let plan = match (&rolled, &parts) {
-                (Some((_, Ok((plan, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
+                (Some((_, Ok((plan, _, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
                 _ => &raw,
             };
             let mut shown = this.engine.explain_relational(plan, &inner, analyze).await?;

@@ -14,7 +14,7 @@ mod pieces;
 use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionState;
-use quiver_query::tables::DomainAccess;
+use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::{Access, Domain};
 use serde_json::{Value, json};
 
@@ -52,6 +52,11 @@ pub struct Used {
 }
 
 impl Used {
+    /// A rollup, by the rows that it gave.
+    pub(crate) fn of(held: &Held, rows: Arc<Kept>) -> Self {
+        Self { id: held.id.clone(), kind: held.kind.clone(), made_ms: rows.made_ms, _rows: rows }
+    }
+
     /// As answers name it.
     pub(crate) fn to_json(&self) -> Value {
         let what = json!({"preAggregationId": self.id, "lastUpdatedAt": self.made_ms, "type": self.kind});
@@ -60,7 +65,12 @@ impl Used {
 }
 
 /// All rollups of the models that a query names.
-pub(crate) fn candidates(catalog: &Catalog, query: &Query, state: &SessionState) -> Vec<Candidate> {
+pub(crate) fn candidates(
+    catalog: &Catalog,
+    query: &Query,
+    state: &SessionState,
+    tables: &dyn TableSnapshot,
+) -> Vec<Candidate> {
     let mut models: Vec<&Model> = Vec::new();
     for id in members(query) {
         let Some(found) = catalog.find(&id) else { continue };
@@ -77,7 +87,10 @@ pub(crate) fn candidates(catalog: &Catalog, query: &Query, state: &SessionState)
             } else if models.len() > 1 {
                 Err("the query is about several models".to_owned())
             } else {
-                Held::of(model, rollup).and_then(|held| held.serves(catalog, query, state).map(|()| held))
+                Held::of(model, rollup).and_then(|mut held| {
+                    held.ranged = buckets::table_of(model, state, tables).is_some();
+                    held.serves(catalog, query, state).map(|()| held)
+                })
             };
             candidates.push(Candidate { id: format!("{}.{}", model.common.name, rollup.name), fit });
         }

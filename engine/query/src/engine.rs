@@ -341,7 +341,8 @@ impl QueryEngine {
         execute_stream(physical, self.task(ctx, shared)).map_err(from_datafusion)
     }
 
-    /// What one run of a plan needs: memory, room for values under way, what its nodes share, counters of what is read.
+    /// What one run of a plan needs: memory, room for values under way, what its nodes share, counters of what is read. Not
+    /// the session's functions: plans hold those that they call, and a copy of all takes longer than many a query.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
         let (config, runtime) = self.bound(ctx, shared);
         // A default one would first make an environment and settings of its own.

@@ -50,6 +50,7 @@ mod row_format;
 mod seconds;
 mod series_state;
 mod sizes;
+mod sketches;
 mod sole;
 mod spans;
 mod stacks;
@@ -89,6 +90,7 @@ pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
 pub use printed::interval_texts;
 pub use quantile::quantile;
+pub(crate) use quantile::quantiles;
 pub(crate) use results::counted;
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
@@ -293,8 +295,12 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(whole::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
+    state.register_udaf(quantiles())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
     state.register_udaf(approximate::function())?;
+    for function in sketches::functions() {
+        state.register_udaf(function)?;
+    }
     Ok(())
 }
 

@@ -216,7 +216,7 @@ fn begin_as(state: &AppState, given: &Given, asked: quiver_query::Asked) -> Resu
 }
 
 fn json_answer(value: &Value) -> Response {
-    json_text(value.to_string())
+    json_text(serde_json::to_string(value).expect("names of members are texts"))
 }
 
 fn json_text(text: String) -> Response {
@@ -280,12 +280,11 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     };
     // Whoever ran it has said so: this one was answered by what another found.
     let _ = asking.served.kept.set("hit");
-    if !state.is_some_hidden() {
-        return Ok(json_answer(&answer.value));
-    }
+    let hides = state.is_some_hidden();
+    let id = hides.then(request_id);
     // What it rests on is what it was: it is what would be read now.
-    let refreshed = is_kept.then(|| now(state));
-    let told = Told { answer: &answer.value, request_id: &request_id(), refreshed: refreshed.as_deref() };
+    let refreshed = (hides && is_kept).then(|| now(state));
+    let told = Told { answer: &answer.value, request_id: id.as_deref(), refreshed: refreshed.as_deref() };
     Ok(json_text(serde_json::to_string(&told).expect("names of members are texts")))
 }
 
@@ -324,7 +323,7 @@ fn work(
         let bytes = forms::made_bytes(&sets);
         memory.add(bytes)?;
         let frame = Frame { catalog: &catalog, refreshed, request_id, slow: false };
-        let value = Arc::new(frame.load(&asked, &sets, is_multi)?);
+        let value = Arc::new(frame.packed(&asked, &sets, is_multi)?);
         Ok(Ready { value, bytes, basis, _memory: Some(memory) })
     };
     Work { cancel, run: Box::pin(run) }

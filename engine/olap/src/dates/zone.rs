@@ -1,6 +1,6 @@
 //! Zones: from instants to wall time and back, over missing and repeated hours.
 
-use chrono::{DateTime, MappedLocalTime, NaiveDateTime, Offset as _, TimeZone as _};
+use chrono::{DateTime, Datelike as _, MappedLocalTime, NaiveDateTime, Offset as _, TimeZone as _, Timelike as _};
 use chrono_tz::Tz;
 
 use super::SECOND_NS;
@@ -123,7 +123,23 @@ pub fn of_naive(time: NaiveDateTime) -> i64 {
 
 /// Writes a wall time as answers do: `2026-03-31T13:45:27.123`.
 pub fn write_wall(wall_ns: i64) -> String {
-    naive(wall_ns).format("%Y-%m-%dT%H:%M:%S%.3f").to_string()
+    let time = naive(wall_ns);
+    let mut out = String::with_capacity("2026-03-31T13:45:27.123".len());
+    // By hand: answers have thousands, and chrono reads its pattern anew for each. Nanoseconds reach years of four digits.
+    push_digits(&mut out, time.year().unsigned_abs(), 4);
+    let parts =
+        [('-', time.month()), ('-', time.day()), ('T', time.hour()), (':', time.minute()), (':', time.second())];
+    for (mark, number) in parts {
+        out.push(mark);
+        push_digits(&mut out, number, 2);
+    }
+    out.push('.');
+    push_digits(&mut out, time.nanosecond() / 1_000_000, 3);
+    out
+}
+
+fn push_digits(out: &mut String, number: u32, digits: u32) {
+    out.extend((0..digits).rev().map(|at| char::from(b'0' + (number / 10_u32.pow(at) % 10) as u8)));
 }
 
 #[cfg(test)]
@@ -132,6 +148,13 @@ mod tests {
 
     fn wall(text: &str) -> i64 {
         of_naive(text.parse().unwrap())
+    }
+
+    #[test]
+    fn wall_times_are_written_as_chrono_writes_them() {
+        for ns in [i64::MIN, -1, 0, 1, 1_774_964_727_123_456_789, 1_774_964_727_099_999_999, i64::MAX] {
+            assert_eq!(write_wall(ns), naive(ns).format("%Y-%m-%dT%H:%M:%S%.3f").to_string());
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
-use crate::rollup::{Bucketed, Kept, Parts, Pieces, Run, bytes_of};
+use crate::rollup::{Bucketed, Held, Kept, Parts, Pieces, Run, bytes_of};
 
 /// More readings than that are made one.
 const READINGS_MAX: usize = 3;
@@ -35,6 +35,11 @@ pub(super) struct Parted {
 }
 
 impl Parted {
+    /// What is kept of each bucket.
+    pub(super) fn held(&self) -> &Held {
+        &self.of.held
+    }
+
     /// Whether what was made of a moment still holds within a part of the range.
     fn holds(&self, since: &Moment, (start, end): (i64, i64)) -> bool {
         let of = &self.of;
@@ -46,6 +51,11 @@ impl Parted {
 }
 
 impl OlapEngine {
+    /// Says why buckets are not kept, if so.
+    pub(super) fn may_keep(&self) -> Result<(), String> {
+        if self.keeps { Ok(()) } else { Err("results are not kept (`query.result_cache` is 0)".to_owned()) }
+    }
+
     /// What it takes to answer a query from buckets, or why it is not.
     pub(super) fn parted(
         &self,
@@ -54,16 +64,26 @@ impl OlapEngine {
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
     ) -> Result<Parted, String> {
-        if !self.keeps {
-            return Err("results are not kept (`query.result_cache` is 0)".to_owned());
-        }
-        let of = Bucketed::of(catalog, query, self.engine.relational())?;
+        self.may_keep()?;
+        let of = Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
+        self.parted_of(of, catalog, tables, access, false)
+    }
+
+    /// The same of buckets that are known. `declared`: they are worth keeping from the first time on.
+    pub(super) fn parted_of(
+        &self,
+        of: Bucketed,
+        catalog: &Arc<Catalog>,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        declared: bool,
+    ) -> Result<Parted, String> {
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
         tables.is_unchanged(&request, &moment, MillisRange::new(0, 0)).ok_or(unknown)?;
         let key = of.key(catalog, access);
-        let place = self.pieces.place(&key, catalog.version).ok_or("it comes for the first time")?;
+        let place = self.pieces.place(&key, catalog.version, declared).ok_or("it comes for the first time")?;
         let (catalog, tables, access) = (Arc::clone(catalog), Arc::clone(tables), access.clone());
         Ok(Parted { of, key, place, moment, catalog, tables, access })
     }
@@ -158,6 +178,6 @@ impl OlapEngine {
         let rows = Arc::new(Kept::new(&schema, batches, now_ms(&of.outer), memory)?);
         let planned = self.plan_over(&of.held, &of.outer, &parted.catalog, &rows)?;
         let read = of.buckets().count() - kept;
-        Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, _rows: rows }))
+        Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, rows }))
     }
 }

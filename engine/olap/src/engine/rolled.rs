@@ -10,20 +10,30 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::ErrorKind;
 
+use super::parted::Parted;
 use super::{OlapEngine, members};
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::sources::version;
 use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
-use crate::rollup::{Held, Kept, Used, bytes_of, candidates, key};
+use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
 /// Rollups by their names, with the reason why each does not serve, if so.
 pub(super) type Told = Vec<(String, Option<String>)>;
 
 /// A rollup that serves a query, with what it takes to answer from it.
 #[derive(Debug)]
-pub(super) struct Chosen {
+pub(super) enum Chosen {
+    /// Its tables say which rows they have: all of its rows are kept.
+    Whole(Box<Whole>),
+    /// Its rows are those of a table of the product: those of closed buckets are kept.
+    Buckets(Box<Parted>),
+}
+
+/// What it takes to answer from a rollup that is kept whole.
+#[derive(Debug)]
+pub(super) struct Whole {
     held: Held,
     key: String,
     query: Query,
@@ -35,7 +45,10 @@ pub(super) struct Chosen {
 impl Chosen {
     /// `Model.rollup`.
     pub(super) fn id(&self) -> &str {
-        &self.held.id
+        match self {
+            Self::Whole(whole) => &whole.held.id,
+            Self::Buckets(parted) => &parted.held().id,
+        }
     }
 }
 
@@ -50,19 +63,34 @@ impl OlapEngine {
     ) -> (Told, Option<Chosen>) {
         let state = self.engine.relational();
         let (mut told, mut chosen) = (Told::new(), None);
-        for candidate in candidates(catalog, query, state) {
-            let versioned = candidate.fit.and_then(|held| {
-                let text = "its rows come from tables whose changes are not known, such as those of the product";
-                let rows = version(&held.model, tables.as_ref(), state, access).ok_or_else(|| text.to_owned())?;
-                Ok((key(catalog, &held, access, &rows), held))
-            });
-            told.push((candidate.id, versioned.as_ref().err().cloned()));
-            if let (Ok((key, held)), true) = (versioned, chosen.is_none()) {
-                let (query, catalog, tables) = (query.clone(), Arc::clone(catalog), Arc::clone(tables));
-                chosen = Some(Chosen { held, key, query, catalog, tables, access: access.clone() });
+        for candidate in candidates(catalog, query, state, tables.as_ref()) {
+            let found = candidate.fit.and_then(|held| self.serving(catalog, query, held, tables, access));
+            told.push((candidate.id, found.as_ref().err().cloned()));
+            if chosen.is_none() {
+                chosen = found.ok();
             }
         }
         (told, chosen)
+    }
+
+    /// What it takes to answer from a rollup that serves a query, or why that cannot be.
+    fn serving(
+        &self,
+        catalog: &Arc<Catalog>,
+        query: &Query,
+        held: Held,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+    ) -> Result<Chosen, String> {
+        let state = self.engine.relational();
+        let Some(rows) = version(&held.model, tables.as_ref(), state, access) else {
+            self.may_keep()?;
+            let of = Bucketed::declared(catalog, query, held, state, tables.as_ref())?;
+            return self.parted_of(of, catalog, tables, access, true).map(|parted| Chosen::Buckets(Box::new(parted)));
+        };
+        let key = key(catalog, &held, access, &rows);
+        let (query, catalog, tables) = (query.clone(), Arc::clone(catalog), Arc::clone(tables));
+        Ok(Chosen::Whole(Box::new(Whole { held, key, query, catalog, tables, access: access.clone() })))
     }
 
     /// The plan of a query over a rollup, whose rows are made where they are not kept; or why there is none.
@@ -70,7 +98,20 @@ impl OlapEngine {
         &self,
         chosen: &Chosen,
         ctx: &QueryContext,
-    ) -> quiver_types::Result<Result<(Planned, Used), String>> {
+    ) -> quiver_types::Result<Result<(Planned, Used, Option<Parts>), String>> {
+        match chosen {
+            Chosen::Whole(whole) => {
+                let made = Box::pin(self.whole(whole, ctx)).await?;
+                Ok(made.map(|(plan, used)| (plan, used, None)))
+            }
+            Chosen::Buckets(parted) => {
+                let made = Box::pin(self.over_parts(parted, ctx)).await?;
+                Ok(made.map(|(plan, parts)| (plan, Used::of(parted.held(), Arc::clone(&parts.rows)), Some(parts))))
+            }
+        }
+    }
+
+    async fn whole(&self, chosen: &Whole, ctx: &QueryContext) -> quiver_types::Result<Result<(Planned, Used), String>> {
         let place = self.rollups.place(&chosen.key, chosen.catalog.version);
         // Who comes while it is being made waits for it.
         let mut place = place.lock().await;
@@ -101,14 +142,13 @@ impl OlapEngine {
         Ok(kept.and_then(|kept| self.plan_rolled(chosen, kept)))
     }
 
-    fn plan_rolled(&self, chosen: &Chosen, kept: Arc<Kept>) -> Result<(Planned, Used), String> {
+    fn plan_rolled(&self, chosen: &Whole, kept: Arc<Kept>) -> Result<(Planned, Used), String> {
         let plan = self.plan_over(&chosen.held, &chosen.query, &chosen.catalog, &kept).map_err(|e| e.to_string())?;
-        let (id, kind) = (chosen.held.id.clone(), chosen.held.kind.clone());
-        Ok((plan, Used { id, kind, made_ms: kept.made_ms, _rows: kept }))
+        Ok((plan, Used::of(&chosen.held, kept)))
     }
 
     /// Runs the query of a rollup; says whether there is room to keep its rows.
-    async fn made(&self, chosen: &Chosen, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
+    async fn made(&self, chosen: &Whole, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
         let held = &chosen.held;
         let catalog = Catalog::alone(&held.model, chosen.catalog.version);
         let (tables, access) = (&chosen.tables, &chosen.access);

@@ -2,7 +2,7 @@
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, TimestampNanosecondType};
+use arrow::datatypes::{DataType, Int64Type, TimestampNanosecondType};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use serde_json::Value;
 
@@ -34,13 +34,15 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
         DataType::Boolean => each(&mut |i| column.as_boolean().value(i).into()),
         DataType::Int8 | DataType::Int16 | DataType::Int32 | DataType::UInt8 | DataType::UInt16 => {
             let numbers = as_type(&DataType::Int64)?;
-            each(&mut |i| numbers.as_primitive::<arrow::datatypes::Int64Type>().value(i).into())
+            each(&mut |i| numbers.as_primitive::<Int64Type>().value(i).into())
         }
         DataType::Float16 | DataType::Float32 | DataType::Float64 => {
             let numbers = as_type(&DataType::Float64)?;
             each(&mut |i| double(numbers.as_primitive::<arrow::datatypes::Float64Type>().value(i)))
         }
         // Whole numbers of 64 bits, decimals and texts: as text.
+        DataType::Utf8View => each(&mut |i| column.as_string_view().value(i).into()),
+        DataType::Int64 => each(&mut |i| column.as_primitive::<Int64Type>().value(i).to_string().into()),
         _ => {
             let options = FormatOptions::default();
             let shown = ArrayFormatter::try_new(column, &options).map_err(engine)?;

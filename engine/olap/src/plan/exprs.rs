@@ -6,9 +6,10 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinType, NullEquality, TableReference};
+use datafusion::common::{Column, DFSchema, DFSchemaRef, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
+use datafusion::sql::sqlparser::keywords::ALL_KEYWORDS;
 
 use super::ranges::{self, Over};
 use super::{Group, Planner, Stage, column, model_error, of_model};
@@ -307,6 +308,23 @@ impl Planner<'_> {
         })
     }
 
+    /// The column of a model that a text of it is, if it is nothing else: most texts are, and need no parser.
+    fn only_column(&self, own: &str, template: &Template) -> Option<Expr> {
+        let text = match &template.pieces[..] {
+            [Piece::Text(text)] => text.trim(),
+            [Piece::Model(model), Piece::Text(text)] if model == own => text.trim().strip_prefix('.')?,
+            _ => return None,
+        };
+        let name = match text.strip_prefix('"') {
+            Some(quoted) => quoted.strip_suffix('"').filter(|name| !name.contains('"'))?,
+            None if is_identifier(text) => text,
+            None => return None,
+        };
+        let schema = self.sources.schema(own).ok()?;
+        let (model, field) = schema.qualified_field_with_unqualified_name(name).ok()?;
+        Some(Expr::Column(Column::new(model.cloned(), field.name())))
+    }
+
     /// A SQL text of a model; what members stand for is put in their places.
     #[allow(clippy::too_many_arguments, reason = "one text, and all that may stand in it")]
     pub(super) fn text(
@@ -318,6 +336,9 @@ impl Planner<'_> {
         over: Over,
         on_measure: OnMeasure<'_>,
     ) -> OlapResult<Expr> {
+        if let Some(column) = self.only_column(own, template) {
+            return Ok(column);
+        }
         let mut sql = String::new();
         let mut places: HashMap<String, Expr> = HashMap::new();
         let mut fields: Vec<(Option<TableReference>, FieldRef)> = Vec::new();
@@ -377,8 +398,8 @@ impl Planner<'_> {
     }
 
     /// The columns that an expression speaks of, for its type.
-    pub(super) fn schema(&self, stage: &Stage, expr: &Expr) -> OlapResult<DFSchema> {
-        let mut fields: Vec<(Option<TableReference>, FieldRef)> = Vec::new();
+    pub(super) fn schema(&self, stage: &Stage, expr: &Expr) -> OlapResult<DFSchemaRef> {
+        let mut found: Vec<DFSchemaRef> = Vec::new();
         let mut seen = std::collections::HashSet::new();
         for c in expr.column_refs() {
             let Some(relation) = c.relation.as_ref().filter(|r| seen.insert(r.table().to_owned())) else { continue };
@@ -388,17 +409,27 @@ impl Planner<'_> {
                     let found = self.catalog.find(&id).map(|f| (f.model, f.kind));
                     if let Some((model, Kind::Dimension(dimension))) = found {
                         let (plan, _) = self.sub_query(stage, model, dimension)?;
-                        fields.extend(plan.schema().iter().map(|(q, f)| (q.cloned(), Arc::clone(f))));
+                        found.push(Arc::clone(plan.schema()));
                     }
                 }
-                _ => {
-                    let schema = self.sources.schema(relation.table())?;
-                    fields.extend(schema.iter().map(|(q, f)| (q.cloned(), Arc::clone(f))));
-                }
+                _ => found.push(self.sources.schema(relation.table())?),
             }
         }
-        Ok(DFSchema::new_with_metadata(fields, HashMap::new())?)
+        // Most expressions speak of one model.
+        if let [one] = &found[..] {
+            return Ok(Arc::clone(one));
+        }
+        let fields = found.iter().flat_map(|schema| schema.iter().map(|(q, f)| (q.cloned(), Arc::clone(f))));
+        Ok(Arc::new(DFSchema::new_with_metadata(fields.collect(), HashMap::new())?))
     }
+}
+
+/// Whether a text is a name that SQL reads as such, in the letters that it has.
+fn is_identifier(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars.next().is_some_and(|c| c.is_ascii_lowercase() || c == '_')
+        && chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+        && ALL_KEYWORDS.binary_search(&text.to_ascii_uppercase().as_str()).is_err()
 }
 
 /// What a sub-query is grouped by: the key of its model and, where its value is that of a bucket, the query's buckets.
@@ -416,4 +447,19 @@ fn sub_query_groups(stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<
 
 fn sub_query_alias(model: &Model, dimension: &Dimension) -> String {
     format!("{}__{}", model.common.name, dimension.common.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_sql_reads_as_they_are() {
+        for name in ["duration", "service_name", "_x1"] {
+            assert!(is_identifier(name), "{name}");
+        }
+        for other in ["", "1", "1x", "Duration", "a b", "a.b", "a()", "null", "true", "case", "current_date", "ä"] {
+            assert!(!is_identifier(other), "{other}");
+        }
+    }
 }

@@ -1,19 +1,15 @@
 //! The tables of the models that a query needs, found before it is planned, all in one snapshot.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, LazyLock};
 
-use datafusion::catalog::{
-    CatalogProvider, CatalogProviderList, MemoryCatalogProvider, MemoryCatalogProviderList, MemorySchemaProvider,
-    SchemaProvider,
-};
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use quiver_query::QueryContext;
 use quiver_query::tables::models::ModelRows;
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot};
+use quiver_query::{Names, QueryContext};
 use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
 use regex::Regex;
@@ -547,16 +543,13 @@ impl Finder<'_> {
         let (start, end) = self.bounds.of_model(model);
         let sql = sql.replace("range_start()", &instant(start)).replace("range_end()", &instant(end));
         let statement = self.state.sql_to_statement(&sql, &dialect).map_err(wrong)?;
-        let schemas: HashMap<&str, Arc<MemorySchemaProvider>> =
-            [PUBLIC_SCHEMA, QUIVER_SCHEMA].into_iter().map(|s| (s, Arc::new(MemorySchemaProvider::new()))).collect();
+        let mut names = Names::new(self.state);
         let fixed = self.tables.list(&DomainAccess::full());
         let (mut more, mut is_guarded) = (selects::Found::new(), false);
         for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
             let found = self.provider(model, reference.schema(), reference.table()).await?;
             if let Some((found, guards)) = found {
                 is_guarded |= guards;
-                let schema = schemas.get(reference.schema().unwrap_or(PUBLIC_SCHEMA));
-                let schema = schema.ok_or_else(|| model_error(format!("there is no schema of `{reference}`")))?;
                 let named = (reference.schema().unwrap_or_default().to_owned(), reference.table().to_owned());
                 if let Some(entry) = fixed.iter().find(|entry| entry.name == named.1) {
                     let is_found = |name: &&String| entry.columns.column_with_name(name).is_none();
@@ -564,21 +557,11 @@ impl Finder<'_> {
                     let columns = columns.fields().iter().map(|f| f.name()).filter(is_found).cloned();
                     more.insert(named, columns.collect());
                 }
-                schema.register_table(reference.table().to_owned(), found).map_err(wrong)?;
+                names.add(reference.schema(), reference.table(), found);
             }
         }
-        let catalog = MemoryCatalogProvider::new();
-        for (name, schema) in schemas {
-            catalog.register_schema(name, schema as Arc<dyn SchemaProvider>).map_err(wrong)?;
-        }
-        let defaults = &self.state.config().options().catalog;
-        let list = MemoryCatalogProviderList::new();
-        list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
-        // Not by its builder, which enters each function and its other names anew.
-        let mut state = self.state.clone();
-        state.register_catalog_list(Arc::new(list));
         let text = selects::written(&statement, &more);
-        let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
+        let plan = names.plan_statement(statement).map_err(wrong)?;
         if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))
         {
             return Ok(Rows { plan, text: Some(text), is_guarded });

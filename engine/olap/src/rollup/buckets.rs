@@ -9,9 +9,9 @@ use chrono_tz::Tz;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as SqlStatement, TableFactor};
-use quiver_query::tables::{DomainAccess, QUIVER_SCHEMA};
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 
-use super::matched::{fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, nests};
+use super::matched::{fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, nests, sketch_of};
 use super::{Held, rights};
 use crate::dates::SECOND_NS;
 use crate::dates::granularity::Granularity;
@@ -26,6 +26,7 @@ use crate::query::{CacheMode, Query};
 
 /// Tables of the product with the column that is their time.
 const TIMES: [(&str, &str); 3] = [("spans", "start_time"), ("logs", "time"), ("metric_samples", "time")];
+const NO_TABLE: &str = "its rows are not those of one table of the product";
 /// Units of buckets, and how many a range must have for one to be taken; the last is the finest.
 const UNITS: [&str; 3] = ["day", "hour", "minute"];
 const BUCKETS_MIN: i64 = 12;
@@ -56,7 +57,12 @@ pub(crate) struct Bucketed {
 
 impl Bucketed {
     /// Finds what of a query can be kept, or why nothing can.
-    pub(crate) fn of(catalog: &Catalog, query: &Query, state: &SessionState) -> Result<Self, String> {
+    pub(crate) fn of(
+        catalog: &Catalog,
+        query: &Query,
+        state: &SessionState,
+        tables: &dyn TableSnapshot,
+    ) -> Result<Self, String> {
         if !query.rollups || query.cache == Some(CacheMode::NoCache) {
             return Err("the query asks for raw rows".to_owned());
         }
@@ -66,7 +72,7 @@ impl Bucketed {
         let find = |id: &MemberId| catalog.find(id).ok_or_else(|| format!("there is no member `{id}`"));
         let first = query.times.first().ok_or("it has no time dimension")?;
         let model = find(&first.member)?.model;
-        let (table, column) = table_of(model, state).ok_or("its rows are not those of one table of the product")?;
+        let (table, column) = table_of(model, state, tables).ok_or(NO_TABLE)?;
         let (time, wall) = time_of(catalog, query, column)?;
         let range = wall.instants(query.tz);
         let mut made = model.clone();
@@ -121,10 +127,36 @@ impl Bucketed {
         Ok(Self { held, inner, outer, unit, range, table, columns })
     }
 
+    /// A query as one over the buckets of a rollup that serves it, if the rollup's rows are those of a table of the product.
+    pub(crate) fn declared(
+        catalog: &Catalog,
+        query: &Query,
+        held: Held,
+        state: &SessionState,
+        tables: &dyn TableSnapshot,
+    ) -> Result<Self, String> {
+        let (table, column) = table_of(&held.model, state, tables).ok_or(NO_TABLE)?;
+        let (time, unit) =
+            held.buckets().cloned().ok_or("it has no time dimension, by whose buckets it would be kept")?;
+        let (asked, wall) = time_of(catalog, query, column)?;
+        if asked != time {
+            return Err(format!("its buckets are not those of `{asked}`"));
+        }
+        let inner = Query { now_ns: query.now_ns, ..held.query.clone() };
+        let columns = columns_of(&held.model, &held, &inner)?;
+        let range = wall.instants(query.tz);
+        let made = Self { held, inner, outer: query.clone(), unit, range, table, columns };
+        let most = usize::try_from(BUCKETS_MAX).unwrap_or(usize::MAX);
+        if made.buckets().nth(most).is_some() {
+            return Err("its range has too many buckets".to_owned());
+        }
+        Ok(made)
+    }
+
     /// What tells its rows from those of others: the models, the caller's rights, what is grouped and filtered.
     pub(crate) fn key(&self, catalog: &Catalog, access: &DomainAccess) -> String {
         let inner = &self.inner;
-        let shape = (&inner.dimensions, &inner.measures, &inner.segments, &inner.filters, &self.unit.name);
+        let shape = (&inner.dimensions, &inner.measures, &inner.segments, &inner.filters, &self.unit);
         format!("{} {} {} {shape:?}", catalog.version, self.held.model.common.name, rights(access))
     }
 
@@ -214,7 +246,7 @@ fn add_measure(made: &mut Model, measure: &Measure, into: &mut Vec<MemberId>) ->
             into.push(id);
         }
     };
-    if is_kept_measure(made, measure) {
+    if is_kept_measure(made, measure) || sketch_of(made, measure).is_some() {
         add(MemberId::new(&name, &measure.common.name));
         return Ok(());
     }
@@ -261,13 +293,21 @@ fn own_filter(catalog: &Catalog, model: &Model, filter: &Filter) -> Result<Filte
 }
 
 /// The table of a model, and its time: each row of the model is a row of it.
-fn table_of(model: &Model, state: &SessionState) -> Option<(&'static str, &'static str)> {
-    let known = |schema: &str, name: &str| {
-        let is_product = schema.eq_ignore_ascii_case(QUIVER_SCHEMA);
+pub(super) fn table_of(
+    model: &Model,
+    state: &SessionState,
+    tables: &dyn TableSnapshot,
+) -> Option<(&'static str, &'static str)> {
+    let known = |schema: Option<&str>, name: &str| {
+        let full = DomainAccess::full();
+        let of_operator = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access: &full };
+        // A table of the operator stands before one of the product.
+        let is_product =
+            schema.map_or_else(|| tables.version(&of_operator).is_none(), |s| s.eq_ignore_ascii_case(QUIVER_SCHEMA));
         TIMES.iter().find(|(table, _)| is_product && *table == name).copied()
     };
     let sql = match model.source.as_ref()? {
-        Source::Table(schema, name) => return known(schema.as_deref()?, name),
+        Source::Table(schema, name) => return known(schema.as_deref(), name),
         Source::Select(sql) => sql,
     };
     let lower = sql.to_lowercase();
@@ -281,8 +321,11 @@ fn table_of(model: &Model, state: &SessionState) -> Option<(&'static str, &'stat
     let [from] = &select.from[..] else { return None };
     let TableFactor::Table { name, .. } = &from.relation else { return None };
     let parts: Vec<String> = name.0.iter().filter_map(|part| part.as_ident()).map(|i| i.value.clone()).collect();
-    let [schema, table] = &parts[..] else { return None };
-    let (table, time) = known(schema, table)?;
+    let (table, time) = match &parts[..] {
+        [table] => known(None, table)?,
+        [schema, table] => known(Some(schema.as_str()), table)?,
+        _ => return None,
+    };
     // The time is the table's own, by its own name.
     let is_other = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => alias.value.eq_ignore_ascii_case(time),

@@ -39,7 +39,8 @@ pub(crate) struct Held {
     pub(crate) query: Query,
     /// The time dimension of which only buckets are kept.
     bucketed: Option<(MemberId, Granularity)>,
-    /// Whether it serves queries with a range alone: then texts over measures may speak of it.
+    /// Whether it serves queries with a range alone: then texts over measures may speak of it, and what of the range lies
+    /// between borders is read.
     pub(super) ranged: bool,
 }
 
@@ -49,6 +50,8 @@ enum How {
     Kept,
     /// A mean of these: a sum and a count.
     Mean(MemberId, MemberId),
+    /// The number that sketches hold.
+    Sketch(MemberId),
     /// An expression over other measures.
     Composite,
 }
@@ -89,10 +92,14 @@ impl Held {
             }
         }
         for id in rollup.measures.iter().filter(own) {
-            let kept = model.measure(&id.member).is_some_and(|measure| is_kept_measure(model, measure));
-            if kept && !query.measures.contains(id) {
-                query.measures.push(id.clone());
+            let Some(measure) = model.measure(&id.member) else { continue };
+            let sketch = sketch_of(model, measure);
+            let kept = sketch.as_ref().map_or_else(|| id.clone(), |sketch| MemberId::new(name, &sketch.common.name));
+            if (sketch.is_none() && !is_kept_measure(model, measure)) || query.measures.contains(&kept) {
+                continue;
             }
+            made.measures.extend(sketch);
+            query.measures.push(kept);
         }
         let time = rollup.time.as_ref().filter(|(id, _)| own(&id) && !query.dimensions.contains(id));
         let bucketed = time.and_then(|(id, granularity)| {
@@ -115,6 +122,11 @@ impl Held {
             bucketed,
             ranged: false,
         })
+    }
+
+    /// The time dimension of which only buckets are kept, and these.
+    pub(super) fn buckets(&self) -> Option<&(MemberId, Granularity)> {
+        self.bucketed.as_ref()
     }
 
     /// Says why a query cannot come from it, if so.
@@ -144,7 +156,7 @@ impl Held {
         let ranges = times.iter().filter_map(|entry| entry.range).map(|range| range.instants(query.tz));
         let ranges: Vec<(i64, i64)> = ranges.collect();
         let on_borders = |(start, end): (i64, i64)| inner.floor(start) == start && inner.floor(end) == end;
-        if !ranges.iter().all(|range| on_borders(*range)) {
+        if !self.ranged && !ranges.iter().all(|range| on_borders(*range)) {
             return within("a range begins or ends between borders");
         }
         for asked in times.iter().filter_map(|entry| entry.granularity.as_ref()) {
@@ -196,6 +208,10 @@ impl Held {
             return None;
         }
         let sql = measure.sql.as_ref()?;
+        let sketch = MemberId::new(name, sketch_name(measure));
+        if measure.ty == MeasureType::CountDistinctApprox && self.query.measures.contains(&sketch) {
+            return Some(How::Sketch(sketch));
+        }
         if measure.ty == MeasureType::Avg {
             let pieces = |filters: &[Template]| filters.iter().map(|f| f.pieces.clone()).collect::<Vec<_>>();
             let is_same = |m: &Measure, ty: MeasureType| {
@@ -258,6 +274,9 @@ impl Held {
                 }
                 let counted = format!("CAST(NULLIF(SUM({{CUBE}}.c{count}), 0) AS DOUBLE)");
                 (MeasureType::Number, format!("CAST(SUM({{CUBE}}.c{sum}) AS DOUBLE) / {counted}"))
+            }
+            How::Sketch(sketch) => {
+                (MeasureType::Number, format!("distinct_of_sketches({{CUBE}}.c{})", column(&sketch)?))
             }
             How::Kept => {
                 let at = column(&id)?;
@@ -331,6 +350,25 @@ pub(super) fn is_kept_segment(model: &Model, segment: &Segment) -> bool {
 pub(super) fn is_kept_measure(model: &Model, measure: &Measure) -> bool {
     let is_additive = matches!(measure.ty, MeasureType::Count | MeasureType::Sum | MeasureType::Min | MeasureType::Max);
     is_additive && !is_special(measure) && measure.templates().all(|t| is_own(model, t))
+}
+
+/// The measure that stands for the sketch of another one.
+fn sketch_name(measure: &Measure) -> String {
+    format!("__sketch_{}", measure.common.name)
+}
+
+/// What of a number of different values, counted about, gives that of larger groups.
+pub(super) fn sketch_of(model: &Model, measure: &Measure) -> Option<Measure> {
+    let is_counted = measure.ty == MeasureType::CountDistinctApprox && measure.case.is_none() && !is_special(measure);
+    if !is_counted || !measure.templates().all(|t| is_own(model, t)) {
+        return None;
+    }
+    let mut sql = measure.sql.clone()?;
+    sql.text = format!("distinct_sketch({})", sql.text);
+    sql.pieces.insert(0, Piece::Text("distinct_sketch(".to_owned()));
+    sql.pieces.push(Piece::Text(")".to_owned()));
+    let common = Common { name: sketch_name(measure), place: measure.common.place, ..Common::default() };
+    Some(Measure { common, ty: MeasureType::Number, sql: Some(sql), ..measure.clone() })
 }
 
 /// Whether a measure is made of other rows than those of its group.

@@ -34,7 +34,7 @@ pub struct Parts {
     /// Those that were read.
     pub read: usize,
     /// The rows, counted as long as somebody reads them.
-    pub(crate) _rows: Arc<Kept>,
+    pub(crate) rows: Arc<Kept>,
 }
 
 impl Parts {
@@ -182,13 +182,13 @@ impl AllPieces {
         Self { entries: Mutex::default(), bytes_max }
     }
 
-    /// The place of a query; none: it comes for the first time.
-    pub(crate) fn place(&self, key: &str, version: u64) -> Option<Place> {
+    /// The place of a query; none: it comes for the first time, and is not `declared` to be worth it.
+    pub(crate) fn place(&self, key: &str, version: u64, declared: bool) -> Option<Place> {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.version >= version);
         let entry = match entries.iter().position(|entry| entry.key == key) {
             Some(at) => Entry { again: true, ..entries.remove(at) },
-            None => Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again: false },
+            None => Entry { key: key.to_owned(), version, place: Place::default(), bytes: 0, again: declared },
         };
         let place = entry.again.then(|| Arc::clone(&entry.place));
         entries.push(entry);
@@ -230,17 +230,18 @@ mod tests {
     #[test]
     fn queries_are_kept_from_the_second_time_on_and_bounded() {
         let all = AllPieces::new(4096);
-        assert!(all.place("a", 1).is_none());
-        let first = all.place("a", 1).unwrap();
-        assert!(Arc::ptr_eq(&first, &all.place("a", 1).unwrap()));
+        assert!(all.place("a", 1, false).is_none());
+        let first = all.place("a", 1, false).unwrap();
+        assert!(Arc::ptr_eq(&first, &all.place("a", 1, false).unwrap()));
         for n in 0..5 {
-            all.place(&n.to_string(), 1);
+            all.place(&n.to_string(), 1, false);
             all.made(&n.to_string(), 1024);
         }
-        assert!(all.place("a", 1).is_none(), "it was not used for longest");
-        (0..2 * QUERIES_MAX).for_each(|n| _ = all.place(&n.to_string(), 1));
+        assert!(all.place("a", 1, false).is_none(), "it was not used for longest");
+        (0..2 * QUERIES_MAX).for_each(|n| _ = all.place(&n.to_string(), 1, false));
         assert!(all.entries.lock().len() <= QUERIES_MAX);
-        assert!(all.place("a", 2).is_none());
+        assert!(all.place("b", 1, true).is_some(), "it is worth it from the first time on");
+        assert!(all.place("a", 2, false).is_none());
         assert_eq!(all.entries.lock().len(), 1, "those of old models are forgotten");
     }
 
@@ -248,13 +249,13 @@ mod tests {
     fn those_not_used_for_longest_go_first() {
         let all = AllPieces::new(4096);
         for key in ["a", "b", "c"] {
-            all.place(key, 1);
+            all.place(key, 1, false);
         }
         all.made("b", 10);
         all.made("c", 10);
         assert!(all.let_go());
-        assert!(all.place("a", 1).is_some(), "it has nothing to let go");
-        assert!(all.place("b", 1).is_none(), "it is forgotten");
+        assert!(all.place("a", 1, false).is_some(), "it has nothing to let go");
+        assert!(all.place("b", 1, false).is_none(), "it is forgotten");
         assert!(all.let_go() && !all.let_go(), "`c` was left");
     }
 }

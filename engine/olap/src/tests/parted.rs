@@ -39,6 +39,33 @@ cubes:
       - {name: rate, type: number, sql: "{count} / range_seconds()"}
     segments:
       - {name: quick, sql: "{CUBE}.ms <= 50"}
+  - name: Kept
+    sql_table: spans
+    row_right: {service: service, domain: traces}
+    dimensions:
+      - {name: service, sql: service_name, type: string}
+      - {name: at, sql: start_time, type: time}
+      - {name: ms, sql: ms, type: number}
+    measures:
+      - {name: count, type: count}
+      - {name: slow, type: count, filters: [{sql: "{CUBE}.ms > 50"}]}
+      - {name: share, type: number, sql: "1.0 * {slow} / {count}"}
+      - {name: total, type: sum, sql: ms}
+      - {name: timed, type: count, sql: ms}
+      - {name: mean, type: avg, sql: ms}
+      - {name: different, type: count_distinct_approx, sql: ms}
+      - {name: slowServices, type: count_distinct_approx, sql: service_name, filters: [{sql: "{CUBE}.ms > 50"}]}
+      - {name: median, type: number, sql: "PERCENTILE_CONT(0.5) WITHIN GROUP (ORDER BY {CUBE}.ms)"}
+    segments:
+      - {name: quick, sql: "{CUBE}.ms <= 50"}
+    pre_aggregations:
+      - name: byHour
+        type: rollup_lambda
+        measures: [count, slow, total, timed, different, slowServices, median]
+        dimensions: [service]
+        segments: [quick]
+        time_dimension: at
+        granularity: hour
 "#;
 const MINUTE_NS: i64 = 60_000_000_000;
 /// 2026-03-28T00:00:00Z.
@@ -292,5 +319,86 @@ fn answers_are_those_of_raw_rows() {
         let ctx = QueryContext::new(Access::services(["a"]), limits());
         let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
         assert_eq!(shown["buckets"], json!({"reason": "which buckets are kept is shown to who may see all rows"}));
+    });
+}
+
+/// Whether the answer, which must be that of raw rows, comes from the rollup.
+async fn used(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> bool {
+    let mut raw = query.clone();
+    raw["rollups"] = false.into();
+    let (made, raw) = (ask(olap, query, access).await, ask(olap, &raw, access).await);
+    for key in ["data", "annotation", "query", "total"] {
+        assert_eq!(made[key], raw[key], "{query}");
+    }
+    let used = &made["usedPreAggregations"];
+    let what = json!({"preAggregationId": "Kept.byHour", "lastUpdatedAt": 5, "type": "rollup_lambda"});
+    assert!(used.is_null() || *used == json!({"Kept.byHour": what}), "{used}");
+    !used.is_null()
+}
+
+async fn explained(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {
+    let catalog = olap.catalog();
+    let request = Request::parse(query, &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
+    let ctx = QueryContext::new(Access::full(), limits());
+    olap.explain(&catalog, &request.queries[0], access, &ctx, false).await.unwrap()
+}
+
+#[test]
+fn declared_rollups_are_kept_by_buckets_from_the_first_time_on() {
+    on_a_deep_stack(async {
+        let (olap, written) = olap();
+        let full = DomainAccess::full();
+        let time = |granularity: &str, range: Value| {
+            let mut entry = json!({"dimension": "Kept.at", "dateRange": range});
+            if !granularity.is_empty() {
+                entry["granularity"] = granularity.into();
+            }
+            json!([entry])
+        };
+        let days = || json!(["2026-03-28", "2026-03-29"]);
+        let by_day = json!({
+            "measures": ["Kept.count", "Kept.share", "Kept.mean", "Kept.different"],
+            "dimensions": ["Kept.service"],
+            "timeDimensions": time("day", days()),
+            "order": [["Kept.at", "asc"], ["Kept.service", "asc"]],
+        });
+        assert_eq!(parts(&olap, &by_day, &full).await, Some((0, 48)));
+        assert_eq!(parts(&olap, &by_day, &full).await, Some((48, 0)));
+        // Its ends lie between borders.
+        let others = json!({
+            "measures": ["Kept.slowServices", "Kept.different"],
+            "timeDimensions": time("", json!(["2026-03-28T00:10:00", "2026-03-29T10:19:59.999"])),
+        });
+        assert_eq!(parts(&olap, &others, &full).await, Some((33, 2)), "what another query of the rollup made");
+        written.write(T0 + 5 * 60 * MINUTE_NS, "a", 1000.0);
+        assert_eq!(parts(&olap, &by_day, &full).await, Some((47, 1)), "a late row");
+        let services = DomainAccess::of(|_| Access::services(["a"]));
+        assert_eq!(parts(&olap, &by_day, &services).await, Some((0, 48)), "others see other rows");
+        let count = |times: Value| json!({"measures": ["Kept.count"], "timeDimensions": times});
+        for query in [
+            by_day.clone(),
+            others,
+            json!({"measures": ["Kept.different"], "segments": ["Kept.quick"], "timeDimensions": time("week", days())}),
+            json!({"dimensions": ["Kept.service"], "timeDimensions": time("", days()), "total": true, "limit": 2,
+                "filters": [{"member": "Kept.different", "operator": "gt", "values": ["3"]}]}),
+        ] {
+            for access in [&full, &services] {
+                assert!(used(&olap, &query, access).await, "{query}");
+            }
+        }
+        for query in [
+            json!({"measures": ["Kept.median"], "timeDimensions": time("day", days())}),
+            json!({"measures": ["Kept.count"], "dimensions": ["Kept.ms"], "timeDimensions": time("day", days())}),
+            count(json!([])),
+            count(time("minute", days())),
+        ] {
+            assert!(!used(&olap, &query, &full).await, "{query}");
+        }
+        let shown = explained(&olap, &by_day, &full).await;
+        assert_eq!((&shown["rollup"]["used"], &shown["buckets"]["unit"]), (&json!("Kept.byHour"), &json!("hour")));
+        let shown = explained(&olap, &by_day, &services).await;
+        assert_eq!((&shown["rollup"]["used"], &shown["buckets"]["unit"]), (&Value::Null, &Value::Null));
+        let shown = explained(&olap, &count(json!([])), &full).await;
+        assert_eq!(shown["rollup"]["candidates"][0]["reason"], "it has not one range of time");
     });
 }

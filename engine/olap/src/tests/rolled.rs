@@ -36,6 +36,7 @@ cubes:
       - {name: costOfEach, type: number, sql: "{costs} / {count}"}
       - {name: slowest, type: max, sql: ms}
       - {name: routes, type: count_distinct, sql: route}
+      - {name: routesAbout, type: count_distinct_approx, sql: route}
       - {name: soFar, type: count, rolling_window: {trailing: unbounded}}
       - {name: routesSoFar, type: count_distinct, sql: route, rolling_window: {trailing: unbounded}}
     segments:
@@ -45,7 +46,7 @@ cubes:
       - {name: joined, type: rollup_join, measures: [count], dimensions: [service]}
       - name: byHour
         type: rollup
-        measures: [count, errors, total, timed, costs, slowest, routes]
+        measures: [count, errors, total, timed, costs, slowest, routes, routesAbout]
         dimensions: [service]
         segments: [failed]
         time_dimension: at
@@ -153,6 +154,8 @@ fn what_a_rollup_holds_comes_from_it() {
                 "dimensions": ["Calls.service"],
             }),
             json!({"measures": ["Calls.costs", "Calls.costOfEach"], "dimensions": ["Calls.service"], "total": true}),
+            json!({"measures": ["Calls.routesAbout"]}),
+            json!({"measures": ["Calls.routesAbout"], "dimensions": ["Calls.service"], "segments": ["Calls.failed"]}),
             json!({"dimensions": ["Calls.service"], "order": {"Calls.mean": "desc"}}),
             json!({"measures": ["Calls.count"], "segments": ["Calls.failed"]}),
             json!({"measures": ["Seen.count"], "dimensions": ["Seen.service"], "filters": [

@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::relational::grouping::Texts;
+use crate::relational::grouping::{Texts, make_room};
 
 /// Name under which plans have it in place of `count(DISTINCT x)`.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";
@@ -149,6 +149,7 @@ impl Counted {
         if known.find(hash, |known| *known == pair).is_some() {
             return;
         }
+        make_room(known, |pair| hasher.hash_one(pair));
         known.insert_unique(hash, pair, |pair| hasher.hash_one(pair));
         pairs.push((group, value));
         self.counts[group as usize] += 1;

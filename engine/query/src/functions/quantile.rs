@@ -19,6 +19,9 @@ use datafusion::physical_expr::PhysicalExpr;
 use self::lengths::Intervals;
 
 mod lengths;
+mod several;
+
+pub(crate) use several::quantiles;
 
 /// Values of a chunk. A full chunk is never copied to grow, so that what [`Accumulator::size`] says is all there is.
 const CHUNK: usize = 8192;
@@ -187,7 +190,11 @@ impl Values {
     }
 
     fn quantile(&mut self) -> Option<f64> {
-        let q = self.q;
+        self.part(self.q)
+    }
+
+    /// The value at a part of the way through the sorted values.
+    fn part(&mut self, q: f64) -> Option<f64> {
         match self.chunks.as_mut_slice() {
             [] => None,
             [one] => between(q, one.len(), |rank| {

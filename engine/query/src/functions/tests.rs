@@ -233,6 +233,22 @@ async fn aggregates_by_group() {
                 &["a|1.5|1.0|2.0", "b|5.0|5.0|5.0", "c|-|-|-"],
             ),
             (
+                "select k, quantile(x, 0.5), quantile(x, 1.0) filter (where x > 1), count(*), quantile(x, 0.25), \
+             quantile(x, 0.0) filter (where x > 1) from (values ('a', 1.0), ('a', 2.0), ('a', 4.0), ('b', null)) v (k, x) \
+             group by k order by k",
+                &["a|2.0|4.0|3|1.5|2.0", "b|-|-|1|-|-"],
+            ),
+            (
+                "select quantile(x, 0.5), max(x), quantile(x, 1.0) from (values (3.0), (1.0), (2.0)) v (x) where x > 0.0",
+                &["2.0|3.0|3.0"],
+            ),
+            (
+                "select k from (values ('a', 1.0), ('b', 2.0), ('c', 3.0)) v (k, x) group by k having quantile(x, 0.5) > 1 \
+             order by quantile(x, 0.9) desc",
+                &["c", "b"],
+            ),
+            ("select quantile(x, 0.5), quantile(x, 1.0) from (values (3.0)) v (x) where x < 0.0", &["-|-"]),
+            (
                 "select k, mode(x) from (values ('a', 1), ('a', 2), ('a', 2), ('b', null)) v (k, x) group by k \
              order by k",
                 &["a|2", "b|-"],
@@ -253,6 +269,51 @@ async fn aggregates_by_group() {
                 &["a|true|2.0", "b|false|-", "c|-|-"],
             ),
             ("select max_overlap(f, t) from (values (0, 10), (5, 15), (10, 20), (30, 40)) v (f, t)", &["2"]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn sketches_of_parts_give_the_number_of_all() {
+    let few = "(values ('a', 1), ('a', 1), ('a', 2), ('b', 2), ('b', null), ('c', null)) v (k, x)";
+    // Some parts have few values, others so many that they keep registers.
+    let many = "(select case when value < 500 then value % 5 else 9 end k, value % 2 as two, value * 7 % 9001 x from generate_series(1, 30000))";
+    let same = |over: &str| {
+        format!(
+            "select (select distinct_of_sketches(s) from (select k, distinct_sketch({over}) s from {many} group by k)) = \
+             (select count_distinct_approx({over}) from {many})"
+        )
+    };
+    let grouped = format!(
+        "select count(*) from (select two, distinct_of_sketches(s) n from (select k, two, distinct_sketch(x) s from {many} \
+         group by k, two) group by two) p join (select two, count_distinct_approx(x) n from {many} group by two) q \
+         on p.two = q.two and p.n = q.n"
+    );
+    let of_few = format!("select distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} group by k)");
+    let by_key = format!(
+        "select k, distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} group by k) group by k \
+         order by k"
+    );
+    let some = format!(
+        "select distinct_of_sketches(s) filter (where k <> 'a') from (select k, distinct_sketch(x) s from {few} group by k)"
+    );
+    let nothing = format!(
+        "select distinct_of_sketches(s) from (select k, distinct_sketch(x) s from {few} where false group by k)"
+    );
+    gives(
+        "",
+        &[
+            (&same("x"), &["true"]),
+            (&same("x::text"), &["true"]),
+            (&same("x / 4.0::double"), &["true"]),
+            (&same("(x % 10)::smallint"), &["true"]),
+            (&same("x % 3 = 1"), &["true"]),
+            (&grouped, &["2"]),
+            (&of_few, &["2"]),
+            (&by_key, &["a|2", "b|1", "c|0"]),
+            (&some, &["1"]),
+            (&nothing, &["0"]),
         ],
     )
     .await;

@@ -27,7 +27,7 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
 
 use crate::tables::ConvertExec;
-pub(crate) use keys::Texts;
+pub(crate) use keys::{Texts, make_room};
 pub(crate) use node::{CodedGroupExec, WrittenGroups};
 
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;

@@ -1,7 +1,7 @@
 //! The registry of named tables, and their snapshots over what the store gives.
 
 use std::fmt::Debug;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::SchemaRef;
@@ -192,6 +192,16 @@ impl Tables for TableSources {
     }
 }
 
+/// What is told of each of [`TABLES`], made once: plans ask for it again and again, and there are hundreds of columns.
+static ENTRIES: LazyLock<Vec<TableEntry>> = LazyLock::new(|| {
+    let entry = |table: &&dyn NamedTable| TableEntry {
+        schema: QUIVER_SCHEMA,
+        name: table.name().to_owned(),
+        columns: table.columns(),
+    };
+    TABLES.iter().map(entry).collect()
+});
+
 /// The tables of schema `quiver` at one moment.
 #[derive(Debug)]
 struct NamedTables(Arc<Sources>);
@@ -208,8 +218,9 @@ impl TableSnapshot for NamedTables {
                 debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
                 return Ok(None);
             }
-            let Some(table) = TABLES.iter().find(|table| table.name() == request.name) else { return Ok(None) };
-            let fixed = table.columns();
+            let mut tables = TABLES.iter().zip(ENTRIES.iter());
+            let Some((table, entry)) = tables.find(|(table, _)| table.name() == request.name) else { return Ok(None) };
+            let fixed = &entry.columns;
             let mut found: Vec<String> = Vec::new();
             for name in request.columns {
                 if fixed.column_with_name(name).is_none() && table.finds(name) && !found.contains(name) {
@@ -252,16 +263,11 @@ impl TableSnapshot for NamedTables {
     }
 
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
-        let sees = |table: &&&dyn NamedTable| {
+        let sees = |table: &dyn NamedTable| {
             let access = access.get(table.domain());
             access.is_full() || !access.patterns().is_empty()
         };
-        let entry = |table: &&dyn NamedTable| TableEntry {
-            schema: QUIVER_SCHEMA,
-            name: table.name().to_owned(),
-            columns: table.columns(),
-        };
-        TABLES.iter().filter(sees).map(entry).collect()
+        TABLES.iter().zip(ENTRIES.iter()).filter(|(table, _)| sees(**table)).map(|(_, entry)| entry.clone()).collect()
     }
 }
 

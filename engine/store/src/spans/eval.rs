@@ -27,6 +27,10 @@ pub(crate) trait SpanSet {
     /// Start and end.
     fn times(&self, row: usize) -> (i64, i64);
     fn duration(&self, row: usize) -> i64;
+    /// Those of all rows, where they lie beside each other.
+    fn durations(&self) -> Option<&[i64]> {
+        None
+    }
     fn received(&self, row: usize) -> i64;
     fn kind(&self, row: usize) -> u8;
     fn status(&self, row: usize) -> u8;
@@ -132,7 +136,15 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             let (start, end) = set.times(i);
             start <= *max && end >= *min
         }),
-        SpanFilter::Duration(min, max) => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
+        SpanFilter::Duration(min, max) => match set.durations() {
+            // Several at a time.
+            Some(durations) => {
+                for (keep, duration) in keep.iter_mut().zip(durations) {
+                    *keep &= (min <= duration) & (duration <= max);
+                }
+            }
+            None => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
+        },
         SpanFilter::Kinds(kinds) => {
             // A table, as to search the list costs more than all else of a row.
             let mut wanted = [false; 256];

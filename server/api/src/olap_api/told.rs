@@ -1,15 +1,16 @@
-//! Answers as they are told to whom rows are hidden: when an execution ran, and for which request, follows from when others
+//! Answers as they are told. To whom rows are hidden: when an execution ran, and for which request, follows from when others
 //! write and ask.
 
+use quiver_olap::answer::{Packed, packed_columns};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::Value;
 
-/// An answer, told as if the request had been the only one to ask for it.
+/// An answer; to some, as if the request had been the only one to ask for it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Told<'a> {
     pub(super) answer: &'a Value,
-    /// The id of the request.
-    pub(super) request_id: &'a str,
+    /// The id of the request; none: the answer is told as it is.
+    pub(super) request_id: Option<&'a str>,
     /// The time up to which data was read; none: it is the one that the answer says.
     pub(super) refreshed: Option<&'a str>,
 }
@@ -17,18 +18,49 @@ pub(super) struct Told<'a> {
 impl Serialize for Told<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let Some(members) = self.answer.as_object() else { return self.answer.serialize(serializer) };
+        let rows = packed_columns(self.answer).map(|columns| Rows { columns });
         let mut out = serializer.serialize_map(Some(members.len()))?;
         for (name, value) in members {
             match (name.as_str(), value) {
-                ("requestId", _) => out.serialize_entry(name, self.request_id)?,
+                ("data", _) if rows.is_some() => out.serialize_entry(name, &rows)?,
+                ("requestId", _) if self.request_id.is_some() => out.serialize_entry(name, &self.request_id)?,
                 ("lastRefreshTime", _) if self.refreshed.is_some() => out.serialize_entry(name, &self.refreshed)?,
                 ("results", Value::Array(results)) => {
                     let results: Vec<Self> = results.iter().map(|answer| Self { answer, ..*self }).collect();
                     out.serialize_entry(name, &results)?;
                 }
-                ("usedPreAggregations", Value::Object(used)) => out.serialize_entry(name, &undated(used))?,
+                ("usedPreAggregations", Value::Object(used)) if self.request_id.is_some() => {
+                    out.serialize_entry(name, &undated(used))?;
+                }
                 _ => out.serialize_entry(name, value)?,
             }
+        }
+        out.end()
+    }
+}
+
+/// Rows of columns, each an object.
+struct Rows<'a> {
+    columns: Vec<Packed<'a>>,
+}
+
+impl Serialize for Rows<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let rows = self.columns.first().map_or(0, |(_, cells)| cells.len());
+        serializer.collect_seq((0..rows).map(|at| Row { columns: &self.columns, at }))
+    }
+}
+
+struct Row<'a> {
+    columns: &'a [Packed<'a>],
+    at: usize,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut out = serializer.serialize_map(Some(self.columns.len()))?;
+        for (name, cells) in self.columns {
+            out.serialize_entry(name, &cells[self.at])?;
         }
         out.end()
     }
@@ -50,6 +82,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn packed_rows_are_written_as_objects() {
+        let packed = json!({"members": ["b", "a"], "columns": [[1, null], ["x", "y"]]});
+        let check = |query: Value, data: &Value, expected: &Value| {
+            let one = json!({"query": query, "data": data, "requestId": "theirs"});
+            for answer in [one.clone(), json!({"results": [one]})] {
+                let told = Told { answer: &answer, request_id: None, refreshed: None };
+                let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+                let one = if answer["results"].is_null() { &told } else { &told["results"][0] };
+                assert_eq!((&one["data"], &one["requestId"]), (expected, &json!("theirs")));
+            }
+        };
+        let rows = json!([{"a": "x", "b": 1}, {"a": "y", "b": null}]);
+        check(json!({}), &packed, &rows);
+        check(json!({"responseFormat": "default"}), &packed, &rows);
+        check(json!({"responseFormat": "columnar"}), &packed, &packed);
+        check(json!({}), &json!({"members": ["a"], "columns": [[]]}), &json!([]));
+        check(json!({}), &rows, &rows);
+    }
+
+    #[test]
     fn it_speaks_of_this_request() {
         let one = |id: &str, at: &str, made: Value| {
             json!({
@@ -63,7 +115,7 @@ mod tests {
         for is_multi in [false, true] {
             for (refreshed, at) in [(Some("now"), "now"), (None, "then")] {
                 let answer = whole(is_multi, one("theirs", "then", json!(5)));
-                let told = Told { answer: &answer, request_id: "ours", refreshed };
+                let told = Told { answer: &answer, request_id: Some("ours"), refreshed };
                 let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
                 assert_eq!(told, whole(is_multi, one("ours", at, Value::Null)));
             }

@@ -41,29 +41,33 @@ trait Store {
 }
 
 /// Values that are copied.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Plain<T> {
-    known: HashMap<T, u32>,
     values: Vec<T>,
-}
-
-impl<T> Default for Plain<T> {
-    fn default() -> Self {
-        Self { known: HashMap::new(), values: Vec::new() }
-    }
+    /// Numbers, each with the hash of its value: a table of ids themselves would be four times as large, and grow by hashing
+    /// each anew.
+    table: HashTable<(u32, u32)>,
+    hasher: DefaultHashBuilder,
 }
 
 impl<T: Copy + Default + Eq + std::hash::Hash> Plain<T> {
     fn number(&mut self, value: T) -> u32 {
-        let Self { known, values } = self;
-        *known.entry(value).or_insert_with(|| {
-            values.push(value);
-            values.len() as u32 - 1
-        })
+        let Self { values, table, hasher } = self;
+        let half = hasher.hash_one(value) as u32;
+        let same = |(known, at): &(u32, u32)| *known == half && values[*at as usize] == value;
+        if let Some((_, found)) = table.find(spread(half), same) {
+            return *found;
+        }
+        let at = values.len() as u32;
+        let hash = |(half, _): &(u32, u32)| spread(*half);
+        make_room(table, hash);
+        table.insert_unique(spread(half), (half, at), hash);
+        values.push(value);
+        at
     }
 
     fn size(&self) -> usize {
-        self.known.capacity() * (size_of::<(T, u32)>() + 1) + self.values.capacity() * size_of::<T>()
+        self.values.capacity() * size_of::<T>() + self.table.capacity() * 9
     }
 }
 
@@ -114,6 +118,16 @@ pub(crate) struct Texts {
     hasher: DefaultHashBuilder,
 }
 
+/// Makes room in a table that is full, for four times as much while it is small: to grow is to move all that is there.
+pub(crate) fn make_room<T>(table: &mut HashTable<T>, hash: impl Fn(&T) -> u64) {
+    const FIRST: usize = 112;
+    const SMALL: usize = 1 << 18;
+    let len = table.len();
+    if len == table.capacity() {
+        table.reserve(if len < SMALL { (3 * len).max(FIRST) } else { len }, hash);
+    }
+}
+
 /// A table's hash of half of one: tables look at both ends.
 fn spread(half: u32) -> u64 {
     u64::from(half) << 32 | u64::from(half)
@@ -140,7 +154,9 @@ impl Texts {
             return (*found, false);
         }
         let at = ends.len() as u32;
-        table.insert_unique(spread(half), (half, at), |(half, _)| spread(*half));
+        let hash = |(half, _): &(u32, u32)| spread(*half);
+        make_room(table, hash);
+        table.insert_unique(spread(half), (half, at), hash);
         bytes.extend_from_slice(text);
         ends.push(bytes.len());
         (at, true)
@@ -476,6 +492,21 @@ mod tests {
                 assert_eq!(values.len() as usize, if rows.len() == 3 { 2 } else { 3 });
             }
         }
+    }
+
+    #[test]
+    fn ids_keep_their_numbers_as_the_table_grows() {
+        let mut ids = Plain::<u128>::default();
+        // Nothing has the number of NULL, though a value looks like what stands there.
+        let mut null = None;
+        assert_eq!(null_of(&mut null, &mut ids), 0);
+        for _ in 0..2 {
+            for at in 0..5000_u32 {
+                assert_eq!(ids.number(u128::from(at) << 77 | u128::from(at)), at + 1);
+            }
+        }
+        assert_eq!((ids.len(), null), (5001, Some(0)));
+        assert!(ids.size() >= 5001 * (9 + size_of::<u128>()));
     }
 
     #[test]

@@ -411,7 +411,9 @@ impl Run {
                 let found = arg.evaluate(batch)?;
                 if as_held { Ok(found.held()) } else { found.plain() }
             };
-            let values = args.iter().map(value).collect::<Result<Vec<_>>>()?;
+            // Which quantiles are asked for is known without rows.
+            let read = if matches!(aggregate.fun().name(), "quantile" | "quantiles") { 1 } else { args.len() };
+            let values = args.iter().take(read).map(value).collect::<Result<Vec<_>>>()?;
             let filter = filter.as_ref().map(|f| f.evaluate(batch)?.plain()).transpose()?;
             let filter: Option<&BooleanArray> = filter.as_ref().map(AsArray::as_boolean);
             state.update_batch(&values, &groups, filter, self.groups.len())?;

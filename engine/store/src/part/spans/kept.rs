@@ -77,7 +77,14 @@ impl GroupRows {
         }
         let places = places.get_or_insert_with(|| {
             let mut places: Vec<u32> = Vec::with_capacity(self.count() as usize);
-            self.rows.iter().map(within).for_each(|range| places.extend(range.start as u32..range.end as u32));
+            for range in self.rows.iter().map(within) {
+                // Rows that a filter leaves are often alone.
+                if range.end - range.start == 1 {
+                    places.push(range.start as u32);
+                } else {
+                    places.extend(range.start as u32..range.end as u32);
+                }
+            }
             places.into()
         });
         take(column, &*places, None).internal("cannot pick rows of a column of spans")

@@ -40,23 +40,40 @@ struct PageRows {
     rows: Vec<Range<u64>>,
 }
 
+/// The row group of a row, the number of its page there, and all rows of that.
+fn page_at(starts: &[u64], row: u64) -> Option<(usize, u64, Range<u64>)> {
+    let group = starts.partition_point(|start| *start <= row).checked_sub(1)?;
+    let (first, end) = (*starts.get(group)?, *starts.get(group + 1)?);
+    let page = (row - first) / PAGE_ROWS;
+    Some((group, page, first + page * PAGE_ROWS..(first + (page + 1) * PAGE_ROWS).min(end)))
+}
+
+/// Says whether rows lie in more pages than are looked for, or in none: goes from page to page, however many rows each has.
+fn are_too_many(starts: &[u64], rows: &[Range<u64>]) -> bool {
+    let (mut left, mut from) = (rows, 0);
+    for _ in 0..=PAGES_MAX {
+        left = &left[left.partition_point(|range| range.end <= from)..];
+        let Some(next) = left.first() else { return false };
+        let Some((_, _, all)) = page_at(starts, next.start.max(from)) else { return true };
+        from = all.end;
+    }
+    true
+}
+
 /// Divides rows by the pages that they lie in; `None` when these are too many. `starts` are the first rows of the row
 /// groups and the number of all rows.
 fn pages_of(starts: &[u64], rows: &[Range<u64>]) -> Option<Vec<PageRows>> {
+    if are_too_many(starts, rows) {
+        return None;
+    }
     let mut out: Vec<PageRows> = Vec::new();
     for range in rows {
         let mut from = range.start;
         while from < range.end {
-            let group = starts.partition_point(|start| *start <= from).checked_sub(1)?;
-            let (first, end) = (*starts.get(group)?, *starts.get(group + 1)?);
-            let page = (from - first) / PAGE_ROWS;
-            let all = first + page * PAGE_ROWS..(first + (page + 1) * PAGE_ROWS).min(end);
+            let (group, page, all) = page_at(starts, from)?;
             let here = from..range.end.min(all.end);
             from = here.end;
             if out.last().is_none_or(|last| last.all != all) {
-                if out.len() == PAGES_MAX {
-                    return None;
-                }
                 out.push(PageRows { group, page: page as u32, all, rows: Vec::new() });
             }
             if let Some(last) = out.last_mut() {
@@ -295,5 +312,8 @@ mod tests {
         let many = PAGES_MAX as u64 * PAGE_ROWS;
         assert_eq!(pages_of(&[0, 2 * many], std::slice::from_ref(&(0..many))).map(|p| p.len()), Some(PAGES_MAX));
         assert_eq!(pages_of(&[0, 2 * many], std::slice::from_ref(&(0..many + 1))), None);
+        let alone = |pages: u64| (0..pages).map(|page| page * PAGE_ROWS + 7..page * PAGE_ROWS + 8).collect::<Vec<_>>();
+        let found = |pages: u64| pages_of(&[0, 4 * many], &alone(pages)).map(|p| p.len());
+        assert_eq!((found(PAGES_MAX as u64), found(PAGES_MAX as u64 + 1)), (Some(PAGES_MAX), None));
     }
 }

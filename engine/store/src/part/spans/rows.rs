@@ -423,6 +423,10 @@ impl SpanSet for PartRows<'_> {
         self.durations.get(row).copied().unwrap_or(0)
     }
 
+    fn durations(&self) -> Option<&[i64]> {
+        (self.durations.len() == self.len()).then_some(self.durations)
+    }
+
     fn received(&self, row: usize) -> i64 {
         self.received.get(row).copied().unwrap_or(0)
     }

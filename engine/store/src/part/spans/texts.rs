@@ -9,6 +9,7 @@ use arrow::array::{
 use arrow::buffer::NullBuffer;
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::util::bit_chunk_iterator::BitChunks;
 use quiver_types::spans::{Value, code_each};
 
 use crate::error::{Context, Error, Result};
@@ -109,6 +110,9 @@ pub(super) fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test
     }
 }
 
+/// Of so many rows out of 64 each is looked at by itself.
+const FEW_OF_64: u32 = 16;
+
 /// Keeps rows whose code passes; there are so many codes.
 fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl Fn(usize) -> bool) {
     // Of texts that nearly all differ there are as many as rows.
@@ -119,11 +123,35 @@ fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl F
         return;
     }
     let verdicts: Vec<bool> = (0..count).map(passes).collect();
-    for (keep, key) in keep.iter_mut().zip(codes.values()) {
-        *keep &= verdicts.get(*key as usize).copied().unwrap_or(false);
-    }
-    if let Some(nulls) = codes.nulls() {
-        keep.iter_mut().zip(nulls).for_each(|(keep, is_there)| *keep &= is_there);
+    let passes = |code: i32| verdicts.get(code as usize).copied().unwrap_or(false);
+    // Whether there is a text is often all that is asked, and few rows have one: 64 rows are looked at at once.
+    let all = verdicts.iter().all(|passes| *passes);
+    let there = codes.nulls().map(|nulls| nulls.inner().bit_chunks());
+    let mut there = there.iter().flat_map(BitChunks::iter_padded);
+    let has_nulls = codes.nulls().is_some();
+    for (keep, codes) in keep.chunks_mut(64).zip(codes.values().chunks(64)) {
+        let mut having = if has_nulls { there.next().unwrap_or(0) } else { u64::MAX };
+        if having == u64::MAX {
+            if !all {
+                for (keep, code) in keep.iter_mut().zip(codes) {
+                    *keep &= passes(*code);
+                }
+            }
+            continue;
+        }
+        if having.count_ones() > FEW_OF_64 {
+            for (at, (keep, code)) in keep.iter_mut().zip(codes).enumerate() {
+                *keep &= (having >> at & 1 == 1) & (all | passes(*code));
+            }
+            continue;
+        }
+        let mut passed = [false; 64];
+        while having != 0 {
+            let at = having.trailing_zeros() as usize;
+            passed[at] = keep[at] && (all || passes(codes[at]));
+            having &= having - 1;
+        }
+        keep.copy_from_slice(&passed[..keep.len()]);
     }
 }
 
@@ -255,6 +283,26 @@ mod tests {
         let few = [false, true, true, true, false, false];
         for texts in [dictionary, coded(&column).unwrap()] {
             check(&texts, &few, &[false, false, true, false, false, false], 2);
+        }
+    }
+
+    #[test]
+    fn rows_pass_by_their_codes_wherever_they_lie() {
+        // Rows with few texts, with many, with all, at any place of a longer column.
+        for (every, is_there) in [(1, true), (2, true), (3, true), (40, true), (3, false)] {
+            for (offset, rows) in [(0, 64), (0, 200), (3, 129), (61, 70)] {
+                let text = |row: usize| (row.is_multiple_of(every) == is_there).then(|| ["a", "b", "d"][row % 3]);
+                let column: Int32DictionaryArray = (0..offset + rows).map(text).collect();
+                let column = column.slice(offset, rows);
+                let wanted = |row: usize| row % 7 != 2;
+                for least in ["", "b", "x"] {
+                    let mut keep: Vec<bool> = (0..rows).map(wanted).collect();
+                    narrow_coded(&column, &mut keep, &|text| text >= least);
+                    let passes = |row: usize| wanted(row) && text(offset + row).is_some_and(|text| text >= least);
+                    let expected: Vec<bool> = (0..rows).map(passes).collect();
+                    assert_eq!(keep, expected, "{every} {is_there} {offset} {rows} {least}");
+                }
+            }
         }
     }
 }
