@@ -1,5 +1,6 @@
 //! Who may see and do what: rights that end, hostile callers, what and how much may be written, what must not be learnt.
 
+mod hidden;
 mod hostile;
 mod ingest_rights;
 mod later;

@@ -6,6 +6,7 @@
 mod ask;
 mod fill;
 mod same;
+mod statements;
 
 /// Begin and length of the data: the grammar of `PromQL` draws times from it.
 mod data {
@@ -95,7 +96,8 @@ async fn a_caller_sees_what_there_would_be() {
                 assert_eq!(answer.status, 200, "{}", answer.text());
             }
         }
-        let mut all = if round == 0 { ask::fixed() } else { Vec::new() };
+        let mut all = statements::twice();
+        all.extend(if round == 0 { ask::fixed() } else { Vec::new() });
         all.extend((0..cases).map(|n| maker.case(n)));
         let (server, pairs) = (&server, Arc::new(&pairs));
         let asked = futures::stream::iter(all.into_iter().enumerate()).map(|(n, case)| {

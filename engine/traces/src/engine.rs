@@ -267,10 +267,11 @@ impl Reader {
 
     async fn trace(&self, selection: &Selection) -> Result<Trace, TraceError> {
         let filter = lookup_filter(vec![selection.id], selection.window);
-        let (reports, memory) = self.spans(filter.clone(), all_columns()).await?;
+        let (reports, memory) = self.spans(filter, all_columns()).await?;
         self.ctx.keep(memory);
         if reports.is_empty() {
-            return Err(if self.exists(filter).await? { TraceError::Forbidden } else { self.not_found() });
+            let hidden = self.is_hidden(selection.id).await?;
+            return Err(if hidden { TraceError::Forbidden } else { self.not_found() });
         }
         let mut trace = assemble(selection.id, reports);
         trace.left_out = self.ctx.stats.left_out.texts();
@@ -291,13 +292,20 @@ impl Reader {
         }
     }
 
-    /// Says whether there are spans that the caller may not see.
-    async fn exists(&self, filter: SpanFilter) -> Result<bool, TraceError> {
+    /// Says whether there is a trace of which the caller may see nothing, whatever window was asked for: by windows in
+    /// which hidden spans alone lie, and those in which none do, he would find out when they were.
+    async fn is_hidden(&self, id: TraceId) -> Result<bool, TraceError> {
         if self.ctx.access.is_full() {
             return Ok(false);
         }
+        Ok(!self.exists(id, &self.ctx.access).await? && self.exists(id, &Access::full()).await?)
+    }
+
+    /// Says whether there are spans of a trace that may be seen.
+    async fn exists(&self, id: TraceId, access: &Access) -> Result<bool, TraceError> {
+        let filter = lookup_filter(vec![id], (i64::MIN, i64::MAX));
         let request = SpanRequest { filter, columns: vec![SpanColumn::Own("trace_id")] };
-        let plan = self.plan_as(&Access::full(), &request)?;
+        let plan = self.plan_as(access, &request)?;
         let mut found = false;
         self.run(&plan, |batch| {
             found |= batch.num_rows() > 0;

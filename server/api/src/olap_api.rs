@@ -26,7 +26,7 @@ use quiver_olap::meta::Wanted;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
-use quiver_olap::{OlapError, QueryError, Reason, engine};
+use quiver_olap::{Basis, OlapError, QueryError, Reason, engine};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
@@ -240,8 +240,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     if form != Form::Json && !forms::is_limited(&query) {
         asked.queries.iter_mut().for_each(|q| q.limit = high_limit);
     }
-    let mut mode = given.cache(&asked)?;
-    if mode == CacheMode::StaleWhileRevalidate && state.is_some_hidden() {
+    let (mut mode, some_hidden) = (given.cache(&asked)?, state.is_some_hidden());
+    if mode == CacheMode::StaleWhileRevalidate && some_hidden {
         // An older answer is given at once where something was written, whoever's it is.
         mode = CacheMode::StaleIfSlow;
     }
@@ -267,11 +267,13 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let own = if state.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
     let key = waiting::key(&asked, is_multi, &access, &own, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
-    let outcome = state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await?;
+    // That a kept answer still holds says that nobody has written since: by how soon it comes, and with `X-Wait: 0` by
+    // whether it comes at all.
+    let holds = |basis: &Basis| !some_hidden && state.olap.holds(basis);
+    let outcome = state.olap_waiting.ask(key, work, mode, wait, holds).await?;
     withdrawn::check(state)?;
-    let (answer, is_kept) = match outcome {
-        Outcome::Done(answer) => (answer, false),
-        Outcome::Kept(answer) => (answer, true),
+    let answer = match outcome {
+        Outcome::Done(answer) => answer,
         Outcome::Wait(elapsed) => {
             return Ok(json_answer(&json!({
                 "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
@@ -280,11 +282,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     };
     // Whoever ran it has said so: this one was answered by what another found.
     let _ = asking.served.kept.set("hit");
-    let hides = state.is_some_hidden();
-    let id = hides.then(request_id);
-    // What it rests on is what it was: it is what would be read now.
-    let refreshed = (hides && is_kept).then(|| now(state));
-    let told = Told { answer: &answer.value, request_id: id.as_deref(), refreshed: refreshed.as_deref() };
+    let id = some_hidden.then(request_id);
+    let told = Told { answer: &answer.value, request_id: id.as_deref() };
     Ok(json_text(serde_json::to_string(&told).expect("names of members are texts")))
 }
 

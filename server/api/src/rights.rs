@@ -153,7 +153,8 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/tempo/api/**", TRACES),
     // SQL: rows of each table by the right in its own domain; who has none there may not name it.
     Row(By::Any, "/sql-api/**", Need::Somewhere(Right::View)),
-    // Analytics gives who sees nothing no rows, of any model: what it answers is what the rights show.
+    // Analytics gives who sees nothing no rows, of any model (`olap-api.md` 12.1; case olap-276 has it so, too), whatever
+    // the table says of this route: what it answers is what the rights show.
     Row(By::Any, "/olap-api/**", Need::Anyone),
     // Access.
     Row(By::Any, "/platform-api/rbac/me", Need::Anyone),

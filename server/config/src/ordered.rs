@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write;
 
+use futures::TryStreamExt;
 use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
@@ -12,7 +13,7 @@ use crate::beside::Beside;
 use crate::db;
 use crate::document::{Config, Entity, Page, Place, is_listed};
 use crate::families::family;
-use crate::family::{Caller, Family};
+use crate::family::{Caller, Family, Making};
 use crate::fields::Kind;
 use crate::json::{time_of, time_text};
 use crate::narrowed::Narrowed;
@@ -135,24 +136,35 @@ fn beginning_with(values: &[&str]) -> (String, String) {
 }
 
 /// The place behind the others of an ordered family whose first fields have some values, by the index that has their order:
-/// there may be many. The greatest place is shared, where ids say who comes first.
+/// there may be many. Others are those that who makes it sees: a place tells how many come before it. The greatest place is
+/// shared, and so may be others, where ids say who comes first.
 pub(crate) async fn place_behind(
     db: &mut Connection,
     family: &Family,
-    own: Option<&str>,
+    making: &Making<'_>,
     first: &[&str],
 ) -> Result<i64> {
     let (from, to) = beginning_with(first);
-    let sql = "SELECT body FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
-        ORDER BY sort_text DESC LIMIT 1";
-    let row = statement(sql).bind(family.name).bind("").bind(from).bind(to).bind(own.unwrap_or_default());
-    let Some(row) = row.fetch_optional(db).await? else { return Ok(0) };
-    let last: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+    let few = if family.shows_all(making.caller) { " LIMIT 1" } else { "" };
+    let sql = format!(
+        "SELECT {} FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
+        ORDER BY sort_text DESC{few}",
+        Entity::COLUMNS
+    );
+    let rows = statement(sql).bind(family.name).bind("").bind(from).bind(to).bind(making.id.unwrap_or_default());
+    let mut rows = rows.fetch_on(db);
+    let last = loop {
+        let Some(row) = rows.try_next().await? else { return Ok(0) };
+        let other = Entity::read(&row)?;
+        if family.is_visible(making.caller, &other) {
+            break other;
+        }
+    };
     let most = match family.kind_of("position") {
         Some(Kind::Int { max, .. }) => max,
         _ => NUMBER_MAX,
     };
-    Ok(last.get("position").and_then(Value::as_i64).map_or(0, |n| (n + 1).min(most)))
+    Ok(last.body.get("position").and_then(Value::as_i64).map_or(0, |n| (n + 1).min(most)))
 }
 
 /// An order that an index has, and behind what a page begins.

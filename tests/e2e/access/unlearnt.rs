@@ -346,8 +346,65 @@ async fn kept_answers_do_not_tell_of_writes() {
         }
         assert!(began.elapsed() < Duration::from_mins(1), "it tells when it was made");
     }
+    // Nor is it there at once, which says the same.
+    let waits = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json"), ("x-wait", "0")];
+        let query = json!({"query": {"measures": ["Logs.count"], "cache": "must-revalidate"}}).to_string();
+        let answer = server.post("/olap-api/v1/load", &headers, query.into_bytes()).await;
+        answer.json()["error"] == "Continue wait"
+    };
+    let began = Instant::now();
+    while !waits(&viewer).await {
+        assert!(began.elapsed() < Duration::from_mins(1), "it tells that nobody has written");
+        load(&viewer).await;
+    }
     // Whoever sees everything is told of the one execution.
     let first = load(&admin).await;
     let again = load(&admin).await;
     assert_eq!((&again.0, again.1, &again.2), (&first.0, false, &first.2), "the server keeps answers");
+    assert!(!waits(&admin).await, "it is there");
+}
+
+/// Windows do not tell when hidden spans were: neither those of a trace that is seen in part, nor those of one that is hidden.
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_do_not_tell_of_hidden_spans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    let span = |trace: u32, span: u32, at: i64| {
+        json!({"traceId": format!("{trace:032x}"), "spanId": format!("{span:016x}"), "kind": 2, "name": "op",
+            "startTimeUnixNano": format!("{at}000000000"), "endTimeUnixNano": format!("{at}500000000")})
+    };
+    send(&server, &admin, "seen", String::new(), &[span(1, 1, AT + 100)]).await;
+    send(&server, &admin, HIDDEN, String::new(), &[span(1, 2, AT), span(2, 3, AT)]).await;
+    let window = |at: i64| format!("?start_time={}000000000&end_time={}000000000", at - 10, at + 10);
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            let answer = server.post("/admin/flush", &[("authorization", &admin)], vec![]).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        for form in ["/platform-api/traces/ID/otlp", "/platform-api/traces/ID/spanarray", "/traces/ID"] {
+            let check = async |who: &str, trace: u32, window: &str, expected: u16| {
+                let path = form.replace("ID", &format!("{trace:032x}"));
+                let answer = server.get_as(&format!("{path}{window}"), &[("authorization", who)]).await;
+                assert_eq!(answer.status, expected, "{state} {path}{window}: {}", answer.text());
+            };
+            // Of a trace that is seen in part: only hidden spans, none at all, a span that is seen.
+            check(&viewer, 1, "", 200).await;
+            check(&viewer, 1, &window(AT), 404).await;
+            check(&viewer, 1, &window(AT + 500), 404).await;
+            check(&viewer, 1, &window(AT + 100), 200).await;
+            // Of one that is hidden: that it is there is told, and no more.
+            for window in [String::new(), window(AT), window(AT + 500)] {
+                check(&viewer, 2, &window, 403).await;
+                check(&viewer, 3, &window, 404).await;
+            }
+            // Who sees everything is told what is there.
+            check(&admin, 1, &window(AT), 200).await;
+            check(&admin, 2, &window(AT), 200).await;
+            check(&admin, 2, &window(AT + 500), 404).await;
+        }
+    }
 }

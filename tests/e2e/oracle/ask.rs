@@ -31,7 +31,7 @@ impl fmt::Display for Case {
     }
 }
 
-fn case<const N: usize>(path: impl Into<String>, parameters: [(&str, String); N]) -> Case {
+pub(super) fn case<const N: usize>(path: impl Into<String>, parameters: [(&str, String); N]) -> Case {
     let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
     Case { path: path.into(), parameters, body: None, ordered: false }
 }
@@ -77,7 +77,7 @@ const LOGS: &str = "/logs-api/select/logsql/";
 
 /// Each endpoint that reads telemetry, and answers that must not tell of others.
 pub(super) fn fixed() -> Vec<Case> {
-    [metrics(), logs(), traces(), statements()].concat()
+    [metrics(), logs(), traces()].concat()
 }
 
 fn metrics() -> Vec<Case> {
@@ -238,28 +238,6 @@ fn traces() -> Vec<Case> {
         all.push(case("/tempo/api/metrics/query_range", asked));
     }
     all
-}
-
-fn statements() -> Vec<Case> {
-    let texts = [
-        "select table_name from information_schema.tables where table_schema <> 'olap' order by 1",
-        "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
-        "select count(*), max(n) from logs",
-        "select service_name, count(*) from spans group by 1",
-        "select name, service_name, count(*) from metric_series group by 1, 2",
-        "select name, service_name, sum(value) from metric_samples group by 1, 2",
-        "select * from metric_metadata",
-        "select name, value from exemplars",
-        "select stream, count(*) from logs group by 1",
-        "select service_name, span_name, name, attributes from span_events",
-        "select service_name, span_id, linked_trace_id, linked_span_id from span_links",
-        "select count(*) from metric_series",
-        "select only_c from logs",
-        "select \"attributes.only_c\" from spans",
-        "select count(*) from traces",
-        "select service_name, name, kind, sum(spans), sum(errors) from operations group by 1, 2, 3",
-    ];
-    texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()
 }
 
 /// Draws questions of all languages in turn.
@@ -532,7 +510,7 @@ impl Maker {
             good.iter().all(|n| *n * 4 > all * 2),
             "PromQL, LogsQL, traces, SQL, analytics: {good:?} of {all} answered"
         );
-        for statement in statements() {
+        for statement in super::statements::all() {
             let answer = statement.ask(server, None).await;
             assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
         }

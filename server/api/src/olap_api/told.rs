@@ -1,5 +1,4 @@
-//! Answers as they are told. To whom rows are hidden: when an execution ran, and for which request, follows from when others
-//! write and ask.
+//! Answers as they are told. To whom rows are hidden: for which request an execution ran follows from when others ask.
 
 use quiver_olap::answer::{Packed, packed_columns};
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
@@ -11,8 +10,6 @@ pub(super) struct Told<'a> {
     pub(super) answer: &'a Value,
     /// The id of the request; none: the answer is told as it is.
     pub(super) request_id: Option<&'a str>,
-    /// The time up to which data was read; none: it is the one that the answer says.
-    pub(super) refreshed: Option<&'a str>,
 }
 
 impl Serialize for Told<'_> {
@@ -24,7 +21,6 @@ impl Serialize for Told<'_> {
             match (name.as_str(), value) {
                 ("data", _) if rows.is_some() => out.serialize_entry(name, &rows)?,
                 ("requestId", _) if self.request_id.is_some() => out.serialize_entry(name, &self.request_id)?,
-                ("lastRefreshTime", _) if self.refreshed.is_some() => out.serialize_entry(name, &self.refreshed)?,
                 ("results", Value::Array(results)) => {
                     let results: Vec<Self> = results.iter().map(|answer| Self { answer, ..*self }).collect();
                     out.serialize_entry(name, &results)?;
@@ -87,7 +83,7 @@ mod tests {
         let check = |query: Value, data: &Value, expected: &Value| {
             let one = json!({"query": query, "data": data, "requestId": "theirs"});
             for answer in [one.clone(), json!({"results": [one]})] {
-                let told = Told { answer: &answer, request_id: None, refreshed: None };
+                let told = Told { answer: &answer, request_id: None };
                 let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
                 let one = if answer["results"].is_null() { &told } else { &told["results"][0] };
                 assert_eq!((&one["data"], &one["requestId"]), (expected, &json!("theirs")));
@@ -103,9 +99,9 @@ mod tests {
 
     #[test]
     fn it_speaks_of_this_request() {
-        let one = |id: &str, at: &str, made: Value| {
+        let one = |id: &str, made: Value| {
             json!({
-                "data": [{"Spans.count": "3", "requestId": "a value"}], "lastRefreshTime": at, "requestId": id,
+                "data": [{"Spans.count": "3", "requestId": "a value"}], "lastRefreshTime": "then", "requestId": id,
                 "usedPreAggregations": {"Spans.byHour": {"lastUpdatedAt": made, "type": "rollup"}},
             })
         };
@@ -113,12 +109,10 @@ mod tests {
             if is_multi { json!({"queryType": "regularQuery", "results": [one], "slowQuery": false}) } else { one }
         };
         for is_multi in [false, true] {
-            for (refreshed, at) in [(Some("now"), "now"), (None, "then")] {
-                let answer = whole(is_multi, one("theirs", "then", json!(5)));
-                let told = Told { answer: &answer, request_id: Some("ours"), refreshed };
-                let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
-                assert_eq!(told, whole(is_multi, one("ours", at, Value::Null)));
-            }
+            let answer = whole(is_multi, one("theirs", json!(5)));
+            let told = Told { answer: &answer, request_id: Some("ours") };
+            let told: Value = serde_json::from_str(&serde_json::to_string(&told).unwrap()).unwrap();
+            assert_eq!(told, whole(is_multi, one("ours", Value::Null)));
         }
     }
 }

@@ -63,8 +63,6 @@ pub(super) struct Work {
 pub(super) enum Outcome {
     /// The answer.
     Done(Arc<Ready>),
-    /// That of an earlier execution: what it rests on is what it was.
-    Kept(Arc<Ready>),
     /// It is not ready; how long it has been running.
     Wait(Duration),
 }
@@ -162,7 +160,7 @@ impl Waiting {
             if let Some((value, Some(basis))) = kept
                 && holds(&basis)
             {
-                return Ok(Outcome::Kept(Arc::new(Ready { value, bytes: 0, basis: None, _memory: None })));
+                return Ok(Outcome::Done(Arc::new(Ready { value, bytes: 0, basis: None, _memory: None })));
             }
         }
         if mode == CacheMode::StaleWhileRevalidate
@@ -317,7 +315,7 @@ mod tests {
 
     async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
         match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms), |_| false).await.unwrap() {
-            Outcome::Done(ready) | Outcome::Kept(ready) => Some((*ready.value).clone()),
+            Outcome::Done(ready) => Some((*ready.value).clone()),
             Outcome::Wait(_) => None,
         }
     }
@@ -363,7 +361,7 @@ mod tests {
         };
         let ask = async |mode, holds: bool| {
             let outcome = waiting.ask("k".to_owned(), resting(&runs), mode, Duration::from_secs(5), |_| holds).await;
-            let Ok(Outcome::Done(ready) | Outcome::Kept(ready)) = outcome else { panic!("it is done") };
+            let Ok(Outcome::Done(ready)) = outcome else { panic!("it is done") };
             (ready.value["run"].as_u64().unwrap(), ready.value["slowQuery"].as_bool().unwrap())
         };
         assert_eq!(ask(CacheMode::StaleIfSlow, true).await, (1, false));

@@ -86,7 +86,9 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         }
         if body.get("position").is_none_or(Value::is_null) {
             let all = all_of(db, EXTRACTION_RULES.name).await?;
-            let last = all.iter().filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
+            // How many others have is not told.
+            let seen = all.iter().filter(|e| EXTRACTION_RULES.is_visible(making.caller, e));
+            let last = seen.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
             body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
         }
         Ok(())

@@ -187,7 +187,7 @@ fn place_route<'a>(
             above = found.map(|e| text(&e.body, "parentId").to_owned()).filter(|id| !id.is_empty());
         }
         if body.get("position").is_none_or(Value::is_null) {
-            let last = place_behind(db, &ROUTES, making.id, &[&parent]).await?;
+            let last = place_behind(db, &ROUTES, making, &[&parent]).await?;
             body.insert("position".to_owned(), json!(last));
         }
         Ok(())

@@ -118,7 +118,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
             let own = making.before.filter(|e| beside(e)).and_then(position);
             let place = match own {
                 Some(own) => own,
-                None => place_behind(db, &RULES, making.id, &[text(body, "namespace"), text(body, "group")]).await?,
+                None => place_behind(db, &RULES, making, &[text(body, "namespace"), text(body, "group")]).await?,
             };
             body.insert("position".to_owned(), json!(place));
         }

@@ -313,3 +313,35 @@ async fn an_import_tells_nothing_of_what_is_hidden() {
     assert_eq!(import("own", ImportMode::Upsert).await.unwrap().unchanged, 1);
     assert!(fx.config.find(&TRANSACTIONS, &hidden.id).await.unwrap().is_some());
 }
+
+#[tokio::test]
+async fn places_do_not_count_what_is_hidden() {
+    use crate::families::{EXTRACTION_RULES, RULES};
+
+    let fx = fixture().await;
+    let rule = |service: &str, n: usize| json!({"group": "g", "alert": format!("{service} {n}"), "expr": "up", "service": service});
+    let extraction = |service: &str, n: usize| {
+        let target = json!([{"field": "x", "from": "y"}]);
+        json!({"name": format!("{service} {n}"), "signal": "logs", "method": "logfmt", "targets": target, "service": service})
+    };
+    let some = caller(&["{edit, alerting, cart}", "{edit, extraction, cart}"]);
+    let own = async |family: &'static Family, body: Value| {
+        let op = Op::Create { id: None, body: map(body) };
+        let done = fx.config.change(&Place::of(family), &some, op, System::default(), false).await.unwrap();
+        done.after.unwrap().body["position"].as_i64().unwrap()
+    };
+    for n in 0..3 {
+        fx.create(&RULES, rule("pay", n)).await.unwrap();
+        fx.create(&EXTRACTION_RULES, extraction("pay", n)).await.unwrap();
+    }
+    for n in 0..2 {
+        assert_eq!(own(&RULES, rule("cart", n)).await, n as i64);
+        assert_eq!(own(&EXTRACTION_RULES, extraction("cart", n)).await, n as i64);
+    }
+    // Who sees all comes behind all.
+    let last = fx.create(&RULES, rule("pay", 3)).await.unwrap();
+    assert_eq!(last.body["position"], 3);
+    let last = fx.create(&EXTRACTION_RULES, extraction("pay", 3)).await.unwrap();
+    assert_eq!(last.body["position"], 3);
+    assert_eq!(own(&RULES, rule("cart", 2)).await, 2);
+}

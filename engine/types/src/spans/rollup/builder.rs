@@ -95,7 +95,6 @@ struct Known {
     /// Service of the called half under the same id (Zipkin's shared ids).
     half: Option<u32>,
     remote: Option<(u32, EdgeKind)>,
-    parent_key: u64,
     /// Whose child it is: its parent, or the caller's half of its own id; 0 for nobody's.
     wait_for: u64,
     id: SpanId,
@@ -373,6 +372,11 @@ impl RollupBuilder {
             // The other report counts.
             return;
         }
+        let half = half.filter(|h| caller && h.callee);
+        if let Some(half) = &half {
+            // The other half came first: this one calls it, not its parent, which may have been counted.
+            self.take_back(own_key, half);
+        }
         let crowded = self.edges.len() > EDGES_MAX;
         let remote = remote.map(|(name, kind)| {
             let known = !crowded || self.names.of.contains_key(&*name);
@@ -386,7 +390,6 @@ impl RollupBuilder {
             answered: reported.is_some_and(|k| k.answered),
             half: reported.and_then(|k| k.half),
             remote,
-            parent_key,
             wait_for,
             id: child.id,
             received: row.received,
@@ -396,13 +399,7 @@ impl RollupBuilder {
             self.edges.entry((minute, row.service, peer, kind)).or_default().add(&weight);
         }
         self.known.insert(own_key, known);
-        if let Some(half) = half.filter(|h| caller && h.callee) {
-            // The other half came first: this one calls it, not its parent.
-            for key in [half.parent_key, own_key] {
-                if let Some(waiting) = self.waiting.get_mut(&key) {
-                    waiting.retain(|c| c.id != half.id);
-                }
-            }
+        if let Some(half) = half {
             self.halve(own_key, half.service, (half.received, half.weight));
             let child = Child { service: half.service, weight: half.weight, ..child };
             self.resolve(&child, own_key, true);

@@ -11,7 +11,9 @@ impl RollupBuilder {
     pub(super) fn take_back(&mut self, own_key: u64, known: &Known) -> bool {
         let is = |c: &Child| {
             let same_side = c.service == known.service && c.is_callee() == known.callee;
-            same_side && c.id == known.id && key(&c.trace, &c.id) == own_key
+            // Reports far apart are calls of their own.
+            let same_call = same_side && c.weight.start == known.weight.start;
+            same_call && c.id == known.id && key(&c.trace, &c.id) == own_key
         };
         let minute = minute_of(known.weight.start);
         if known.wait_for != 0 {

@@ -76,6 +76,21 @@ fn halves_of_a_shared_id_call_each_other() {
     check(&all, &[">front 4 1", "back>db 3 1", "front>back 0 1"]);
 }
 
+/// A called half that comes first, and was counted as called by its parent, or by a user, is called by the other half.
+#[test]
+fn a_called_half_has_one_caller() {
+    let user = (1, 0, "front", 2, 0, "");
+    let cases: [(u64, u64, &[Short]); 4] = [(1, 2, &[user]), (1, 0x102, &[user]), (0, 2, &[]), (0, 0x102, &[])];
+    for (parent, called, above) in cases {
+        let halves = [(2, parent, "front", 3, 0, "back"), (called, parent, "back", 2, 0, "")];
+        let mut all = [above, &halves].concat();
+        let expected = [">front 4 1", "front>back 0 1"];
+        check(&all, &expected[1 - above.len()..]);
+        all.reverse();
+        check(&all, &expected[1 - above.len()..]);
+    }
+}
+
 #[test]
 fn what_waited_long_enough_is_let_go() {
     let mut builder = RollupBuilder::in_order();

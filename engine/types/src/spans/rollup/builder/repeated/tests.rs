@@ -94,6 +94,12 @@ fn the_first_reports_count_in_any_order() {
         of(6, 1, "front", 3, "mail"),
         Of { shared: true, ..of(6, 1, "mail", 2, "") },
         of(7, 6, "mail", 1, ""),
+        // Halves whose second one is not marked as such.
+        of(8, 1, "front", 3, "pay"),
+        of(8, 1, "pay", 2, ""),
+        of(9, 8, "pay", 1, ""),
+        of(10, 0, "cron", 3, "mail"),
+        of(10, 0, "mail", 2, ""),
     ];
     let mut seed = 7u64;
     let mut random = |below: u64| {
