@@ -126,22 +126,34 @@ struct Key {
     field: Option<String>,
 }
 
+impl Key {
+    fn of(place: &Place, ordered: &Ordered, field: Option<&str>) -> Self {
+        Self {
+            family: place.family.name,
+            owner: place.owner.clone(),
+            column: ordered.column.clone(),
+            descending: ordered.descending,
+            field: field.map(str::to_owned),
+        }
+    }
+}
+
 /// What is kept, each with the number of the change that it was read behind.
 #[derive(Debug, Default)]
 struct Kept {
-    lists: Vec<(Key, i64, Arc<Held>)>,
+    lists: Vec<(Key, u64, Arc<Held>)>,
     /// How often lists were asked behind a change.
-    asked: HashMap<Key, (i64, u32)>,
+    asked: HashMap<Key, (u64, u32)>,
 }
 
 impl Kept {
-    fn find(&self, key: &Key, change: i64) -> Option<Arc<Held>> {
+    fn find(&self, key: &Key, change: u64) -> Option<Arc<Held>> {
         let found = self.lists.iter().find(|(known, at, _)| known == key && *at == change);
         found.map(|(.., held)| Arc::clone(held))
     }
 
-    /// Counts that a list is asked.
-    fn ask(&mut self, key: &Key, change: i64) -> u32 {
+    /// Counts that a list is asked, and says whether its texts are worth being kept.
+    fn ask(&mut self, key: &Key, change: u64) -> bool {
         if self.asked.len() >= COUNTED_MAX && !self.asked.contains_key(key) {
             self.asked.clear();
         }
@@ -150,11 +162,11 @@ impl Kept {
             (*at, *times) = (change, 0);
         }
         *times = times.saturating_add(1);
-        *times
+        *times >= ASKED_MIN && *times != TOO_MUCH
     }
 
     /// Keeps a list; what is of another state goes, and what has been kept longest where all of it is too much.
-    fn put(&mut self, key: Key, change: i64, held: Arc<Held>) {
+    fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
         while self.lists.iter().map(|(.., held)| held.size()).sum::<usize>() > BYTES_MAX {
@@ -207,9 +219,13 @@ impl Config {
         if !is_kept {
             return Ok(None);
         }
+        let key = Key::of(place, &ordered, part.field);
+        if !self.lists.kept().ask(&key, self.revision()) {
+            return Ok(None);
+        }
         // Several statements see one state.
         let mut db = self.pool.snapshot().await?;
-        let Some(held) = self.held(place, &ordered, part.field, &mut db).await? else { return Ok(None) };
+        let Some(held) = self.held(key, place, &ordered, part.field, &mut db).await? else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let ids = held.having(&part, &ordered, wanted);
@@ -221,36 +237,24 @@ impl Config {
         self.page_of(kept, place, query, None).await.map(Some)
     }
 
-    /// The texts of a list that are kept, or are worth it by now.
+    /// The texts of a list, which are kept from now on. The state that `db` sees says whether they are still the same.
     async fn held(
         &self,
+        key: Key,
         place: &Place,
         ordered: &Ordered,
         field: Option<&str>,
         db: &mut Connection,
     ) -> Result<Option<Arc<Held>>> {
-        let key = Key {
-            family: place.family.name,
-            owner: place.owner.clone(),
-            column: ordered.column.clone(),
-            descending: ordered.descending,
-            field: field.map(str::to_owned),
-        };
         let row = statement("SELECT number FROM revision").fetch_one(&mut *db).await?;
-        let change: i64 = row.try_get(0)?;
-        let times = {
-            let mut kept = self.lists.kept();
-            if let Some(held) = kept.find(&key, change) {
-                return Ok(Some(held));
-            }
-            kept.ask(&key, change)
-        };
-        if times < ASKED_MIN || times == TOO_MUCH {
-            return Ok(None);
+        let change = row.try_get::<i64>(0)? as u64;
+        let known = self.lists.kept().find(&key, change);
+        if known.is_some() {
+            return Ok(known);
         }
         let Ok(_reading) = self.lists.reading.try_lock() else { return Ok(None) };
         let Some(held) = read(place, ordered, field, db).await? else {
-            self.lists.kept().asked.insert(key, (change, TOO_MUCH));
+            self.lists.kept().asked.insert(key, (self.revision(), TOO_MUCH));
             return Ok(None);
         };
         let held = Arc::new(held);
