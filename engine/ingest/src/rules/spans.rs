@@ -198,7 +198,12 @@ impl<'r> Chunk<'_, 'r> {
             let answers = &mut self.answers[first..];
             screens.askers(place).iter().for_each(|other| answers[*other] = FAILS);
             if let Some(text) = self.records[row].get(screens.field(place)) {
-                screens.find(place, &text, &mut |other| answers[other] = UNKNOWN);
+                let tests = &self.rules.plan.tests;
+                screens.find(place, &text, &mut |other| {
+                    // Behind the tests are sources of rules, of which only the method tells.
+                    let is_told = other < tests.len() && tests.is_told(other);
+                    answers[other] = if is_told { HOLDS } else { UNKNOWN };
+                });
             }
         }
         self.answers[first + asker]
