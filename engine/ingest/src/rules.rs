@@ -152,17 +152,17 @@ impl ExtractionRules {
             let rows = CHUNK_ROWS.min(batch.len() - first);
             let mut chunk = Chunk::new(&self.plan, batch, &known, first, rows);
             self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, of_browsers), &wanted);
-            let set = chunk.into_set();
+            let (set, texts) = chunk.into_set();
             if rewritten.is_none() && !set.is_empty() {
                 let mut begun = Rewritten::new(batch, &self.plan, &known);
-                (0..first).for_each(|earlier| begun.copy(batch, earlier, &self.plan, &[]));
+                (0..first).for_each(|earlier| begun.copy(batch, earlier, &self.plan, &[], ""));
                 rewritten = Some(begun);
             }
             let Some(rewritten) = &mut rewritten else { continue };
             let mut set = set.as_slice();
             for row in 0..rows {
                 let (own, others) = set.split_at(set.iter().take_while(|set| set.row == row).count());
-                rewritten.copy(batch, first + row, &self.plan, own);
+                rewritten.copy(batch, first + row, &self.plan, own, &texts);
                 set = others;
             }
         }
@@ -175,7 +175,8 @@ impl ExtractionRules {
     /// Runs rules over records of a chunk, which come by service: no record looks at another one, so that each rule is
     /// done with all of them before the next one begins.
     fn apply_to_chunk(&self, chunk: &mut Chunk<'_>, by_service: Vec<Vec<usize>>, wanted: &[Vec<usize>]) {
-        let mut scratch = String::new();
+        let until = Until::new(RULE_MAX);
+        let mut watch = Watch::new(Arc::clone(&until) as _);
         for (mut rows, places) in by_service.into_iter().zip(wanted) {
             if !places.is_empty() {
                 chunk.begin();
@@ -184,7 +185,11 @@ impl ExtractionRules {
                 if rows.is_empty() {
                     break;
                 }
-                self.rules[*place].apply_to_rows(chunk, &self.planned[*place], &mut rows, &mut scratch);
+                until.restart();
+                self.rules[*place].apply_to_rows(chunk, &self.planned[*place], &mut rows, &watch);
+                if watch.is_stopped() {
+                    watch = Watch::new(Arc::clone(&until) as _);
+                }
             }
         }
     }
@@ -235,18 +240,19 @@ impl Running {
     }
 
     /// Applies the rule to records of a chunk; those for which it ends the chain are taken away.
-    fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, scratch: &mut String) {
-        let (began, watch) = (Instant::now(), Watch::new(Until::new(RULE_MAX)));
-        let (mut selected, mut failed) = (watch.over(|| chunk.select(planned, rows)), 0);
-        if watch.is_stopped() {
-            selected.clear();
-        }
-        watch.over(|| {
+    fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, watch: &Watch) {
+        let (began, mut failed) = (Instant::now(), 0);
+        let selected = watch.over(|| {
+            let (mut selected, mut rule) = (chunk.select(planned, rows), self.rule.extracting());
+            if watch.is_stopped() {
+                selected.clear();
+            }
             selected.retain(|row| {
-                let applied = chunk.apply(&self.rule, planned, *row, scratch);
+                let applied = chunk.apply(&mut rule, planned, *row);
                 failed += applied.unwrap_or_default();
                 applied.is_some()
             });
+            selected
         });
         if watch.is_stopped() {
             self.stopped.store(true, Relaxed);

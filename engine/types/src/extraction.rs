@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::condition::{Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
+use crate::matcher::Places;
 use crate::watch::{RULE_MAX, Until, Watch};
 
 mod json_path;
@@ -13,7 +14,7 @@ mod method;
 mod target;
 
 use method::Method;
-pub use target::Target;
+pub use target::{Made, Target};
 
 /// Most targets of a rule.
 const TARGETS_MAX: usize = 20;
@@ -24,6 +25,17 @@ pub const RESERVED: [&str; 7] = ["_time", "_stream", "_stream_id", "traceId", "t
 pub trait Record: Fields {
     /// Puts a value into a field; null takes it away.
     fn set(&mut self, field: &str, value: &Value);
+
+    /// Gives the text of a field, the one that [`ExtractionRule::reads`] has at a place: whoever puts a rule to many records
+    /// knows where it stands.
+    fn read(&self, _: usize, name: &FieldName) -> Option<Cow<'_, str>> {
+        self.get(name)
+    }
+
+    /// Puts what a target made into its field, the one that [`ExtractionRule::writes`] has at a place.
+    fn write(&mut self, _: usize, field: &str, made: &Made<'_>) {
+        self.set(field, &made.to_json());
+    }
 }
 
 /// What became of one record.
@@ -51,6 +63,16 @@ pub struct ExtractionRule {
     /// What the source must have, where that is known.
     sought: Option<Sought>,
     targets: Vec<Target>,
+    /// How many fields [`ExtractionRule::reads`] has before those of the targets.
+    read_before: usize,
+}
+
+/// A rule on its way over records that fulfil its condition, with room for what each of them takes.
+#[derive(Debug)]
+pub struct Extracting<'r> {
+    rule: &'r ExtractionRule,
+    source: String,
+    places: Option<Places>,
 }
 
 fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
@@ -96,6 +118,7 @@ impl ExtractionRule {
                 condition,
                 source: FieldName::parse(source),
                 sought: method.sought(options.get("caseSensitive") == Some(&Value::Bool(false))),
+                read_before: usize::from(method.reads_source()) + method.fields().count(),
                 method,
                 targets,
             }),
@@ -138,7 +161,7 @@ impl ExtractionRule {
         Some((&self.source, self.sought.as_ref()?))
     }
 
-    /// All fields that [`Self::extract`] looks at.
+    /// All fields that [`Extracting`] looks at: the source, those of a template, those of the targets.
     pub fn reads(&self) -> impl Iterator<Item = &FieldName> {
         let source = self.method.reads_source().then_some(&self.source);
         source.into_iter().chain(self.method.fields()).chain(self.targets.iter().map(Target::name))
@@ -155,38 +178,48 @@ impl ExtractionRule {
         let holds = watch.over(|| self.condition.as_ref().is_none_or(|c| c.matches(&RecordFields(record))));
         // What stopped work says is worth nothing.
         if holds && !watch.is_stopped() {
-            applied.matched = watch.over(|| self.extract(record, &mut String::new(), Some(&mut applied))).is_some();
+            applied.matched = watch.over(|| self.extracting().extract(record, Some(&mut applied))).is_some();
         }
         applied
     }
 
-    /// Does what comes after the condition: runs the method and writes the targets. Gives how many of them could not be
-    /// written; none: the method found nothing. `scratch` is room for a text; `note` takes what was written.
-    pub fn extract(
-        &self,
-        record: &mut dyn Record,
-        scratch: &mut String,
-        mut note: Option<&mut Applied>,
-    ) -> Option<u64> {
-        scratch.clear();
-        if self.method.reads_source() {
-            scratch.push_str(&record.get(&self.source)?);
+    /// Begins to do to records what comes after the condition.
+    pub fn extracting(&self) -> Extracting<'_> {
+        Extracting { rule: self, source: String::new(), places: None }
+    }
+
+    /// Says whether a target may write to a record: over what is there only where it says so.
+    fn is_open(&self, n: usize, record: &dyn Record) -> bool {
+        let target = &self.targets[n];
+        target.overwrites() || record.read(self.read_before + n, target.name()).is_none_or(|value| value.is_empty())
+    }
+}
+
+impl Extracting<'_> {
+    /// Runs the method and writes the targets. Gives how many of them could not be written; none: the method found nothing.
+    /// `note` takes what was written.
+    pub fn extract(&mut self, record: &mut dyn Record, mut note: Option<&mut Applied>) -> Option<u64> {
+        let rule = self.rule;
+        self.source.clear();
+        if rule.method.reads_source() {
+            self.source.push_str(&record.read(0, &rule.source)?);
         }
-        let source = scratch.as_str();
-        if !self.targets.iter().any(|target| target.is_open(record)) {
-            return self.method.finds(source, &RecordFields(record)).then_some(0);
+        let (source, targets) = (self.source.as_str(), rule.targets.len());
+        if !(0..targets).any(|n| rule.is_open(n, record)) {
+            return rule.method.finds(source, &mut self.places, &RecordFields(record)).then_some(0);
         }
-        let found = self.method.run(source, &RecordFields(record));
+        let found = rule.method.run(source, &mut self.places, &RecordFields(record));
         if !found.matched() {
             return None;
         }
         let mut failed = 0;
-        for target in &self.targets {
-            if !target.is_open(record) {
+        for (n, target) in rule.targets.iter().enumerate() {
+            // What one target writes is there for the next.
+            if targets > 1 && !rule.is_open(n, record) {
                 continue;
             }
-            let value = match target.value(found.get(target.from())) {
-                Ok(value) => value,
+            let made = match target.made(found.get(target.from())) {
+                Ok(made) => Some(made),
                 Err((why, instead)) => {
                     failed += 1;
                     if let Some(note) = &mut note {
@@ -195,10 +228,10 @@ impl ExtractionRule {
                     instead
                 }
             };
-            if let Some(value) = value {
-                record.set(target.field(), &value);
+            if let Some(made) = made {
+                record.write(n, target.field(), &made);
                 if let Some(note) = &mut note {
-                    note.fields.push((target.field().to_owned(), value));
+                    note.fields.push((target.field().to_owned(), made.to_json()));
                 }
             }
         }

@@ -16,6 +16,7 @@ use crate::change::{Checks, NoChecks, Sealer, next_revision};
 use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
+use crate::held::Lists;
 use crate::json::time_text;
 use crate::narrowed::{Narrowed, Share};
 use crate::problem::{Problem, Result};
@@ -154,6 +155,8 @@ pub struct Config {
     pub(crate) revision: Arc<watch::Sender<u64>>,
     /// How often it was noted when resources were seen.
     pub(crate) noted: Arc<AtomicU64>,
+    /// Texts that are kept of lists.
+    pub(crate) lists: Arc<Lists>,
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
@@ -220,6 +223,7 @@ impl Config {
             checks: Arc::new(NoChecks),
             revision,
             noted: Arc::new(AtomicU64::new(noted)),
+            lists: Arc::default(),
             lost_ms: Arc::default(),
             jobs: Arc::default(),
             last_id: Arc::default(),
@@ -352,6 +356,9 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
+            if let Some(page) = self.page_held(place, query, caller, &beside).await? {
+                return Ok(page);
+            }
             let asked = self.asked(place, query.filter.as_ref()).await?;
             let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {

@@ -2,7 +2,7 @@
 //!
 //! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
 //! asked of it is here once: `document` reads and lists (`query`, `filter`; by indexes: `ordered`, `grouped`,
-//! `narrowed` over `values`, `words` and `texts`), `change` makes one change within a
+//! `narrowed` over `values`, `words` and `texts`; from memory: `held`), `change` makes one change within a
 //! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
 //! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
 //!
@@ -23,6 +23,7 @@ mod fields;
 mod filter;
 pub mod graph;
 mod grouped;
+mod held;
 mod jobs;
 pub mod json;
 mod many;

@@ -39,7 +39,7 @@ const LOOKED_UP_MAX: usize = 500;
 const FILLED_AT_ONCE: usize = 1000;
 
 /// What an index orders the entities of a family by.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Column {
     Id,
     Created,
@@ -169,15 +169,15 @@ pub(crate) async fn place_behind(
 
 /// An order that an index has, and behind what a page begins.
 #[derive(Debug)]
-struct Ordered {
-    column: Column,
-    descending: bool,
-    after: Option<(Argument, String)>,
+pub(crate) struct Ordered {
+    pub(crate) column: Column,
+    pub(crate) descending: bool,
+    pub(crate) after: Option<(Argument, String)>,
 }
 
 impl Ordered {
     /// The order of a list, if an index has it; `by_value`: rather that of values, where several have.
-    fn of(query: &ListQuery, family: &Family, by_value: bool) -> Option<Self> {
+    pub(crate) fn of(query: &ListQuery, family: &Family, by_value: bool) -> Option<Self> {
         let fields: Vec<&str> = query.sort.iter().map(|(field, _)| field.as_str()).collect();
         let descending = query.sort.first()?.1;
         let column = match fields.as_slice() {
@@ -194,6 +194,14 @@ impl Ordered {
             None => None,
         };
         Some(Self { column, descending, after })
+    }
+
+    /// Says whether an entry of an index of texts is not left out by where the page begins.
+    pub(crate) fn goes_on_with(&self, value: &str, id: &str) -> bool {
+        let Some((Argument::Text(from), after)) = &self.after else { return true };
+        let order = value.cmp(from.as_str());
+        let order = if self.descending { order.reverse() } else { order };
+        order.then_with(|| id.cmp(after.as_str())).is_gt()
     }
 
     /// The next rows.
@@ -219,7 +227,7 @@ impl Ordered {
     }
 
     /// What follows the columns of a statement, and its values.
-    fn rest(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> (String, Vec<Argument>) {
+    pub(crate) fn rest(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> (String, Vec<Argument>) {
         let (column, field) = (self.column.name(), self.column.field());
         let way = if self.descending { " DESC" } else { "" };
         let (table, by_field) = if field.is_some() { ("entity_value", " AND field = ?") } else { ("entity", "") };
@@ -285,6 +293,41 @@ impl ListQuery {
     }
 }
 
+/// Reads entities by their ids, in that order, as far as a list shows them, until there is one more than a page holds: ids,
+/// and what is shown.
+pub(crate) async fn read_in_order(
+    ids: &[String],
+    place: &Place,
+    query: &ListQuery,
+    caller: &Caller,
+    beside: &Beside,
+    db: &mut Connection,
+) -> Result<Vec<(String, Map<String, Value>)>> {
+    let mut kept = Vec::new();
+    for some in ids.chunks(PIECE.1) {
+        let places = vec!["?"; some.len()].join(", ");
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
+        let select = some.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
+        let mut found = HashMap::new();
+        for row in select.fetch_packed(Entity::COLUMNS, &mut *db).await? {
+            let entity = Entity::read(&row)?;
+            found.insert(entity.id.clone(), entity);
+        }
+        for mut entity in some.iter().filter_map(|id| found.remove(id)) {
+            let is_listed = is_listed(place, &entity, caller);
+            let mut map = entity.take_shown();
+            beside.add(&entity, &mut map);
+            if is_listed && query.wants(place.family, &map) {
+                kept.push((entity.id, map));
+            }
+        }
+        if kept.len() > query.limit {
+            break;
+        }
+    }
+    Ok(kept)
+}
+
 impl Config {
     /// Gives a page of what is known to pass without reading other entities: the indexes give its ids at once, since what
     /// they are asked may take as long for each piece of it. None: no index has its order, or what it shows is rare.
@@ -308,28 +351,7 @@ impl Config {
         let mut db = self.pool.snapshot().await?;
         let rows = ordered.ids(place, within, most).fetch_packed("id", &mut db).await?;
         let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
-        let mut kept = Vec::new();
-        for some in ids.chunks(PIECE.1) {
-            let places = vec!["?"; some.len()].join(", ");
-            let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
-            let select = some.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
-            let mut found = HashMap::new();
-            for row in select.fetch_packed(Entity::COLUMNS, &mut db).await? {
-                let entity = Entity::read(&row)?;
-                found.insert(entity.id.clone(), entity);
-            }
-            for mut entity in some.iter().filter_map(|id| found.remove(id)) {
-                let is_listed = is_listed(place, &entity, caller);
-                let mut map = entity.take_shown();
-                beside.add(&entity, &mut map);
-                if is_listed && query.wants(place.family, &map) {
-                    kept.push((entity.id, map));
-                }
-            }
-            if kept.len() >= wanted {
-                break;
-            }
-        }
+        let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
         drop(db);
         if kept.len() < wanted && ids.len() == most {
             return Ok(None);

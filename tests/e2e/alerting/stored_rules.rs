@@ -4,7 +4,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, is, policy, sample, until, write};
-use crate::calls::{call, made};
+use crate::calls::{asked, call, made};
 use crate::identity::{PASSWORD, signed_in, with_password};
 
 fn path_of(rule: &Value) -> String {
@@ -143,6 +143,36 @@ async fn what_is_refused() {
     let refused = call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await;
     assert_eq!(refused.status, 422);
     assert_eq!(refused.json()["errors"][0]["field"], "/interval", "{}", refused.text());
+}
+
+/// A patch may bring the rules of a group, and what asks for another state of it is refused.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_changed_as_any_entity() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let path = "/rulesapi/groups/shop/g";
+    let group = json!({"rules": [{"alert": "A", "expr": "up == 0"}, {"record": "a:b", "expr": "up"}]});
+    assert_eq!(call(&server, "", "PUT", path, &group).await.status, 201);
+    let headers = [("content-type", "application/json"), ("if-none-match", "*")];
+    let known = server.send("PUT", path, &headers, group.to_string().into_bytes()).await;
+    assert_eq!((known.status, known.json()["current"]["ruleCount"].clone()), (412, json!(2)), "{}", known.text());
+    for (patch, field) in [
+        (json!({"rules": [{"alert": "A"}]}), "/rules/0/expr"),
+        (json!({"rules": [{"alert": "A", "expr": "up"}, {"record": "c", "expr": "up", "for": "1m"}]}), "/rules/1/for"),
+        (json!({"rules": 1}), "/rules"),
+        (json!({"query_offset": "5s", "eval_delay": "6s"}), "/eval_delay"),
+    ] {
+        let refused = call(&server, "", "PATCH", path, &patch).await;
+        let at = refused.json()["errors"][0]["field"].clone();
+        assert_eq!((refused.status, at), (422, json!(field)), "{}", refused.text());
+    }
+    let before = asked(&server, "", "GET", path, &Value::Null).await;
+    let one = json!({"rules": [{"alert": "A", "expr": "up == 0", "for": "5m"}]});
+    let after = asked(&server, "", "PATCH", path, &one).await;
+    assert_eq!((&after["ruleCount"], &after["rules"][0]["for"]), (&json!(1), &json!("5m")), "{after}");
+    assert_eq!(after["rules"][0]["id"], before["rules"][0]["id"], "it goes on");
+    let longer = asked(&server, "", "PATCH", path, &json!({"interval": "2m"})).await;
+    assert_eq!((&longer["ruleCount"], &longer["interval"]), (&json!(1), &json!("2m")), "{longer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,11 +4,12 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, SharedTests, Sought};
-use quiver_types::extraction::{ExtractionRule, Record};
+use quiver_types::extraction::{Extracting, ExtractionRule, Made, Record};
 use quiver_types::logs::RecordMarks;
 use serde_json::Value;
 
@@ -43,6 +44,8 @@ pub(super) struct Plan {
     screen_fields: Vec<usize>,
     /// Askers of which one passes wherever a condition holds.
     musts: Vec<Option<Vec<usize>>>,
+    /// By condition: its only test, where the screen of that says all of it.
+    told: Vec<Option<usize>>,
     /// Severity, and what it is called otherwise, if a rule names it.
     severity: Option<[usize; 3]>,
 }
@@ -122,6 +125,8 @@ impl Plan {
         }
         let has = |asker: usize| self.screens.place(asker).is_some();
         self.musts = self.conditions.iter().map(|(condition, _)| condition.must(&has)).collect();
+        let told = |test: &usize| has(*test) && self.tests.is_told(*test);
+        self.told = self.conditions.iter().map(|(condition, _)| condition.only().filter(&told)).collect();
         for rule in planned {
             rule.source = rule.source.map(|source| tests + source).filter(|asker| has(*asker));
         }
@@ -147,19 +152,19 @@ impl Plan {
 enum Cell {
     Nowhere,
     /// In the batch.
-    Field(usize),
+    Field(u32),
     /// In what rules set.
-    Set(usize),
+    Set(u32),
 }
 
 /// What rules set.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Set {
     /// Counted from the first record of the chunk.
     pub(super) row: usize,
     field: usize,
-    /// None: it is taken away.
-    value: Option<String>,
+    /// Where its text stands in those of the chunk; none: it is taken away.
+    value: Option<(usize, usize)>,
 }
 
 /// Some records of a batch, and what rules set.
@@ -182,6 +187,8 @@ pub(super) struct Chunk<'a> {
     /// By field: records in which rules set it.
     changed: Vec<Vec<usize>>,
     set: Vec<Set>,
+    /// The texts of all that was set.
+    texts: String,
 }
 
 impl<'a> Chunk<'a> {
@@ -203,7 +210,7 @@ impl<'a> Chunk<'a> {
                 }
                 // The first one counts.
                 if matches!(column[row], Cell::Nowhere) {
-                    column[row] = Cell::Field(field);
+                    column[row] = Cell::Field(field as u32);
                 }
             }
         }
@@ -225,7 +232,8 @@ impl<'a> Chunk<'a> {
         let hits = vec![Vec::new(); askers.max().map_or(0, |last| last + 1)];
         let (screened, changed) = (vec![false; plan.screens.len()], vec![Vec::new(); plan.fields.len()]);
         let values = values_of(batch, first, rows);
-        Self { plan, batch, values, rows, cells, answers, selected, screened, hits, changed, set: Vec::new() }
+        let (set, texts) = (Vec::new(), String::new());
+        Self { plan, batch, values, rows, cells, answers, selected, screened, hits, changed, set, texts }
     }
 
     fn value(&self, field: usize) -> &str {
@@ -238,8 +246,8 @@ impl<'a> Chunk<'a> {
     fn text(&self, field: usize, row: usize) -> Option<&str> {
         match self.cells[field].get(row)? {
             Cell::Nowhere => None,
-            Cell::Field(field) => Some(self.value(*field)),
-            Cell::Set(at) => self.set[*at].value.as_deref(),
+            Cell::Field(field) => Some(self.value(*field as usize)),
+            Cell::Set(at) => self.set[*at as usize].value.map(|(from, to)| &self.texts[from..to]),
         }
     }
 
@@ -262,23 +270,27 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    fn set(&mut self, field: usize, row: usize, value: &Value) {
-        let value = match value {
-            Value::Null => None,
-            Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
+    fn set(&mut self, field: usize, row: usize, made: &Made<'_>) {
+        let from = self.texts.len();
+        let is_there = match made {
+            Made::Text(text) => {
+                self.texts.push_str(text);
+                true
+            }
+            Made::Other(value) => !value.is_null() && write!(self.texts, "{value}").is_ok(),
         };
+        let value = is_there.then_some((from, self.texts.len()));
         let column = &mut self.cells[field];
         if column.is_empty() {
             column.resize(self.rows, Cell::Nowhere);
         }
         if let Cell::Set(at) = column[row] {
-            self.set[at].value = value;
+            self.set[at as usize].value = value;
         } else {
-            column[row] = Cell::Set(self.set.len());
+            column[row] = Cell::Set(self.set.len() as u32);
             self.set.push(Set { row, field, value });
         }
-        if !self.screened.is_empty() {
+        if self.plan.screen_fields.contains(&field) {
             self.changed[field].push(row);
         }
         let (tests, conditions) = &self.plan.readers[field];
@@ -313,19 +325,27 @@ impl<'a> Chunk<'a> {
         self.answers.iter_mut().for_each(Vec::clear);
     }
 
-    /// Gives those of some records that one of some askers may let pass; all others fail them.
-    fn candidates(&mut self, askers: &[usize], rows: &[usize]) -> Vec<usize> {
+    /// Gives those of some records that one of some askers may let pass; all others fail them. `rows` are all that are
+    /// looked at, and these among them.
+    fn candidates(&mut self, askers: &[usize], rows: &[usize], of: &[usize]) -> Vec<usize> {
         let mut found = Vec::new();
         for asker in askers {
-            let Some(place) = self.plan.screens.place(*asker) else { return rows.to_vec() };
+            let Some(place) = self.plan.screens.place(*asker) else { return of.to_vec() };
             self.look(place, rows);
+            found.extend_from_slice(&self.hits[*asker]);
             // What rules set since then has to be asked.
-            let changed = &self.changed[self.plan.screen_fields[place]];
-            let wanted = self.hits[*asker].iter().chain(changed);
-            found.extend(wanted.copied().filter(|row| rows.binary_search(row).is_ok()));
+            found.extend_from_slice(&self.changed[self.plan.screen_fields[place]]);
         }
-        found.sort_unstable();
-        found.dedup();
+        // What one asker has is in order.
+        if !found.is_sorted_by(|one, next| one < next) {
+            found.sort_unstable();
+            found.dedup();
+        }
+        let mut rest = of;
+        found.retain(|row| {
+            rest = &rest[rest.partition_point(|other| other < row)..];
+            rest.first() == Some(row)
+        });
         found
     }
 
@@ -353,10 +373,7 @@ impl<'a> Chunk<'a> {
         let found = self.fulfilling(planned, rows);
         match planned.source {
             // Where the method finds nothing the rule does nothing.
-            Some(asker) if !found.is_empty() => {
-                let candidates = self.candidates(&[asker], rows);
-                found.into_iter().filter(|row| candidates.binary_search(row).is_ok()).collect()
-            }
+            Some(asker) if !found.is_empty() => self.candidates(&[asker], rows, &found),
             _ => found,
         }
     }
@@ -368,12 +385,18 @@ impl<'a> Chunk<'a> {
         }
         let plan = self.plan;
         let (condition, fields) = &plan.conditions[place];
-        let candidates = plan.musts[place].as_ref().map(|askers| self.candidates(askers, rows));
+        let candidates = plan.musts[place].as_ref().map(|askers| self.candidates(askers, rows, rows));
         let rows = candidates.as_deref().unwrap_or(rows);
-        let found: Vec<usize> = if fields.iter().all(|field| self.cells[*field].is_empty()) {
+        let is_told = plan.told[place].is_some_and(|test| self.changed[plan.test_fields[test]].is_empty());
+        let found: Vec<usize> = if is_told {
+            rows.to_vec()
+        } else if fields.iter().all(|field| self.cells[*field].is_empty()) {
             // No record has any of its fields: it says the same of all.
             let holds = condition.holds(&mut |test| plan.tests.passes(test, None));
             if holds { rows.to_vec() } else { Vec::new() }
+        } else if let Some(test) = condition.only() {
+            let field = plan.test_fields[test];
+            rows.iter().copied().filter(|row| plan.tests.passes(test, self.text(field, *row))).collect()
         } else {
             rows.iter().copied().filter(|row| condition.holds(&mut |test| self.ask(test, *row))).collect()
         };
@@ -383,18 +406,12 @@ impl<'a> Chunk<'a> {
 
     /// Applies a rule to a record that fulfils its condition. Gives how many targets could not be written; none: it did not
     /// match.
-    pub(super) fn apply(
-        &mut self,
-        rule: &ExtractionRule,
-        planned: &Planned,
-        row: usize,
-        scratch: &mut String,
-    ) -> Option<u64> {
-        rule.extract(&mut At { chunk: self, planned, row }, scratch, None)
+    pub(super) fn apply(&mut self, rule: &mut Extracting<'_>, planned: &Planned, row: usize) -> Option<u64> {
+        rule.extract(&mut At { chunk: self, planned, row }, None)
     }
 
-    /// Gives what was set, record by record, each in the order of the rules.
-    pub(super) fn into_set(self) -> Vec<Set> {
+    /// Gives what was set, record by record, each in the order of the rules, and the texts of it.
+    pub(super) fn into_set(self) -> (Vec<Set>, String) {
         // Where each record's begin: they are counted, which takes less than to sort them.
         let mut next = vec![0_usize; self.rows + 1];
         for set in &self.set {
@@ -403,14 +420,13 @@ impl<'a> Chunk<'a> {
         for row in 0..self.rows {
             next[row + 1] += next[row];
         }
-        let mut sorted: Vec<Option<Set>> = Vec::new();
-        sorted.resize_with(self.set.len(), || None);
+        let mut sorted = self.set.clone();
         for set in self.set {
             let place = &mut next[set.row];
-            sorted[*place] = Some(set);
+            sorted[*place] = set;
             *place += 1;
         }
-        sorted.into_iter().flatten().collect()
+        (sorted, self.texts)
     }
 }
 
@@ -430,9 +446,17 @@ impl Fields for At<'_, '_> {
 
 impl Record for At<'_, '_> {
     fn set(&mut self, field: &str, value: &Value) {
-        if let Some((_, number)) = self.planned.writes.iter().find(|(known, _)| known == field) {
-            self.chunk.set(*number, self.row, value);
+        if let Some(place) = self.planned.writes.iter().position(|(known, _)| known == field) {
+            self.write(place, field, &Made::of(value));
         }
+    }
+
+    fn read(&self, place: usize, _: &FieldName) -> Option<Cow<'_, str>> {
+        self.chunk.text(self.planned.reads[place].1, self.row).map(Cow::Borrowed)
+    }
+
+    fn write(&mut self, place: usize, _: &str, made: &Made<'_>) {
+        self.chunk.set(self.planned.writes[place].1, self.row, made);
     }
 }
 
@@ -476,8 +500,8 @@ impl Rewritten {
         Self { batch, names }
     }
 
-    /// Appends a record with what was set of it.
-    pub(super) fn copy(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set]) {
+    /// Appends a record with what was set of it; `texts` are those of all that was set.
+    pub(super) fn copy(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set], texts: &str) {
         let fields = fields_of(of, row);
         // What no record of the batch had is written over nothing.
         let is_new = |set: &Set| self.names[set.field].is_none_or(|name| name as usize >= of.names.len());
@@ -498,13 +522,13 @@ impl Rewritten {
         }
         for set in set {
             // An empty value is none.
-            if let Some(value) = set.value.as_deref().filter(|v| !v.is_empty()) {
+            if let Some((from, to)) = set.value.filter(|(from, to)| from < to) {
                 let next = self.batch.names.len() as u32;
                 let name = *self.names[set.field].get_or_insert(next);
                 if name == next {
                     self.batch.names.push(Arc::from(plan.fields[set.field].as_str()));
                 }
-                self.batch.push_field(name, value);
+                self.batch.push_field(name, &texts[from..to]);
             }
         }
         let marks = RecordMarks {

@@ -106,14 +106,13 @@ struct Chunk<'a, 'r> {
     answers: Vec<u8>,
     /// By span, then by screen: whether it has looked.
     screened: Vec<bool>,
-    scratch: String,
 }
 
 impl<'r> Chunk<'_, 'r> {
     fn new(rules: &'r ExtractionRules, services: usize) -> Self {
         let by_service = vec![Vec::new(); services];
         let (answers, screened) = (Vec::new(), Vec::new());
-        Self { rules, records: Vec::new(), by_service, answers, screened, scratch: String::new() }
+        Self { rules, records: Vec::new(), by_service, answers, screened }
     }
 
     fn askers(&self) -> usize {
@@ -152,7 +151,7 @@ impl<'r> Chunk<'_, 'r> {
         let (began, rules) = (Instant::now(), self.rules);
         let (running, planned) = (&rules.rules[place], &rules.planned[place]);
         let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
-        let watch = Watch::new(Until::new(RULE_MAX));
+        let (watch, mut rule) = (Watch::new(Until::new(RULE_MAX)), running.rule.extracting());
         watch.over(|| {
             rows.retain(|row| {
                 if watch.is_stopped() {
@@ -167,8 +166,7 @@ impl<'r> Chunk<'_, 'r> {
                 if !may_match {
                     return true;
                 }
-                let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
-                let Some(errors) = written else { return true };
+                let Some(errors) = rule.extract(&mut self.records[*row], None) else { return true };
                 matched += 1;
                 failed += errors;
                 let first = *row * self.askers();
@@ -200,7 +198,12 @@ impl<'r> Chunk<'_, 'r> {
             let answers = &mut self.answers[first..];
             screens.askers(place).iter().for_each(|other| answers[*other] = FAILS);
             if let Some(text) = self.records[row].get(screens.field(place)) {
-                screens.find(place, &text, &mut |other| answers[other] = UNKNOWN);
+                let tests = &self.rules.plan.tests;
+                screens.find(place, &text, &mut |other| {
+                    // Behind the tests are sources of rules, of which only the method tells.
+                    let is_told = other < tests.len() && tests.is_told(other);
+                    answers[other] = if is_told { HOLDS } else { UNKNOWN };
+                });
             }
         }
         self.answers[first + asker]

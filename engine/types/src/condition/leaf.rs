@@ -7,6 +7,7 @@ use memchr::memmem;
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
+use super::screens::PART_BYTES_MAX;
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
 use crate::matcher::WatchedRegex;
 
@@ -311,6 +312,15 @@ impl Leaf {
             Test::Glob(glob) => Sought::by_pattern(glob.regex().as_str(), self.folded),
             Test::Regex(regex) => Sought::by_pattern(regex.as_str(), self.folded),
             _ => None,
+        }
+    }
+
+    /// Whether each text that has what is sought passes.
+    pub(super) fn is_told(&self) -> bool {
+        match &self.test {
+            Test::Contains(part, false) => part.len() <= PART_BYTES_MAX,
+            Test::In(_, false) => true,
+            _ => false,
         }
     }
 

@@ -12,7 +12,7 @@ use super::FieldName;
 /// Fewest askers of a field for which one pass is less work than asking each.
 const ASKERS_MIN: usize = if cfg!(test) { 1 } else { 3 };
 /// Bytes that are looked for of a longer part: what begins so is asked itself.
-const PART_BYTES_MAX: usize = 32;
+pub(super) const PART_BYTES_MAX: usize = 32;
 /// Shorter parts stand in most texts.
 const PART_BYTES_MIN: usize = 2;
 /// Most parts of which one must be there.
@@ -207,7 +207,7 @@ mod tests {
         check("abc", true, &[]);
     }
 
-    /// What a screen does not name fails.
+    /// What a screen does not name fails, and what is told by it passes.
     #[test]
     fn a_screen_leaves_out_what_fails() {
         let leaf = |op: &str, value: serde_json::Value| json!({"field": "m", "op": op, "value": value});
@@ -236,7 +236,9 @@ mod tests {
         let asked = (0..tests.len()).filter_map(|test| Some((tests.field(test).clone(), test, tests.sought(test)?)));
         let screens = Screens::of(asked);
         let in_screen: Vec<usize> = (0..tests.len()).filter(|test| screens.place(*test).is_some()).collect();
-        assert_eq!((screens.len(), in_screen), (1, vec![0, 1, 2, 3, 4, 5, 6, 7, 14]));
+        assert_eq!(screens.len(), 1);
+        assert_eq!(in_screen, [0, 1, 2, 3, 4, 5, 6, 7, 14]);
+        assert_eq!(in_screen.into_iter().filter(|test| tests.is_told(*test)).collect::<Vec<_>>(), [0, 1, 4, 5]);
         let long = "abc".repeat(21);
         for text in ["", "abc", "xabcdx", "abbce", "déf", "x", "/a/1/b", "/a/1", "5", "ABC", "abcdéf", long.as_str()]
         {
@@ -244,6 +246,8 @@ mod tests {
             screens.find(0, text, &mut |asker| named.push(asker));
             for test in screens.askers(0) {
                 assert!(named.contains(test) || !tests.passes(*test, Some(text)), "{text}: {}", leaves[*test]);
+                let is_told = tests.is_told(*test) && named.contains(test);
+                assert!(!is_told || tests.passes(*test, Some(text)), "{text}: {}", leaves[*test]);
             }
         }
     }

@@ -80,6 +80,11 @@ impl SharedTests {
         self.leaves[test].sought()
     }
 
+    /// Whether each text that has what is sought passes a test: who has looked for it need not ask.
+    pub fn is_told(&self, test: usize) -> bool {
+        self.leaves[test].is_told()
+    }
+
     /// Says whether a test is asked more than once.
     pub fn is_shared(&self, test: usize) -> bool {
         self.asked[test] > 1
@@ -100,6 +105,11 @@ impl SharedCondition {
     /// Tests of those that `has` names of which one passes wherever it holds; none: it may hold without any.
     pub fn must(&self, has: &dyn Fn(usize) -> bool) -> Option<Vec<usize>> {
         self.0.must(has)
+    }
+
+    /// The test that it is; none: it is more than one.
+    pub fn only(&self) -> Option<usize> {
+        if let Part::Test(test) = self.0 { Some(test) } else { None }
     }
 
     /// The tests that it asks.

@@ -88,7 +88,9 @@ impl<'a> Detecting<'a> {
                 screened[place] = true;
                 detector.screens.askers(place).iter().for_each(|asker| answers[*asker] = FAILS);
                 if let Some(text) = span.fields.get(detector.screens.field(place)) {
-                    detector.screens.find(place, &text, &mut |asker| answers[asker] = UNKNOWN);
+                    detector.screens.find(place, &text, &mut |asker| {
+                        answers[asker] = if detector.tests.is_told(asker) { HOLDS } else { UNKNOWN };
+                    });
                 }
             }
             if answers[test] == UNKNOWN {

@@ -51,7 +51,7 @@ pub(super) enum Found<'a> {
     Nothing,
     Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
     /// The text, and where groups of the pattern lie in it.
-    Groups(&'a str, Places),
+    Groups(&'a str, &'a Places),
     /// Parts of an address, and its query.
     Address(Vec<(&'static str, &'a str)>, &'a str),
     Tree(Value),
@@ -263,19 +263,20 @@ impl Method {
     }
 
     /// Says whether [`Self::run`] finds something, where nobody takes it.
-    pub(super) fn finds(&self, source: &str, row: &dyn Fields) -> bool {
+    pub(super) fn finds(&self, source: &str, places: &mut Option<Places>, row: &dyn Fields) -> bool {
         match self {
             Self::Regex(regex) => regex.is_match(source),
             Self::Constant(_) | Self::Template(_) => true,
-            _ => self.run(source, row).matched(),
+            _ => self.run(source, places, row).matched(),
         }
     }
 
-    pub(super) fn run<'a>(&'a self, source: &'a str, row: &dyn Fields) -> Found<'a> {
+    /// Takes a text apart; `places` is room that this method alone uses.
+    pub(super) fn run<'a>(&'a self, source: &'a str, places: &'a mut Option<Places>, row: &dyn Fields) -> Found<'a> {
         match self {
             Self::Regex(regex) => {
-                let mut places = regex.places(true);
-                if regex.find(source, 0, &mut places) { Found::Groups(source, places) } else { Found::Nothing }
+                let places = places.get_or_insert_with(|| regex.places(true));
+                if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
             Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {

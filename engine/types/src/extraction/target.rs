@@ -6,8 +6,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
+use super::RESERVED;
 use super::method::{From, Method};
-use super::{RESERVED, Record};
 use crate::condition::{ConditionError, FieldName};
 
 /// Longest name of a field, in bytes.
@@ -21,6 +21,33 @@ enum Type {
     Bool,
     DurationMs,
     Timestamp,
+}
+
+/// What a target made of what it took.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Made<'a> {
+    /// A text.
+    Text(Cow<'a, str>),
+    /// Anything else; null takes the field away.
+    Other(Cow<'a, Value>),
+}
+
+impl<'a> Made<'a> {
+    /// Takes a value that is there.
+    pub fn of(value: &'a Value) -> Self {
+        match value {
+            Value::String(text) => Self::Text(Cow::Borrowed(text)),
+            other => Self::Other(Cow::Borrowed(other)),
+        }
+    }
+
+    /// The value.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Text(text) => Value::String(text.to_string()),
+            Self::Other(value) => Value::clone(value),
+        }
+    }
 }
 
 /// A target of a rule.
@@ -107,62 +134,66 @@ impl Target {
         &self.name
     }
 
-    /// Says whether it may write to a record: over what is there only where it says so.
-    pub(super) fn is_open(&self, record: &dyn Record) -> bool {
-        self.overwrite || record.get(&self.name).is_none_or(|value| value.is_empty())
+    /// Says whether it writes over what is there.
+    pub(super) fn overwrites(&self) -> bool {
+        self.overwrite
     }
 
     pub(super) fn from(&self) -> &From {
         &self.from
     }
 
-    /// Makes the value; none: nothing is written. An error comes with what is written instead.
-    pub(super) fn value(&self, raw: Option<Cow<'_, str>>) -> Result<Option<Value>, (String, Option<Value>)> {
+    /// Makes the value. An error comes with what is written instead; none: nothing.
+    pub(super) fn made<'a>(&'a self, raw: Option<Cow<'a, str>>) -> Result<Made<'a>, (String, Option<Made<'a>>)> {
         let found = raw.ok_or_else(|| "was not found".to_owned());
-        let made = found.and_then(|raw| self.typed(&self.transformed(&raw)?));
-        match made {
-            Ok(value) => Ok(Some(value)),
-            Err(why) => match self.on_error.as_str() {
-                "null" => Err((why, Some(Value::Null))),
-                "default" => Err((why, Some(self.default.clone()))),
-                _ => Err((why, None)),
-            },
-        }
+        found.and_then(|raw| self.typed(self.transformed(raw)?)).map_err(|why| {
+            let instead = match self.on_error.as_str() {
+                "null" => Some(Made::Other(Cow::Owned(Value::Null))),
+                "default" => Some(Made::of(&self.default)),
+                _ => None,
+            };
+            (why, instead)
+        })
     }
 
-    fn transformed<'a>(&self, raw: &'a str) -> Result<Cow<'a, str>, String> {
+    fn transformed<'a>(&self, raw: Cow<'a, str>) -> Result<Cow<'a, str>, String> {
         Ok(match self.transform.as_str() {
-            "trim" => Cow::Borrowed(raw.trim()),
+            "trim" => match raw {
+                Cow::Borrowed(text) => Cow::Borrowed(text.trim()),
+                Cow::Owned(text) => Cow::Owned(text.trim().to_owned()),
+            },
             "lower" => Cow::Owned(raw.to_lowercase()),
             "upper" => Cow::Owned(raw.to_uppercase()),
-            "urlDecode" => Cow::Owned(url_decoded(raw).ok_or("is no text when it is decoded")?),
+            "urlDecode" => Cow::Owned(url_decoded(&raw).ok_or("is no text when it is decoded")?),
             "hash" => {
                 let hash = digest(&SHA256, raw.as_bytes());
                 Cow::Owned(crate::hex(hash.as_ref()))
             }
             "redact" => Cow::Borrowed("***"),
-            _ => Cow::Borrowed(raw),
+            _ => raw,
         })
     }
 
-    fn typed(&self, text: &str) -> Result<Value, String> {
+    fn typed<'a>(&self, text: Cow<'a, str>) -> Result<Made<'a>, String> {
         let plain = text.trim();
-        let wrong = |what: &str| format!("is no {what}");
-        match self.kind {
-            Type::Text => Ok(Value::String(text.to_owned())),
-            Type::Int => plain.parse::<i64>().map(|n| json!(n)).map_err(|_| wrong("whole number")),
-            Type::Double => {
-                let number = plain.parse::<f64>().ok().filter(|n| n.is_finite());
-                number.map(|n| json!(n)).ok_or_else(|| wrong("number"))
+        let (value, what) = match self.kind {
+            Type::Text => return Ok(Made::Text(text)),
+            Type::Int => (plain.parse::<i64>().ok().map(|n| json!(n)), "whole number"),
+            Type::Double => (plain.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n)), "number"),
+            Type::Bool => {
+                let truth = match plain.to_ascii_lowercase().as_str() {
+                    "true" | "1" | "yes" => Some(json!(true)),
+                    "false" | "0" | "no" => Some(json!(false)),
+                    _ => None,
+                };
+                (truth, "truth value")
             }
-            Type::Bool => match plain.to_ascii_lowercase().as_str() {
-                "true" | "1" | "yes" => Ok(json!(true)),
-                "false" | "0" | "no" => Ok(json!(false)),
-                _ => Err(wrong("truth value")),
-            },
-            Type::DurationMs => duration_ms(plain).map(|n| json!(n)).ok_or_else(|| wrong("duration")),
-            Type::Timestamp => timestamp(plain).map(|t| json!(t)).ok_or_else(|| wrong("time")),
-        }
+            Type::DurationMs => (duration_ms(plain).map(|n| json!(n)), "duration"),
+            Type::Timestamp => {
+                return timestamp(plain).map(|t| Made::Text(Cow::Owned(t))).ok_or_else(|| "is no time".to_owned());
+            }
+        };
+        value.map(|value| Made::Other(Cow::Owned(value))).ok_or_else(|| format!("is no {what}"))
     }
 }
 

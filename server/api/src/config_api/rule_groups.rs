@@ -136,7 +136,7 @@ pub(super) fn plan(
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
     let mut ops = Vec::new();
-    let language = Language::parse(text(&settings, "type")).filter(|l| *l != Language::Promql).map(Language::as_str);
+    let language = language_of(&settings);
     settings.insert("namespace".to_owned(), json!(key.0));
     settings.insert("name".to_owned(), json!(key.1));
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
@@ -145,14 +145,29 @@ pub(super) fn plan(
         None if has_own(&settings) => ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings })),
         None => {}
     }
+    ops.extend(rule_ops(key, stored, language, rules));
+    ops
+}
+
+/// The language of rules that name none, by the type of their group; none: PromQL.
+fn language_of(settings: &Map<String, Value>) -> Option<&'static str> {
+    Language::parse(text(settings, "type")).filter(|l| *l != Language::Promql).map(Language::as_str)
+}
+
+/// Gives the changes that make the rules of a group what is wanted.
+fn rule_ops(
+    key: &GroupKey,
+    stored: Option<&Stored>,
+    language: Option<&str>,
+    rules: Vec<Map<String, Value>>,
+) -> Vec<(Place, Op)> {
     let mut left: Vec<&Entity> = stored.map(|s| s.rules.iter().collect()).unwrap_or_default();
     let mut wanted: Vec<(Option<String>, Map<String, Value>)> = Vec::with_capacity(rules.len());
     for (n, mut rule) in rules.into_iter().enumerate() {
         rule.insert("namespace".to_owned(), json!(key.0));
         rule.insert("group".to_owned(), json!(key.1));
         rule.insert("position".to_owned(), json!(n));
-        // The type of a group is the language of rules that name none.
-        if let (None | Some(Value::Null), Some(language)) = (rule.get("language"), &language) {
+        if let (None | Some(Value::Null), Some(language)) = (rule.get("language"), language) {
             rule.insert("language".to_owned(), json!(language));
         }
         let id = rule.remove("id").and_then(|id| id.as_str().map(str::to_owned));
@@ -165,8 +180,7 @@ pub(super) fn plan(
         Some(id) => Op::Replace { id, body, condition: Condition::None },
         None => Op::Create { id: None, body },
     });
-    ops.extend(gone.chain(put).map(|op| (Place::of(&RULES), op)));
-    ops
+    gone.chain(put).map(|op| (Place::of(&RULES), op)).collect()
 }
 
 /// Whether settings of a group differ from what a group without any has.
@@ -198,16 +212,19 @@ fn key_of(ids: &[String]) -> GroupKey {
 
 /// Refuses when the request asks for another state of the group.
 fn holds(ask: &Ask, stored: Option<&Stored>) -> Result<()> {
-    let Some(wanted) = ask.headers.get(header::IF_MATCH).and_then(|v| v.to_str().ok()) else { return Ok(()) };
     let present = stored.map(etag);
-    let fits = match &present {
-        Some(tag) => wanted.trim() == "*" || wanted.split(',').any(|t| t.trim() == tag),
-        None => false,
+    let fits = match (ask.headers.get(header::IF_MATCH).and_then(|v| v.to_str().ok()), &present) {
+        (None, _) => true,
+        (Some(wanted), Some(tag)) => wanted.trim() == "*" || wanted.split(',').any(|t| t.trim() == tag),
+        (Some(_), None) => false,
     };
-    if fits {
+    // `If-None-Match`: only if it is not there, or no longer as it was.
+    let is_known = present.as_ref().is_some_and(|tag| ask.knows(tag));
+    if fits && !is_known {
         return Ok(());
     }
-    let problem = Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "the group has changed meanwhile");
+    let why = if is_known { "there is this group already" } else { "the group has changed meanwhile" };
+    let problem = Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", why);
     Err(match present {
         Some(tag) => problem.with("etag", json!(tag)),
         None => problem,
@@ -256,7 +273,11 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             let shown = shown(ask, &key, &stored, &running(ask).await?);
             return Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown)) });
         }
-        holds(ask, found.as_ref())?;
+        if let Err(problem) = holds(ask, found.as_ref()) {
+            let Some(stored) = &found else { return Err(problem) };
+            let current = shown(ask, &key, stored, &running(ask).await?);
+            return Err(problem.with("current", Value::Object(current)));
+        }
         let mut status = 200;
         let ops = match ask.method {
             Method::DELETE => {
@@ -269,15 +290,12 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             }
             Method::PATCH => {
                 let stored = found.as_ref().ok_or_else(missing)?;
-                let mut patch = settings(ask.object()?, &key)?;
-                if let Some(known) = &stored.settings {
-                    let op = Op::Patch { id: known.id.clone(), patch, condition: Condition::None };
-                    vec![(Place::of(&RULE_GROUPS), op)]
-                } else {
-                    patch.insert("namespace".to_owned(), json!(key.0));
-                    patch.insert("name".to_owned(), json!(key.1));
-                    vec![(Place::of(&RULE_GROUPS), Op::Create { id: Some(group_id(&key)), body: patch })]
+                let mut body = ask.object()?;
+                let rules = rules_in(&mut body)?;
+                if rules.is_some() {
+                    nothing_hidden(whole.as_ref(), found.as_ref())?;
                 }
+                patched(&key, stored, settings(body, &key)?, rules)
             }
             _ => {
                 nothing_hidden(whole.as_ref(), found.as_ref())?;
@@ -285,16 +303,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     status = 201;
                 }
                 let mut body = ask.object()?;
-                let rules = match body.remove("rules") {
-                    None | Some(Value::Null) => Vec::new(),
-                    Some(Value::Array(items)) => items,
-                    Some(_) => return Err(Problem::field("/rules", "INVALID_TYPE", "must be a list")),
-                };
-                let object = |(n, rule): (usize, Value)| match rule {
-                    Value::Object(map) => Ok(map),
-                    _ => Err(Problem::field(format!("/rules/{n}"), "INVALID_TYPE", "must be an object")),
-                };
-                let rules = rules.into_iter().enumerate().map(object).collect::<Result<Vec<_>>>()?;
+                let rules = rules_in(&mut body)?.unwrap_or_default();
                 let mut wanted = settings(body, &key)?;
                 let own = found.as_ref().and_then(|s| s.settings.as_ref()).and_then(|e| e.body.get("interval"));
                 // A group that names no interval is shown with that of the service, and may be put back as shown.
@@ -322,6 +331,45 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
+/// Gives the changes that a patch of a group makes; without `rules` these stay.
+fn patched(
+    key: &GroupKey,
+    stored: &Stored,
+    mut patch: Map<String, Value>,
+    rules: Option<Vec<Map<String, Value>>>,
+) -> Vec<(Place, Op)> {
+    let kept = stored.settings.as_ref().and_then(|settings| language_of(&settings.body));
+    let language = if patch.contains_key("type") { language_of(&patch) } else { kept };
+    let op = match &stored.settings {
+        Some(known) => Some(Op::Patch { id: known.id.clone(), patch, condition: Condition::None }),
+        // A patch of the rules alone makes no settings.
+        None if patch.is_empty() && rules.is_some() => None,
+        None => {
+            patch.insert("namespace".to_owned(), json!(key.0));
+            patch.insert("name".to_owned(), json!(key.1));
+            Some(Op::Create { id: Some(group_id(key)), body: patch })
+        }
+    };
+    let settings = op.map(|op| (Place::of(&RULE_GROUPS), op));
+    let rules = rules.map(|rules| rule_ops(key, Some(stored), language, rules));
+    settings.into_iter().chain(rules.into_iter().flatten()).collect()
+}
+
+/// Takes the rules out of a body; none: it says nothing of them.
+fn rules_in(body: &mut Map<String, Value>) -> Result<Option<Vec<Map<String, Value>>>> {
+    let items = match body.remove("rules") {
+        None => return Ok(None),
+        Some(Value::Null) => Vec::new(),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(Problem::field("/rules", "INVALID_TYPE", "must be a list")),
+    };
+    let object = |(n, rule): (usize, Value)| match rule {
+        Value::Object(map) => Ok(map),
+        _ => Err(Problem::field(format!("/rules/{n}"), "INVALID_TYPE", "must be an object")),
+    };
+    items.into_iter().enumerate().map(object).collect::<Result<Vec<_>>>().map(Some)
+}
+
 /// The settings in a body: what only an answer has is left out, namespace and name are those of the path.
 fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, Value>> {
     for (field, own) in [("namespace", &key.0), ("name", &key.1)] {
@@ -330,9 +378,13 @@ fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, 
         }
     }
     if let Some(delay) = body.remove("eval_delay") {
-        body.entry("query_offset").or_insert(delay);
+        let offset = body.entry("query_offset").or_insert_with(|| delay.clone());
+        if !delay.is_null() && *offset != delay {
+            let why = "is another name of `query_offset`, which says something else";
+            return Err(Problem::field("/eval_delay", "INVALID_VALUE", why));
+        }
     }
-    for field in ["staged", "rules", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"] {
+    for field in ["staged", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"] {
         body.remove(field);
     }
     Ok(body)

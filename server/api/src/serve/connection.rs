@@ -56,6 +56,8 @@ const SEND_BUFFER_BYTES: usize = 32 * 1024;
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long a client may take to take the end of its connection, or to send the rest of a request that is answered.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
+/// Most bytes of an unread body of HTTP/1 that are taken, so that the connection goes on.
+const LEFT_MAX: usize = 64 << 10;
 
 /// What ends connections from outside.
 #[derive(Debug, Clone)]
@@ -281,18 +283,41 @@ impl Serving {
             let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
             (response, rest.take())
         };
-        // Who waits to be asked for it does not send it; what there is no room for is not waited for.
-        let rest = rest.filter(|rest| !waits && !rest.is_end_stream());
-        if let (Some(unread), Some(rest)) = (self.unread, rest)
-            && let Some(_window) = unread.hold().await
-        {
-            see_off(rest, unread.window_bytes(), LEAVE_WITHIN).await;
+        if let Some(rest) = rest.filter(|rest| !rest.is_end_stream()) {
+            Self::leave_off(rest, self.unread, waits, &under_way, &mut response).await;
         }
         // The router states the length of what it took away; an answer that streams has none that anybody knows.
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
         Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way, _head: share })))
+    }
+
+    /// Sees to what is left of a body whose answer is made; `waits`: its client does not send it before it is asked to.
+    async fn leave_off(
+        rest: Incoming,
+        unread: Option<Arc<Unread>>,
+        waits: bool,
+        under_way: &UnderWay,
+        response: &mut Response,
+    ) {
+        if let Some(unread) = unread {
+            // What there is no room for is not waited for.
+            if !waits && let Some(_window) = unread.hold().await {
+                see_off(rest, unread.window_bytes(), LEAVE_WITHIN).await;
+            }
+            return;
+        }
+        // Who was too slow already is given no more time.
+        let is_last = waits
+            || response.status() == StatusCode::REQUEST_TIMEOUT
+            || response.headers().contains_key(header::CONNECTION)
+            || !see_off(rest, LEFT_MAX, LEAVE_WITHIN).await;
+        if is_last {
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        } else {
+            under_way.body_came();
+        }
     }
 
     /// Says why a request is not let through, if it is not; else its head has its share of memory.

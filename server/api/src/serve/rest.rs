@@ -3,10 +3,14 @@
 //! In HTTP/2 the stream is reset then, without an error (RFC 9113, 8.1). Some clients lose the answer: curl 7.88 speaks
 //! of a broken stream when it finds both in one read, and waits for ever when it finds the answer alone before it has
 //! sent its body. So what a client sends unasked is waited for.
+//!
+//! In HTTP/1 no other request can come behind what is left, and the connection ends: a client that sends its body behind its
+//! head, and the next request behind the answer, finds it closed. So what is small is waited for here, too, and of anything
+//! else the answer says that it ends the connection.
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body_util::BodyExt;
@@ -50,10 +54,13 @@ impl<B: Body + Unpin> Body for Lent<B> {
     type Error = B::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        match &mut self.body {
-            Some(body) => Pin::new(body).poll_frame(cx),
-            None => Poll::Ready(None),
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = ready!(Pin::new(body).poll_frame(cx));
+        if frame.is_none() {
+            // Nothing of it is left, whether or not it knows that by itself.
+            self.body = None;
         }
+        Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
@@ -66,13 +73,22 @@ impl<B: Body + Unpin> Body for Lent<B> {
 }
 
 /// Takes the rest of a body that comes unasked: no more than so many bytes, as its client stated. One that does not
-/// come in time stays with its client.
-pub(super) async fn see_off<B: Body + Unpin>(mut body: B, unasked_max: usize, within: Duration) {
-    if body.size_hint().exact().is_some_and(|bytes| bytes <= unasked_max as u64) {
-        let end = async { while let Some(Ok(_)) = body.frame().await {} };
-        // Whoever has not sent it by then gets the answer with a reset.
-        let _ = tokio::time::timeout(within, end).await;
+/// come in time stays with its client. Says whether it came.
+pub(super) async fn see_off<B: Body + Unpin>(mut body: B, unasked_max: usize, within: Duration) -> bool {
+    if body.size_hint().exact().is_none_or(|bytes| bytes > unasked_max as u64) {
+        return false;
     }
+    let end = async {
+        loop {
+            match body.frame().await {
+                Some(Ok(_)) => {}
+                Some(Err(_)) => break false,
+                None => break true,
+            }
+        }
+    };
+    // Whoever has not sent it by then gets the answer with a reset, or as the last one.
+    tokio::time::timeout(within, end).await.unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -123,6 +139,12 @@ mod tests {
         let lent = rest.lend(THREE);
         assert!(rest.take().is_none(), "it is being read");
         drop(lent);
+        // One that does not know where it ends.
+        let rest = Rest::new();
+        let mut lent = rest.lend(Tens { stated: false, ..THREE });
+        while lent.frame().await.is_some() {}
+        drop(lent);
+        assert!(rest.take().is_none(), "it was read to its end");
     }
 
     /// Frames that are left of a body that was seen off, where thirty bytes may come unasked.

@@ -114,6 +114,29 @@ async fn bodies_that_come_too_slowly() {
     assert!(answer[..read].starts_with(b"HTTP/1.1 408 "), "{}", String::from_utf8_lossy(&answer));
 }
 
+/// A refusal of a request whose body nobody reads leaves the connection to the next one, or says that it does not.
+#[tokio::test]
+async fn bodies_that_nobody_reads() {
+    let served = served(ServeSettings::default()).await;
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    for _ in 0..2 {
+        // The body comes behind the head, as many clients send it.
+        let head = "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n";
+        socket.write_all(head.as_bytes()).await.expect("sent");
+        tokio::time::sleep(SHORT).await;
+        let answer = one(&mut socket, "{}").await;
+        assert!(answer.starts_with("HTTP/1.1 405 ") && !answer.contains("connection: close"), "{answer}");
+    }
+    // What was read to its end is no rest, also where no length was stated.
+    let chunked = "POST /take HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n";
+    let answer = one(&mut socket, chunked).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("connection: close"), "{answer}");
+    for long in ["Content-Length: 1000000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n"] {
+        let (_, answer) = said(&served, &format!("POST / HTTP/1.1\r\nHost: x\r\n{long}")).await;
+        assert!(answer.starts_with("HTTP/1.1 405 ") && answer.contains("connection: close"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn heads_that_can_be_read_in_two_ways() {
     let served = served(ServeSettings { head_bytes_max: 2000, ..ServeSettings::default() }).await;

@@ -137,6 +137,13 @@ impl Watch {
 #[derive(Debug)]
 pub(super) struct UnderWay(Arc<Watch>);
 
+impl UnderWay {
+    /// The body that was left unread came, and nobody wanted it: heads follow again.
+    pub(super) fn body_came(&self) {
+        self.0.state.lock().heads = true;
+    }
+}
+
 impl Drop for UnderWay {
     fn drop(&mut self) {
         let mut state = self.0.state.lock();

@@ -17,7 +17,7 @@ const ACTION: Field = Field::open("action", Kind::Word(&["include", "exclude"]),
 const TEMPLATE: Field = Field::open("nameTemplate", Kind::Text { min: 1, max: 200 }, "null");
 const NAMES_MAX: Field = Field::open("maxNames", Kind::Int { min: 1, max: 100_000 }, "500");
 const EXPECT: Field = Field::open("expectName", NAME, "null");
-const ATTRIBUTES: Field = Field::open("attributes", Kind::Map { max: 200 }, "{}");
+const ATTRIBUTES: Field = Field::required("attributes", Kind::Map { max: 200 });
 /// What is said of patterns that look at texts for too long.
 pub const TOO_SLOW: &str =
     "the rule looks at these texts for more than half a second: write a simpler pattern, or shorter texts";

@@ -11,7 +11,7 @@ use crate::access::SERVICES;
 use crate::change::Drafted;
 use crate::document::find;
 use crate::family::{Family, Link, Making, OnDelete, Rows};
-use crate::fields::{Field, Kind};
+use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
 /// Most and fewest steps of a process that runs.
@@ -86,6 +86,10 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     if runs && all.len() < STEPS_MIN {
         let why = format!("a process that is enabled has {STEPS_MIN} to {STEPS_MAX} steps");
         errors.push(FieldError::new("/steps", if all.is_empty() { "REQUIRED" } else { "OUT_OF_RANGE" }, why));
+    }
+    // Without time an instance is abandoned as soon as it begins.
+    if duration_ms(text(body, "timeout")).is_some_and(|ms| ms == 0 || i64::try_from(ms).is_err()) {
+        errors.push(FieldError::new("/timeout", "OUT_OF_RANGE", "must be longer than 0s, and a time that can be told"));
     }
     for (n, step) in all.iter().filter_map(Value::as_object).enumerate() {
         let mut put = |key: &str, code, why: &str| errors.push(FieldError::new(format!("/steps/{n}/{key}"), code, why));

@@ -121,6 +121,25 @@ async fn what_is_wrong_with_a_body() {
 }
 
 #[tokio::test]
+async fn what_is_wrong_with_some_families() {
+    let fx = fixture().await;
+    for (name, change, at, code) in [
+        ("business-processes", json!({"timeout": "0s"}), "/timeout", "OUT_OF_RANGE"),
+        ("business-processes", json!({"timeout": "0"}), "/timeout", "OUT_OF_RANGE"),
+        ("business-processes", json!({"timeout": "500000000y"}), "/timeout", "OUT_OF_RANGE"),
+        ("bt-detection-rules", json!({"samples": [{"expectName": null}]}), "/samples/0/attributes", "REQUIRED"),
+        ("rum-bt-detection-rules", json!({"samples": [{"kind": "xhr"}]}), "/samples/0/attributes", "REQUIRED"),
+    ] {
+        let family = families().find(|family| family.name == name).unwrap();
+        let mut body = map(sample(family, 1).unwrap());
+        body.extend(map(change.clone()));
+        let problem = fx.create(family, Value::Object(body)).await.unwrap_err();
+        let found = problem.errors.iter().any(|e| e.field == at && e.code == code);
+        assert!(found, "{name} {change} {:?}", problem.errors);
+    }
+}
+
+#[tokio::test]
 async fn pages_lose_and_repeat_nothing() {
     let fx = fixture().await;
     for n in 0..50 {

@@ -168,6 +168,37 @@ async fn any_field_gives_an_order() {
     }
 }
 
+/// Lists that are asked again and again come from memory, and follow each change at once.
+#[tokio::test]
+async fn texts_that_are_kept_follow_each_change() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let system = Caller::system();
+    let parts: [&[(&str, &str)]; 4] = [
+        &[("filter", "key co \"3\"")],
+        &[("filter", "tags co \"t\" and key ew \"7\""), ("count", "true")],
+        &[("filter", "labels.k8s.io/zone co \"xx\" and tags ew \"1\"")],
+        &[("q", "shop 1")],
+    ];
+    for more in parts {
+        for sort in ["displayName", "-displayName", "key", "-key", "-id", "state", "health", "createdAt"] {
+            same_as_whole(&fx, &RESOURCES, &system, sort, more).await;
+        }
+    }
+    assert!(fx.config.lists.len() > 0, "nothing was kept");
+    let having = [("filter", "key co \"3\"")];
+    let body = json!({"typeId": SERVICE_TYPE_ID, "displayName": "A new one", "attributes": {"service.name": "x3"}});
+    let one = fx.create(&RESOURCES, body).await.unwrap();
+    let first = fx.list(&RESOURCES, &[having[0], ("sort", "displayName"), ("limit", "1")]).await.unwrap();
+    assert_eq!(first.items[0]["id"], json!(one.id));
+    same_as_whole(&fx, &RESOURCES, &system, "displayName", &having).await;
+    fx.op(&RESOURCES, delete(&one.id)).await.unwrap();
+    same_as_whole(&fx, &RESOURCES, &system, "displayName", &having).await;
+    // Who sees a part of them is shown no others.
+    let narrow = caller(&["{view, resources, s1*}", "{view, resources, s3*}"]);
+    same_as_whole(&fx, &RESOURCES, &narrow, "displayName", &having).await;
+}
+
 /// Orders by several fields are those of the whole family, whatever the groups are.
 #[tokio::test]
 async fn several_fields_give_an_order() {

@@ -188,7 +188,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "dryRun")
                 .takes(&[JSON])
                 .also("201"),
-            row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "dryRun").takes(&[JSON]),
+            row(By::Patch, "/groups/{namespace}/{name}", "Changes a group, or its rules", "dryRun").takes(&[JSON]),
             row(By::Delete, "/groups/{namespace}/{name}", "Deletes a group with its rules", "dryRun").gives("204", ""),
             row(By::Put, "/groups/{namespace}/{name}/order", "Orders the rules of a group", "dryRun").takes(&[JSON]),
             row(By::Get, "/settings", "Says whether edits act by themselves", ""),

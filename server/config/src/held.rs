@@ -1,0 +1,328 @@
+//! Texts of a field in memory. A list that looks for a part of a text (`co`, `ew`, `q`) has the database go through all
+//! texts of that field, for each of its pages. Where such a list is asked again and again and nothing changes meanwhile, its
+//! texts are kept here, in the order of the list: a page then costs the database the entities that it gives.
+//!
+//! They only narrow: each entity that is read is asked again.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use quiver_database::{Connection, Statement, statement};
+use serde_json::Value;
+
+use crate::beside::Beside;
+use crate::document::{Config, Page, Place};
+use crate::family::{Caller, Family};
+use crate::filter::{Filter, Op};
+use crate::ordered::{Column, Ordered, read_in_order};
+use crate::problem::Result;
+use crate::query::ListQuery;
+use crate::texts;
+
+/// How often a list is asked at one state of the configuration before its texts are kept: to read them takes as long as some
+/// of its pages.
+const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
+/// What stands for more of it than is kept: it is not tried again.
+const TOO_MUCH: u32 = u32::MAX;
+/// Bytes of all that is kept.
+const BYTES_MAX: usize = 32 << 20;
+/// Lists that are counted.
+const COUNTED_MAX: usize = 64;
+/// Rows that are read with one statement.
+const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
+/// Between the texts that one entity has in a list.
+const BETWEEN: char = '\u{0}';
+/// Fields that are noted without a change of the configuration (`seen`, `usage`): nothing would tell that they are others.
+const NOTED: [&str; 3] = ["lastSeen", "health", "lastUsedAt"];
+
+/// A part that one text of a field must have; without a field it is looked for in the words of an entity (`texts`).
+struct Part<'a> {
+    field: Option<&'a str>,
+    op: Op,
+    text: &'a str,
+    /// Characters from which on a text may have been cut, so that nobody knows.
+    cut: usize,
+}
+
+impl Part<'_> {
+    /// Says whether one of the texts of an entity may have it.
+    fn is_in(&self, texts: &str) -> bool {
+        texts.split(BETWEEN).any(|text| {
+            let has = if self.op == Op::Ends { text.ends_with(self.text) } else { text.contains(self.text) };
+            has || text.len() >= self.cut && text.chars().count() >= self.cut
+        })
+    }
+}
+
+impl ListQuery {
+    /// A part that all entities of the list must have.
+    fn part(&self, family: &Family) -> Option<Part<'_>> {
+        let part = match &self.contains {
+            Some(text) if family.has_words() => Some(Part { field: None, op: Op::Contains, text, cut: usize::MAX }),
+            _ => self.filter.as_ref().and_then(|filter| filter.part(family)),
+        };
+        part.filter(|part| !part.text.contains([BETWEEN, texts::BETWEEN]))
+    }
+}
+
+impl Filter {
+    fn part(&self, family: &Family) -> Option<Part<'_>> {
+        match self {
+            Self::All(list) => list.iter().find_map(|one| one.part(family)),
+            Self::Compare(path, op @ (Op::Contains | Op::Ends), Value::String(text)) => {
+                let is_kept = family.form_of(path).is_some() && !NOTED.contains(&path.as_str());
+                is_kept.then(|| Part { field: Some(path), op: *op, text, cut: family.chars_of(path) })
+            }
+            Self::Any(_) | Self::Not(_) | Self::Present(_) | Self::Compare(..) | Self::In(..) => None,
+        }
+    }
+}
+
+/// Where an entity stands in the bytes: its value in the order of the list, its id, and its texts.
+#[derive(Debug)]
+struct Row {
+    value: usize,
+    id: usize,
+    texts: usize,
+    end: usize,
+}
+
+/// The entities of a place in the order of a list, with their texts.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: String,
+    rows: Vec<Row>,
+}
+
+impl Held {
+    fn push(&mut self, value: &str, id: &str, texts: &str) {
+        let start = self.bytes.len();
+        self.bytes.extend([value, id, texts]);
+        let (id, texts) = (start + value.len(), start + value.len() + id.len());
+        self.rows.push(Row { value: start, id, texts, end: self.bytes.len() });
+    }
+
+    fn size(&self) -> usize {
+        self.bytes.len() + self.rows.len() * size_of::<Row>()
+    }
+
+    /// The ids of the first entities behind the cursor of a list that may have a part.
+    fn having(&self, part: &Part<'_>, ordered: &Ordered, most: usize) -> Vec<String> {
+        let text = |from: usize, to: usize| &self.bytes[from..to];
+        let is_before = |row: &Row| !ordered.goes_on_with(text(row.value, row.id), text(row.id, row.texts));
+        let rows = &self.rows[self.rows.partition_point(is_before)..];
+        let having = rows.iter().filter(|row| part.is_in(text(row.texts, row.end)));
+        having.take(most).map(|row| text(row.id, row.texts).to_owned()).collect()
+    }
+}
+
+/// Which texts, and in which order.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Key {
+    family: &'static str,
+    owner: String,
+    column: Column,
+    descending: bool,
+    field: Option<String>,
+}
+
+impl Key {
+    fn of(place: &Place, ordered: &Ordered, field: Option<&str>) -> Self {
+        Self {
+            family: place.family.name,
+            owner: place.owner.clone(),
+            column: ordered.column.clone(),
+            descending: ordered.descending,
+            field: field.map(str::to_owned),
+        }
+    }
+}
+
+/// What is kept, each with the number of the change that it was read behind.
+#[derive(Debug, Default)]
+struct Kept {
+    lists: Vec<(Key, u64, Arc<Held>)>,
+    /// How often lists were asked behind a change.
+    asked: HashMap<Key, (u64, u32)>,
+}
+
+impl Kept {
+    fn find(&self, key: &Key, change: u64) -> Option<Arc<Held>> {
+        let found = self.lists.iter().find(|(known, at, _)| known == key && *at == change);
+        found.map(|(.., held)| Arc::clone(held))
+    }
+
+    /// Counts that a list is asked, and says whether its texts are worth being kept.
+    fn ask(&mut self, key: &Key, change: u64) -> bool {
+        if self.asked.len() >= COUNTED_MAX && !self.asked.contains_key(key) {
+            self.asked.clear();
+        }
+        let (at, times) = self.asked.entry(key.clone()).or_insert((change, 0));
+        if *at != change {
+            (*at, *times) = (change, 0);
+        }
+        *times = times.saturating_add(1);
+        *times >= ASKED_MIN && *times != TOO_MUCH
+    }
+
+    /// Keeps a list; what is of another state goes, and what has been kept longest where all of it is too much.
+    fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
+        self.lists.retain(|(known, at, _)| *at == change && *known != key);
+        self.lists.push((key, change, held));
+        while self.lists.iter().map(|(.., held)| held.size()).sum::<usize>() > BYTES_MAX {
+            self.lists.remove(0);
+        }
+    }
+}
+
+/// The texts that are kept of lists.
+#[derive(Debug, Default)]
+pub(crate) struct Lists {
+    kept: Mutex<Kept>,
+    /// One list is read at a time; others come from the database meanwhile.
+    reading: tokio::sync::Mutex<()>,
+}
+
+impl Lists {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How many are kept.
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.kept().lists.len()
+    }
+}
+
+impl Config {
+    /// Gives a page of what has a part of a text, without a look at the others in the database. None: texts of such a list
+    /// are not kept, it counts, or rights and the rest of a filter leave out some of what has the part.
+    pub(crate) async fn page_held(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        beside: &Beside,
+    ) -> Result<Option<Page>> {
+        let Some(part) = query.part(place.family) else { return Ok(None) };
+        if !query.can_be_cut(false, None) {
+            return Ok(None);
+        }
+        let Some(ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
+        let is_kept = match &ordered.column {
+            Column::Id | Column::Text => true,
+            Column::Field(field) => !NOTED.contains(&field.as_str()),
+            // These are numbers.
+            Column::Created | Column::Updated => false,
+        };
+        if !is_kept {
+            return Ok(None);
+        }
+        let key = Key::of(place, &ordered, part.field);
+        if !self.lists.kept().ask(&key, self.revision()) {
+            return Ok(None);
+        }
+        // Several statements see one state.
+        let mut db = self.pool.snapshot().await?;
+        let Some(held) = self.held(key, place, &ordered, part.field, &mut db).await? else { return Ok(None) };
+        // One more than the page tells that there is a next one.
+        let wanted = query.limit + 1;
+        let ids = held.having(&part, &ordered, wanted);
+        let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
+        drop(db);
+        if kept.len() < wanted && ids.len() == wanted {
+            return Ok(None);
+        }
+        self.page_of(kept, place, query, None).await.map(Some)
+    }
+
+    /// The texts of a list, which are kept from now on. The state that `db` sees says whether they are still the same.
+    async fn held(
+        &self,
+        key: Key,
+        place: &Place,
+        ordered: &Ordered,
+        field: Option<&str>,
+        db: &mut Connection,
+    ) -> Result<Option<Arc<Held>>> {
+        let row = statement("SELECT number FROM revision").fetch_one(&mut *db).await?;
+        let change = row.try_get::<i64>(0)? as u64;
+        let known = self.lists.kept().find(&key, change);
+        if known.is_some() {
+            return Ok(known);
+        }
+        let Ok(_reading) = self.lists.reading.try_lock() else { return Ok(None) };
+        let Some(held) = read(place, ordered, field, db).await? else {
+            self.lists.kept().asked.insert(key, (self.revision(), TOO_MUCH));
+            return Ok(None);
+        };
+        let held = Arc::new(held);
+        self.lists.kept().put(key, change, Arc::clone(&held));
+        Ok(Some(held))
+    }
+}
+
+/// Reads the texts of a field in the order of a list. None: they are too much.
+async fn read(place: &Place, ordered: &Ordered, field: Option<&str>, db: &mut Connection) -> Result<Option<Held>> {
+    let Some(texts) = texts_of(place, field, db).await? else { return Ok(None) };
+    let mut walk = Ordered { column: ordered.column.clone(), descending: ordered.descending, after: None };
+    let mut held = Held::default();
+    loop {
+        let (rest, values) = walk.rest(place, None, ROWS_AT_ONCE);
+        let sql = format!("SELECT {} AS held, id {rest}", walk.column.name());
+        let select = values.into_iter().fold(statement(sql), Statement::bind);
+        let rows = select.fetch_packed("held, id", &mut *db).await?;
+        for row in &rows {
+            let (value, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+            held.push(&value, &id, texts.get(&id).map_or("", String::as_str));
+            walk.after = Some((value.into(), id));
+        }
+        if held.size() > BYTES_MAX {
+            return Ok(None);
+        }
+        if rows.len() < ROWS_AT_ONCE {
+            return Ok(Some(held));
+        }
+    }
+}
+
+/// Reads the texts of a field, by entity. None: they are too much.
+async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Result<Option<HashMap<String, String>>> {
+    let (mut found, mut bytes) = (HashMap::<String, String>::new(), 0);
+    // The first character of a value says that it is a text.
+    let (mut last, mut last_id) = ("3".to_owned(), String::new());
+    loop {
+        let select = match field {
+            Some(field) => {
+                let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
+                    AND value < '4' AND (value, id) > (?, ?) ORDER BY value, id LIMIT ?";
+                statement(sql).bind(place.family.name).bind(&place.owner).bind(field).bind(&last)
+            }
+            None => {
+                let sql = "SELECT words AS held, id FROM entity_text WHERE family = ? AND owner = ? AND id > ? \
+                    ORDER BY id LIMIT ?";
+                statement(sql).bind(place.family.name).bind(&place.owner)
+            }
+        };
+        let select = select.bind(&last_id).bind(ROWS_AT_ONCE as i64);
+        let rows = select.fetch_packed("held, id", &mut *db).await?;
+        for row in &rows {
+            (last, last_id) = (row.try_get(0)?, row.try_get(1)?);
+            let text = if field.is_some() { last.get(1..).unwrap_or_default() } else { last.as_str() };
+            bytes += text.len() + last_id.len();
+            if let Some(others) = found.get_mut(&last_id) {
+                others.push(BETWEEN);
+                others.push_str(text);
+            } else {
+                found.insert(last_id.clone(), text.to_owned());
+            }
+        }
+        if bytes > BYTES_MAX {
+            return Ok(None);
+        }
+        if rows.len() < ROWS_AT_ONCE {
+            return Ok(Some(found));
+        }
+    }
+}
