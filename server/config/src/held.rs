@@ -293,17 +293,14 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
     // The first character of a value says that it is a text.
     let (mut last, mut last_id) = ("3".to_owned(), String::new());
     loop {
-        let select = match field {
-            Some(field) => {
-                let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
+        let select = if let Some(field) = field {
+            let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
                     AND value < '4' AND (value, id) > (?, ?) ORDER BY value, id LIMIT ?";
-                statement(sql).bind(place.family.name).bind(&place.owner).bind(field).bind(&last)
-            }
-            None => {
-                let sql = "SELECT words AS held, id FROM entity_text WHERE family = ? AND owner = ? AND id > ? \
+            statement(sql).bind(place.family.name).bind(&place.owner).bind(field).bind(&last)
+        } else {
+            let sql = "SELECT words AS held, id FROM entity_text WHERE family = ? AND owner = ? AND id > ? \
                     ORDER BY id LIMIT ?";
-                statement(sql).bind(place.family.name).bind(&place.owner)
-            }
+            statement(sql).bind(place.family.name).bind(&place.owner)
         };
         let select = select.bind(&last_id).bind(ROWS_AT_ONCE as i64);
         let rows = select.fetch_packed("held, id", &mut *db).await?;

@@ -406,8 +406,8 @@ impl Planner<'_> {
             match relation.table().split_once("__") {
                 Some((model, name)) if self.catalog.find(&MemberId::new(model, name)).is_some() => {
                     let id = MemberId::new(model, name);
-                    let found = self.catalog.find(&id).map(|f| (f.model, f.kind));
-                    if let Some((model, Kind::Dimension(dimension))) = found {
+                    let member = self.catalog.find(&id).map(|f| (f.model, f.kind));
+                    if let Some((model, Kind::Dimension(dimension))) = member {
                         let (plan, _) = self.sub_query(stage, model, dimension)?;
                         found.push(Arc::clone(plan.schema()));
                     }

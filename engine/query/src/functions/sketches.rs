@@ -8,7 +8,7 @@ use std::fmt;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, BooleanArray};
+use arrow::array::{Array, ArrayRef, BooleanArray};
 use arrow::compute::{filter, nullif};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, internal_datafusion_err, plan_err};
@@ -190,12 +190,12 @@ fn first(of: &ArrayRef, role: Role) -> Result<ScalarValue> {
 
 impl Accumulator for OfAll {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let groups = vec![0; values.first().map_or(0, |v| v.len())];
+        let groups = vec![0; values.first().map_or(0, Array::len)];
         self.0.get_mut().update_batch(values, &groups, None, 1)
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let groups = vec![0; states.first().map_or(0, |s| s.len())];
+        let groups = vec![0; states.first().map_or(0, Array::len)];
         self.0.get_mut().merge_batch(states, &groups, 1)
     }
 

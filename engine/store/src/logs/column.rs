@@ -525,8 +525,8 @@ mod tests {
 
     #[test]
     fn some_values_are_those_and_a_cut_holds_no_others() {
-        let long = |i: usize| (i % 7 > 0).then(|| format!("a text that no view holds, the number {i}"));
-        let number = |i: usize| (i % 5 > 0).then_some(i as i64);
+        let long = |i: usize| (!i.is_multiple_of(7)).then(|| format!("a text that no view holds, the number {i}"));
+        let number = |i: usize| (!i.is_multiple_of(5)).then_some(i as i64);
         let hex = (0..1000usize).map(|i| (i % 3 > 0).then(|| i.to_le_bytes()));
         let hex = FixedSizeBinaryArray::try_from_sparse_iter_with_size(hex, 8).expect("eight bytes");
         let all: Vec<Option<String>> = (0..1000).map(long).collect();
@@ -557,7 +557,7 @@ mod tests {
         let values = Column::whole(Values::Missing);
         for len in [0, 1, 63, 64, 65, 200, 256] {
             for (from, step) in [(0, 1), (1, 1), (0, 3), (130, 1), (60, 70)] {
-                let wanted = |row: usize| row >= from && (row - from) % step == 0;
+                let wanted = |row: usize| row >= from && (row - from).is_multiple_of(step);
                 // Not from the first bit of a byte on.
                 let rows = BooleanBuffer::collect_bool(len + 3, |i| i >= 3 && wanted(i - 3)).slice(3, len);
                 let mut asked = Vec::new();

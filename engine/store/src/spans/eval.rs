@@ -140,7 +140,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             // Several at a time.
             Some(durations) => {
                 for (keep, duration) in keep.iter_mut().zip(durations) {
-                    *keep &= (min <= duration) & (duration <= max);
+                    *keep &= (*min..=*max).contains(duration);
                 }
             }
             None => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
