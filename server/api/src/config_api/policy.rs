@@ -29,10 +29,10 @@ use super::many::all_ids_in;
 use super::policy_revisions::live;
 use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
-use crate::policy_api::receiver_results;
+use crate::alerting::policy::receiver_results;
+use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
+use crate::alerting::stored_rules::text;
 use crate::state::AppState;
-use crate::stored_policy::{OPTIONS, Which, children, composed, export, parts};
-use crate::stored_rules::text;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let own = |path: &str| format!("/rulesapi/rulepolicy/{path}");

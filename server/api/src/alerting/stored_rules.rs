@@ -12,8 +12,8 @@ use quiver_yaml::duration;
 use quiver_yaml::problem::Problem as Fault;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::stored_policy;
 use crate::languages::Languages;
-use crate::stored_policy;
 
 /// Where a rule stands in the file that is made of it.
 const RULE_PATH: &str = "/groups/0/rules/0";

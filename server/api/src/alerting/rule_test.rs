@@ -18,10 +18,10 @@ use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
 use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::policy::{object_of, time_of};
+use crate::alerting::stored_rules::group_of;
 use crate::config_api::Answer;
-use crate::policy_api::{object_of, time_of};
 use crate::state::AppState;
-use crate::stored_rules::group_of;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
