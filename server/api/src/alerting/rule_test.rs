@@ -14,8 +14,8 @@ use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written,
 };
 use quiver_config::{Problem, ProblemKind};
+use quiver_types::time::duration;
 use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
-use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use crate::alerting::policy::{object_of, time_of};

@@ -19,8 +19,8 @@ use quiver_config::{
     Area, Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Release,
     Result, System,
 };
+use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
-use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use super::deploy::{Told, flag, manager, outcome, refused};
