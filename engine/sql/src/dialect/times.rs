@@ -180,6 +180,22 @@ pub(super) fn is_date(time: &Expr) -> bool {
     }
 }
 
+/// Whether a statement says that a value is a time without a zone, as a date is with an interval added.
+pub(super) fn is_reading(time: &Expr) -> bool {
+    let is_plain = |data_type: &DataType| {
+        matches!(data_type, DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone))
+    };
+    match time {
+        Expr::BinaryOp { left, op: BinaryOperator::Plus | BinaryOperator::Minus, right } => {
+            is_reading(left) || (is_date(left) && constant(right).is_none())
+        }
+        Expr::Nested(inner) => is_reading(inner),
+        Expr::Cast { data_type, .. } => is_plain(data_type),
+        Expr::TypedString(typed) => is_plain(&typed.data_type),
+        _ => false,
+    }
+}
+
 /// What a function of times is for the planner; none: it knows the function, or there is none.
 pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
