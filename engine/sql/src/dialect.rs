@@ -39,6 +39,7 @@ mod records;
 mod rows;
 mod series;
 mod sets;
+mod stars;
 mod sums;
 mod ties;
 mod times;
@@ -88,6 +89,7 @@ pub(crate) fn translate(
     let mut names = factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &Named| catalog.fixed(named);
+    stars::translate(query, &fixed);
     outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
     let (names, common) = (names.0, Vec::new());

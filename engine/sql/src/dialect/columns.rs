@@ -169,7 +169,7 @@ fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> 
     columns
 }
 
-fn is_plain(options: &WildcardAdditionalOptions) -> bool {
+pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
     options.opt_exclude.is_none()
         && options.opt_except.is_none()
         && options.opt_replace.is_none()
