@@ -256,6 +256,11 @@ impl Translator<'_> {
                 let found = call("regexp_match", vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
+            Expr::Substring { substring_from, substring_for, .. } => {
+                for place in [substring_from, substring_for].into_iter().flatten() {
+                    types::widened(place);
+                }
+            }
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {
                     *place = found;

@@ -8,7 +8,7 @@ use quiver_query::durations::worded;
 use quiver_query::moments::{Moment, in_form};
 use quiver_types::Result;
 
-use super::{arrays, bare, call, expr, formats, literal, quoted, take};
+use super::{arrays, bare, call, expr, formats, literal, quoted, take, text};
 use crate::catalog::Catalog;
 use crate::parse::normal;
 
@@ -228,7 +228,8 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         ("date_part" | "datepart", [part, time]) => {
             let Some(part) = literal(part) else { return Ok(None) };
-            return part_of(part, time);
+            // One with a type, as parameters have it, is a text without one to the planner.
+            part_of(part, time)?.unwrap_or_else(|| call("date_part", vec![text(part), time.clone()]))
         }
         ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
             let time = format!(
