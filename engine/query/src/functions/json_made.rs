@@ -40,6 +40,8 @@ enum Made {
     List,
     /// The same of rows, one a line.
     Rows,
+    /// The same without blanks.
+    Dense,
     /// An object of a list's members.
     Members,
     /// An object of texts: names and values by turns in one list, or each in a list of its own.
@@ -67,6 +69,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         ("json_member", Made::Member),
         ("json_list", Made::List),
         ("json_rows", Made::Rows),
+        ("json_dense", Made::Dense),
         ("json_members", Made::Members),
         ("json_object", Made::Pairs),
     ];
@@ -83,6 +86,7 @@ const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'stati
         Made::Object | Made::Pairs => ("{", ", ", " : ", "}"),
         Made::Member => ("", "", " : ", ""),
         Made::Rows => ("[", ", \n ", "", "]"),
+        Made::Dense => ("[", ",", "", "]"),
         Made::Members => ("{ ", ", ", "", " }"),
         _ => ("[", ", ", "", "]"),
     }
@@ -111,7 +115,7 @@ impl ScalarUDFImpl for JsonMade {
             }
             (Made::Array, types) | (Made::Of | Made::Read, types @ [_]) => Ok(types.to_vec()),
             (Made::Normal | Made::Alike, [_]) => Ok(vec![DataType::Utf8View]),
-            (Made::List | Made::Rows | Made::Members, [_]) => Ok(vec![list()]),
+            (Made::List | Made::Rows | Made::Dense | Made::Members, [_]) => Ok(vec![list()]),
             (Made::Pairs, [_] | [_, _]) => Ok(types.iter().map(|_| list()).collect()),
             _ => plan_err!("`{}` does not take {} arguments", self.name, types.len()),
         }
@@ -140,7 +144,7 @@ impl ScalarUDFImpl for JsonMade {
             Made::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
             Made::Row | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
             Made::Array => self.array(&columns, rows, &mut making)?,
-            Made::List | Made::Rows | Made::Members => self.joined(&columns, rows, &mut making)?,
+            Made::List | Made::Rows | Made::Dense | Made::Members => self.joined(&columns, rows, &mut making)?,
             Made::Pairs => self.pairs(&columns, rows, &mut making)?,
         };
         Ok(ColumnarValue::Array(made))

@@ -60,6 +60,7 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
             call("json_members", vec![gathered(function, member)])
         }
         ("to_json" | "row_to_json" | "array_to_json", [value]) if is_row(value) => take(value),
+        ("to_json" | "array_to_json", [value]) if gathers_documents(value) => call("json_dense", vec![take(value)]),
         ("row_to_json" | "array_to_json", [value]) => call("to_json", vec![take(value)]),
         ("to_json" | "json_build_object" | "json_build_array", _) if is_binary => call(&plain, args),
         _ => return None,
@@ -83,6 +84,17 @@ fn gathered(function: &Function, item: Expr) -> Expr {
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(item))];
     }
     Expr::Function(gathering)
+}
+
+/// Whether a value is a list of documents that an aggregate makes.
+fn gathers_documents(value: &Expr) -> bool {
+    let Expr::Function(gathering) = value else { return false };
+    let is_document = |item: &Expr| match item {
+        Expr::Function(call) => bare(&call.name).is_some_and(|name| name == "to_json" || name.starts_with("json_")),
+        _ => false,
+    };
+    bare(&gathering.name).as_deref() == Some("array_agg")
+        && matches!(arguments(&gathering.args).as_deref(), Some([item]) if is_document(item))
 }
 
 fn is_row(value: &Expr) -> bool {

@@ -46,6 +46,14 @@ fn values_are_compared_with_sets() {
 }
 
 #[test]
+fn documents_in_lists_stay_documents() {
+    check(
+        "select array_to_json(array_agg(row_to_json(h) order by h.time)), array_to_json(array_agg(a)) from hosts h",
+        "SELECT json_dense(array_agg(json_row('time', \"h\".\"time\") ORDER BY h.time)), to_json(array_agg(a)) FROM hosts h",
+    );
+}
+
+#[test]
 fn rows_are_counted_where_there_are_some() {
     check("select count(h), count(h.*) from hosts h", "SELECT count(*), count(*) FROM hosts h");
     check(
