@@ -12,7 +12,7 @@ pub mod annotation;
 pub mod ast;
 pub mod binary;
 pub mod check;
-pub mod duration;
+mod duration;
 pub mod error;
 pub mod functions;
 pub mod histogram;

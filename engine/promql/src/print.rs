@@ -7,12 +7,13 @@ mod pretty;
 use std::fmt::{Result, Write};
 
 use quiver_types::Matcher;
+use quiver_types::time::duration;
 
 use crate::ast::{
     AggregateExpr, At, BinaryExpr, DurationExpr, DurationKind, DurationOp, Expr, ExprKind, MatchCardinality,
     SubqueryExpr, VectorMatching, VectorSelector,
 };
-use crate::duration::format_duration;
+use crate::duration::seconds;
 use crate::lexer::quote::quote;
 
 pub use pretty::pretty;
@@ -250,10 +251,10 @@ fn write_duration<W: Write + ?Sized>(out: &mut W, duration: &DurationExpr) -> Re
 }
 
 /// Writes a number, as a duration if it was one and has whole milliseconds.
-fn literal(value: f64, duration: bool) -> String {
+fn literal(value: f64, is_duration: bool) -> String {
     let millis = value * 1000.0;
-    if duration && millis.abs() < i64::MAX as f64 && crate::duration::seconds(millis.round() as i64) == value {
-        return format_duration(millis.round() as i64);
+    if is_duration && millis.abs() < i64::MAX as f64 && seconds(millis.round() as i64) == value {
+        return duration::format(millis.round() as i64);
     }
     number(value)
 }

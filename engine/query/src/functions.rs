@@ -20,6 +20,7 @@ mod gathering;
 mod gauges;
 mod growth;
 mod held;
+mod interval_trunc;
 pub(crate) mod intervals;
 mod joined;
 mod json;
@@ -292,6 +293,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;
     state.register_udf(typeof_value::function())?;
+    state.register_udf(interval_trunc::function())?;
     state.register_udf(whole::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;

@@ -29,6 +29,7 @@ mod natural;
 mod operators;
 mod orders;
 mod others;
+mod outer;
 mod outputs;
 mod patterns;
 mod percentiles;
@@ -38,6 +39,7 @@ mod records;
 mod rows;
 mod series;
 mod sets;
+mod stars;
 mod sums;
 mod ties;
 mod times;
@@ -50,6 +52,7 @@ mod windows;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+pub(crate) use columns::{Common, Known};
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
 pub(crate) use quiver_query::quoted::text as quoted;
@@ -66,6 +69,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
+use crate::scope::{Fixed, Named};
 use crate::session::Session;
 use crate::walk::{walk, walk_mut};
 
@@ -84,9 +88,13 @@ pub(crate) fn translate(
 ) -> Result<()> {
     let mut names = factors::Names::default();
     let _ = walk(query, &mut names);
+    let fixed = |named: &Named| catalog.fixed(named);
+    stars::translate(query, &fixed);
+    outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
     let (names, common) = (names.0, Vec::new());
-    let mut translator = Translator { catalog, session, aggregates, names, common, places: 0, compared, reads_types };
+    let mut translator =
+        Translator { catalog, fixed: &fixed, session, aggregates, names, common, places: 0, compared, reads_types };
     match walk_mut(query, &mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -95,12 +103,14 @@ pub(crate) fn translate(
 
 struct Translator<'t> {
     catalog: &'t Catalog,
+    /// Fixed columns of its tables.
+    fixed: Fixed<'t>,
     session: &'t Session,
     aggregates: &'t dyn Fn(&str) -> bool,
     /// Bare names of columns.
     names: HashSet<String>,
     /// Common tables of the queries that were seen.
-    common: Vec<columns::Common>,
+    common: Vec<Common>,
     places: usize,
     /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
     compared: HashSet<*const Query>,
@@ -174,8 +184,8 @@ fn refused(error: Error) -> ControlFlow<Box<Error>> {
 }
 
 impl Translator<'_> {
-    fn columns(&self) -> columns::Known<'_> {
-        columns::Known { catalog: self.catalog, common: &self.common }
+    fn columns(&self) -> Known<'_> {
+        Known { fixed: self.fixed, common: &self.common }
     }
 
     /// Notes the common tables of a query.
@@ -245,6 +255,11 @@ impl Translator<'_> {
             {
                 let found = call("regexp_match", vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
+            }
+            Expr::Substring { substring_from, substring_for, .. } => {
+                for place in [substring_from, substring_for].into_iter().flatten() {
+                    types::widened(place);
+                }
             }
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {

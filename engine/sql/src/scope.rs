@@ -8,10 +8,10 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
+    TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
-use crate::dialect::{AGAIN, output_name};
+use crate::dialect::{AGAIN, Common, Known, output_name};
 use crate::parse::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
@@ -38,14 +38,14 @@ struct Relation {
 
 /// Finds what a query speaks of.
 pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
-    let mut finder = Finder { fixed, ctes: Vec::new(), wanted: Wanted::new() };
+    let mut finder = Finder { fixed, common: Vec::new(), wanted: Wanted::new() };
     let _ = walk(query, &mut finder);
     finder.wanted
 }
 
 struct Finder<'f> {
     fixed: Fixed<'f>,
-    ctes: Vec<String>,
+    common: Vec<Common>,
     wanted: Wanted,
 }
 
@@ -53,8 +53,7 @@ impl Visitor for Finder<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &Query) -> ControlFlow<()> {
-        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
+        add_common(query, self.fixed, &mut self.common);
         // The order of a query looks at the tables of its select.
         if let (SetExpr::Select(select), Some(order)) = (&*query.body, &query.order_by) {
             self.of_outputs(select, order);
@@ -63,7 +62,7 @@ impl Visitor for Finder<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        let relations = relations(select, self.fixed, &self.ctes);
+        let relations = relations(select, self.known());
         for relation in &relations {
             if let Some(table) = &relation.table {
                 self.wanted.entry(table.clone()).or_default();
@@ -84,13 +83,18 @@ impl Visitor for Finder<'_> {
 }
 
 impl Finder<'_> {
+    fn known(&self) -> Known<'_> {
+        Known { fixed: self.fixed, common: &self.common }
+    }
+
     /// Names where an output of the select may be meant: its alias is no column of the data.
     fn of_outputs(&mut self, select: &Select, part: &impl Visit) {
         let mut names = Names::default();
         let _ = walk(part, &mut names);
         let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
         names.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
-        self.add(&relations(select, self.fixed, &self.ctes), names.found);
+        let relations = relations(select, self.known());
+        self.add(&relations, names.found);
     }
 
     fn add(&mut self, relations: &[Relation], names: BTreeSet<Vec<String>>) {
@@ -172,36 +176,44 @@ impl Visitor for Names {
     }
 }
 
-fn relations(select: &Select, fixed: Fixed<'_>, ctes: &[String]) -> Vec<Relation> {
+/// Notes the common tables of a query.
+fn add_common(query: &Query, fixed: Fixed<'_>, common: &mut Vec<Common>) {
+    for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+        let columns = Known { fixed, common: common.as_slice() }.of_common(table);
+        common.push((normal(&table.alias.name), columns));
+    }
+}
+
+fn relations(select: &Select, known: Known<'_>) -> Vec<Relation> {
     let mut out = Vec::new();
     for TableWithJoins { relation, joins } in &select.from {
         std::iter::once(relation).chain(joins.iter().map(|join| &join.relation)).for_each(|factor| {
-            of_factor(factor, fixed, ctes, &mut out);
+            of_factor(factor, known, &mut out);
         });
     }
     out
 }
 
-fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut Vec<Relation>) {
+fn of_factor(factor: &TableFactor, known: Known<'_>, out: &mut Vec<Relation>) {
     match factor {
         TableFactor::Table { name, alias, args, .. } => {
             let named = named(name);
             let shown = alias.as_ref().map(|alias| normal(&alias.name));
-            let is_cte = named.as_ref().is_some_and(|n| n.0.is_none() && ctes.contains(&n.1));
-            let table = named.clone().filter(|n| args.is_none() && !is_cte && fixed(n).is_some());
-            // What a table function or a common table gives is not known here.
-            let columns = table.as_ref().and_then(fixed);
+            let is_table = |n: &Named| args.is_none() && known.common_table(n).is_none() && (known.fixed)(n).is_some();
+            let table = named.clone().filter(is_table);
+            // What most table functions give is not known here.
+            let columns = table.as_ref().map_or_else(|| known.of_factor(factor), known.fixed);
             let path = (alias.is_none() && table.is_some() && name.0.len() == 2).then(|| name.clone());
             out.push(Relation { alias: shown.or_else(|| named.map(|n| n.1)), table, columns, path });
         }
-        TableFactor::Derived { subquery, alias, .. } => {
-            let columns = of_subquery(subquery, alias.as_ref());
+        TableFactor::Derived { alias, .. } => {
+            let columns = known.of_factor(factor);
             let alias = alias.as_ref().map(|alias| normal(&alias.name));
             out.push(Relation { alias, table: None, columns, path: None });
         }
         TableFactor::NestedJoin { table_with_joins, .. } => {
-            of_factor(&table_with_joins.relation, fixed, ctes, out);
-            table_with_joins.joins.iter().for_each(|join| of_factor(&join.relation, fixed, ctes, out));
+            of_factor(&table_with_joins.relation, known, out);
+            table_with_joins.joins.iter().for_each(|join| of_factor(&join.relation, known, out));
         }
         TableFactor::UNNEST { alias: Some(alias), .. } => {
             let columns = alias.columns.iter().map(|column| normal(&column.name)).collect();
@@ -225,39 +237,15 @@ pub(crate) fn named(name: &ObjectName) -> Option<Named> {
     }
 }
 
-/// Columns of a subquery: those that its alias gives it, where there is a name for each.
-fn of_subquery(query: &Query, alias: Option<&TableAlias>) -> Option<Vec<String>> {
-    let given = alias.iter().flat_map(|alias| &alias.columns).map(|column| normal(&column.name));
-    let given: Vec<String> = given.collect();
-    match &*query.body {
-        SetExpr::Values(values) if values.rows.first().is_some_and(|row| row.len() == given.len()) => Some(given),
-        _ => outputs(query),
-    }
-}
-
-/// Names of the outputs of a query; none where a `*` is among them.
-fn outputs(query: &Query) -> Option<Vec<String>> {
-    let SetExpr::Select(select) = &*query.body else { return None };
-    let name = |item: &SelectItem| match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(Some(normal(alias))),
-        SelectItem::UnnamedExpr(Expr::Identifier(ident)) => Some(Some(normal(ident))),
-        SelectItem::UnnamedExpr(Expr::CompoundIdentifier(idents)) => Some(idents.last().map(normal)),
-        SelectItem::UnnamedExpr(_) => Some(None),
-        _ => None,
-    };
-    let names = select.projection.iter().map(name).collect::<Option<Vec<_>>>()?;
-    Some(names.into_iter().flatten().collect())
-}
-
 /// Writes `*` out where a table has columns beside its fixed ones: it stands for these alone.
 pub(crate) fn expand_wildcards(query: &mut Query, wanted: &Wanted, fixed: Fixed<'_>) {
-    let _ = walk_mut(query, &mut Expander { wanted, fixed, ctes: Vec::new(), depth: 0 });
+    let _ = walk_mut(query, &mut Expander { wanted, fixed, common: Vec::new(), depth: 0 });
 }
 
 struct Expander<'e> {
     wanted: &'e Wanted,
     fixed: Fixed<'e>,
-    ctes: Vec<String>,
+    common: Vec<Common>,
     /// Of queries around what is visited.
     depth: usize,
 }
@@ -272,13 +260,12 @@ impl VisitorMut for Expander<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         self.depth += 1;
-        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
-        self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
+        add_common(query, self.fixed, &mut self.common);
         ControlFlow::Continue(())
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        let relations = relations(select, self.fixed, &self.ctes);
+        let relations = relations(select, Known { fixed: self.fixed, common: &self.common });
         Self::with_schema(select, &relations);
         Self::name_again(select, &relations, if self.depth == 1 { AGAIN } else { '_' });
         let has_more = |r: &Relation| {
@@ -442,6 +429,14 @@ mod tests {
         check("select 1 from quiver.logs order by logs.host", &[("logs", &["host"])]);
         check("select * from nothing where x = 1", &[]);
         check("select x, level from logs, (values (1)) v(x)", &[("logs", &["level"])]);
+        check("select x, level from logs, (select 1 as y) v(x)", &[("logs", &["level"])]);
+        check("with c as (select 1 as x) select x, level from logs, c", &[("logs", &["level"])]);
+        check(
+            "with c as (select 1 union all select 2), d(x) as (select * from c) select x, level from logs, d",
+            &[("logs", &["level"])],
+        );
+        check("select x, level from logs, generate_series(1, 3) x", &[("logs", &["level"])]);
+        check("select x, level from logs, promql_instant('up', 1)", &[("logs", &[])]);
     }
 
     #[test]

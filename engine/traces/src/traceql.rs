@@ -6,7 +6,6 @@
 //! What is not supported is named in the error.
 
 mod compare;
-mod duration;
 mod eval;
 mod lower;
 mod math;

@@ -1,6 +1,7 @@
-//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates and texts.
+//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates, durations and texts.
 
 pub mod calendar;
+pub mod duration;
 pub mod rfc3339;
 
 use std::fmt;

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use quiver_types::time::duration;
+
 use crate::problem::{Code, Problems};
-use crate::{Kind, Node, duration, pointer};
+use crate::{Kind, Node, pointer};
 
 /// The fields of a mapping. Whoever has asked for all that it knows calls [`Fields::finish`], which tells of the rest.
 #[derive(Debug)]

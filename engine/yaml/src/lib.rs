@@ -2,12 +2,10 @@
 //!
 //! `read` makes the tree from the events of the parser, by our rules: duplicate keys and foreign tags are refused,
 //! anchors and merge keys are expanded, sizes are bounded. `fields` reads a mapping into typed values and notes every
-//! field that nobody asked for, `write` makes a text. `problem` says what is wrong with one, and where; `duration` reads and
-//! writes times as Prometheus, vmalert and Go do.
+//! field that nobody asked for, `write` makes a text. `problem` says what is wrong with one, and where.
 //!
 //! Rule files, policies, models of analytics and configuration in YAML are read by this.
 
-pub mod duration;
 mod fields;
 mod indents;
 pub mod problem;

@@ -22,9 +22,9 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::alerting::stored_policy::{self, TemplateFiles};
+use crate::alerting::stored_rules;
 use crate::state::AppState;
-use crate::stored_policy::{self, TemplateFiles};
-use crate::stored_rules;
 
 pub(crate) mod configured;
 mod listed;

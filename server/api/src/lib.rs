@@ -7,14 +7,13 @@
 //! | `serve`, `bodies`, `answers` | listeners with limits on connections, heads and pace · memory of bodies and of answers |
 //! | `state`, `live`, `starting` | the handles that handlers share · settings that may change meanwhile · answers before the store is open |
 //! | `params`, `encode`, `error` | parameters in · answers out · kinds of errors → statuses, once |
-//! | `…_api`, `…_ingest` | the families |
+//! | `…_api`, `…_ingest`, `alerting` | the families |
 //!
 //! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
 
 mod access_log;
 pub mod admin;
-mod alert_history;
-mod alerts_api;
+pub mod alerting;
 pub mod answers;
 mod around;
 pub mod bodies;
@@ -44,15 +43,12 @@ mod otlp_grpc;
 mod params;
 mod partial;
 pub mod peers;
-mod policy_api;
 pub mod postgres;
 mod rbac_api;
 mod refused;
 mod request;
 mod rights;
 pub mod router;
-mod rules_api;
-mod rules_test_api;
 pub mod saved;
 mod scattered;
 mod segments;
@@ -62,15 +58,12 @@ mod span_metrics;
 mod sql_api;
 pub mod starting;
 pub mod state;
-pub mod stored_policy;
-pub mod stored_rules;
 mod tenancy;
 mod token_api;
 mod traces_api;
 mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
-pub mod unit_test_api;
 mod unrouted;
 pub mod usage;
 mod watch;

@@ -4,7 +4,7 @@
 
 use axum::extract::Request;
 use http::{HeaderMap, Method, header};
-use quiver_promql::duration::parse_duration;
+use quiver_types::time::duration;
 use quiver_types::{Domain, Error, Result};
 
 use crate::bodies::read_unpacked;
@@ -163,7 +163,7 @@ pub(crate) fn duration_ms(text: &str) -> Option<i64> {
         // Prometheus counts nanoseconds in 64 bits.
         return (seconds.abs() * 1e9 < 9_223_372_036_854_775_808.0).then_some((seconds * 1000.0) as i64);
     }
-    parse_duration(text)
+    duration::parse(text).ok()
 }
 
 /// A decimal number; words such as `NaN` and `inf` are no times.

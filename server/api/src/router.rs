@@ -22,9 +22,9 @@ use crate::error::plain;
 use crate::state::AppState;
 use crate::unrouted::{not_allowed, not_found};
 use crate::{
-    admin, alerts_api, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
-    metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, rules_api, rules_test_api, segments,
-    sql_api, token_api, traces_api, traces_compat, traces_ingest, unit_test_api,
+    admin, alerting, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest, metrics_api,
+    olap_api, openapi, otlp_grpc, partial, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
+    traces_ingest,
 };
 
 /// The path of OTLP on its own port.
@@ -36,7 +36,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 }
 
 fn main_routes() -> Router<Arc<AppState>> {
-    let metrics = metrics_api::routes().merge(import_api::routes()).merge(rules_api::routes());
+    let metrics = metrics_api::routes().merge(import_api::routes()).merge(alerting::rules::routes());
     let compatible = traces_compat::routes().layer(middleware::from_fn(explained::plain));
     let mut router = Router::new()
         .merge(admin::routes())
@@ -51,10 +51,7 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(config_api::routes())
         .merge(jobs::routes())
         .merge(openapi::routes())
-        .merge(alerts_api::routes())
-        .merge(policy_api::routes())
-        .merge(rules_test_api::routes())
-        .merge(unit_test_api::routes())
+        .merge(alerting::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
         .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));

@@ -19,6 +19,7 @@ use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource, Services, Triple};
 use tokio::sync::Semaphore;
 
+use crate::alerting::unit_tests::RuleBench;
 use crate::answers::AnswerBudget;
 use crate::around::Proxies;
 use crate::around::admission::{ANYONE, NOBODY};
@@ -33,7 +34,6 @@ use crate::metrics::phases::Language;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 use crate::segments;
-use crate::unit_test_api::RuleBench;
 use crate::withdrawn::Held;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].

@@ -1,3 +1,6 @@
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+
 use super::*;
 
 async fn both(run: impl AsyncFn(Database)) {
@@ -123,4 +126,116 @@ async fn a_file_is_for_its_owner() {
         let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+async fn numbers(rows: BoxStream<'_, Result<Row, Error>>) -> Vec<i64> {
+    rows.map(|row| row.unwrap().try_get(0).unwrap()).collect().await
+}
+
+/// A snapshot shows what was there when it began, whatever others write meanwhile.
+#[tokio::test]
+async fn a_snapshot_stays_as_it_was() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        writing
+            .apply("CREATE TABLE s (n INTEGER NOT NULL PRIMARY KEY) STRICT; INSERT INTO s VALUES (1);")
+            .await
+            .unwrap();
+        writing.commit().await.unwrap();
+        let mut snapshot = base.snapshot().await.unwrap();
+        let mut writing = base.begin().await.unwrap();
+        statement("INSERT INTO s (n) VALUES (?)").bind(2_i64).execute(&mut writing).await.unwrap();
+        writing.commit().await.unwrap();
+        let all = || statement("SELECT n FROM s ORDER BY n");
+        assert_eq!(numbers(all().fetch_on(&mut snapshot)).await, [1]);
+        drop(snapshot);
+        assert_eq!(numbers(all().fetch(&base)).await, [1, 2]);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn pages_come_as_one() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        writing.apply("CREATE TABLE p (n INTEGER NOT NULL PRIMARY KEY, s TEXT) STRICT;").await.unwrap();
+        for (n, s) in [(1_i64, Some("a\"b")), (1 << 53, None), (3, Some("ä\n"))] {
+            let text = s.map_or(Argument::Null(Holds::Text), Argument::from);
+            let insert = statement("INSERT INTO p (n, s) VALUES (?, ?)").bind(n).bind(text);
+            insert.execute(&mut writing).await.unwrap();
+        }
+        writing.commit().await.unwrap();
+        let page = |from: i64| statement("SELECT n, s FROM p WHERE n >= ? ORDER BY n").bind(from);
+        let rows = page(1).fetch_packed("n, s", &base).await.unwrap();
+        let read = |row: &Row| (row.try_get::<i64>(0).unwrap(), row.try_get::<Option<String>>(1).unwrap());
+        let found: Vec<(i64, Option<String>)> = rows.iter().map(read).collect();
+        assert_eq!(found, [(1, Some("a\"b".to_owned())), (3, Some("ä\n".to_owned())), (1 << 53, None)]);
+        assert_eq!((rows[0].len(), rows[0].is_empty()), (2, false));
+        // A text is no number, and there is no third column.
+        assert!(rows[0].try_get::<i64>(1).is_err() && rows[0].try_get::<i64>(2).is_err());
+        assert!(page(i64::MAX).fetch_packed("n, s", &base).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+const TABLE: Table = Table {
+    name: "k",
+    columns: &[("id", Holds::Text), ("n", Holds::Number), ("b", Holds::Bytes)],
+    key: "id, n",
+    sealed: false,
+};
+
+#[tokio::test]
+async fn tables_are_carried_as_data() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        let sql = "CREATE TABLE k (id TEXT NOT NULL, n INTEGER NOT NULL, b BLOB, PRIMARY KEY (id, n)) STRICT;";
+        writing.apply(sql).await.unwrap();
+        let rows = vec![
+            vec![Argument::from("b"), Argument::from(1_i64), Argument::Null(Holds::Bytes)],
+            vec![Argument::from("a"), Argument::from(2_i64), Argument::from(vec![0_u8, 1])],
+        ];
+        TABLE.insert(&mut writing, &["id", "n", "b"], rows.clone()).await.unwrap();
+        TABLE.insert(&mut writing, &["id", "n"], Vec::new()).await.unwrap();
+        let read = statement(TABLE.select()).fetch_all(&mut writing).await.unwrap();
+        let read: Vec<Vec<Argument>> = read.iter().map(|row| TABLE.read(row).unwrap()).collect();
+        assert_eq!(read, [rows[1].clone(), rows[0].clone()], "by its key");
+        assert_eq!((TABLE.column("n"), TABLE.column("x")), (Some(&("n", Holds::Number)), None));
+        // What a column holds is not taken for something else.
+        let wrong = Table { columns: &[("n", Holds::Text)], ..TABLE };
+        let row = statement(wrong.select()).fetch_one(&mut writing).await.unwrap();
+        wrong.read(&row).unwrap_err();
+        TABLE.clear(&mut writing).await.unwrap();
+        writing.commit().await.unwrap();
+        assert!(statement(TABLE.select()).fetch_all(&base).await.unwrap().is_empty());
+    })
+    .await;
+}
+
+/// What passes by itself is tried again by whoever asks, so what does not must not be taken for it.
+#[tokio::test]
+async fn faults_that_stay_are_told_apart() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        writing
+            .apply("CREATE TABLE u (n INTEGER NOT NULL PRIMARY KEY) STRICT; INSERT INTO u VALUES (1);")
+            .await
+            .unwrap();
+        writing.commit().await.unwrap();
+        let insert = |n: i64| statement("INSERT INTO u (n) VALUES (?)").bind(n);
+        let taken = insert(1).execute(&base).await.unwrap_err();
+        let unread = statement("SELEC 1").execute(&base).await.unwrap_err();
+        let none = statement("SELECT n FROM u WHERE n = ?").bind(7_i64).fetch_one(&base).await.unwrap_err();
+        for error in [taken, unread, none] {
+            assert!(!is_passing(&error), "{error}");
+        }
+        let mut writing = base.begin().await.unwrap();
+        insert(2).execute(&mut writing).await.unwrap();
+        writing.rollback().await.unwrap();
+        assert_eq!(numbers(statement("SELECT n FROM u").fetch(&base)).await, [1]);
+        base.close().await;
+        let closed = statement("SELECT n FROM u").fetch_one(&base).await.unwrap_err();
+        assert!(is_passing(&closed), "{closed}");
+    })
+    .await;
 }

@@ -16,7 +16,7 @@ use quiver_alertd::rules::{Origin, RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Setting, read};
-use quiver_api::stored_policy::TemplateFiles;
+use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_types::{Clock, Error, Result};
 
 pub use engine::StoreEngines;

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use quiver_types::time::duration;
 use serde_json::Value;
 
 use super::grammar::Kind;
@@ -265,7 +266,7 @@ pub(crate) fn told_to_242(text: &str, kind: Kind) -> String {
         rest = after;
         // What is no duration stands in a regular expression.
         let end = after.find([']', ':']).unwrap_or(0);
-        if let Some(range) = quiver_promql::duration::parse_duration(&after[..end]).filter(|_| end > 0) {
+        if let Some(range) = duration::parse(&after[..end]).ok().filter(|_| end > 0) {
             let _ = write!(out, "{}ms", range - 1);
             rest = &after[end..];
         }

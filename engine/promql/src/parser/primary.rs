@@ -1,8 +1,10 @@
 //! Operands: literals, parentheses, calls, aggregations, selectors.
 
+use quiver_types::time::duration;
+
 use super::Parser;
 use crate::ast::{AggregateExpr, AggregateOp, Expr, ExprKind, Text};
-use crate::duration::{parse_literal, seconds};
+use crate::duration::seconds;
 use crate::error::{ParseError, Result};
 use crate::functions;
 use crate::lexer::quote::quote;
@@ -57,9 +59,9 @@ impl Parser<'_> {
     pub(super) fn number(&mut self) -> Result<(f64, bool)> {
         let token = self.advance()?;
         let text = token.text(self.text);
-        let duration = token.kind == TokenKind::Duration;
-        let value = if duration { parse_literal(text).map(seconds) } else { number::value(text) };
-        value.map(|v| (v, duration)).map_err(|message| ParseError::new(token.pos, message))
+        let is_duration = token.kind == TokenKind::Duration;
+        let value = if is_duration { duration::parse(text).map(seconds) } else { number::value(text) };
+        value.map(|v| (v, is_duration)).map_err(|message| ParseError::new(token.pos, message))
     }
 
     /// Gives what a quoted text stands for.

@@ -69,7 +69,7 @@ impl ScalarUDFImpl for Attr {
 }
 
 /// Looks each row's key up in its map.
-fn found(maps: &MapArray, wanted: &StringArray) -> Result<ArrayRef> {
+pub(super) fn found(maps: &MapArray, wanted: &StringArray) -> Result<ArrayRef> {
     let (Some(keys), Some(values)) = (maps.keys().as_string_opt::<i32>(), maps.values().as_string_opt::<i32>()) else {
         return exec_err!("`attr` reads maps of texts");
     };

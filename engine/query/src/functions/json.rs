@@ -16,6 +16,9 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::attr;
+use crate::index::json_text;
+
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Asked {
@@ -88,6 +91,24 @@ pub fn field(name: &str, kind: DataType) -> FieldRef {
     Arc::new(Field::new(name, kind, true).with_metadata(metadata))
 }
 
+/// The values of keys of maps of texts as JSON.
+fn of_maps(maps: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
+    let keys = cast(keys, &DataType::Utf8)?;
+    let (Some(maps), Some(keys)) = (maps.as_map_opt(), keys.as_string_opt::<i32>()) else {
+        return exec_err!("`->` reads maps of texts");
+    };
+    let found = attr::found(maps, keys)?;
+    let (mut out, mut text) = (StringViewBuilder::with_capacity(maps.len()), String::new());
+    for value in found.as_string_view() {
+        text.clear();
+        if let Some(value) = value {
+            json_text(&mut text, value);
+        }
+        out.append_option(value.map(|_| text.as_str()));
+    }
+    Ok(Arc::new(out.finish()))
+}
+
 impl Json {
     fn arity(&self) -> usize {
         if matches!(self.asked, Asked::Length | Asked::Type) { 1 } else { 2 }
@@ -108,6 +129,13 @@ impl ScalarUDFImpl for Json {
         let [document, steps @ ..] = types else { return plan_err!("`{}` reads a text that holds JSON", self.name) };
         if steps.len() + 1 != self.arity() {
             return plan_err!("`{}` takes {} arguments, not {}", self.name, self.arity(), types.len());
+        }
+        if let (Asked::Get, false, DataType::Map(entries, _), [key]) = (self.asked, self.as_text, document, steps)
+            && let DataType::Struct(pair) = entries.data_type()
+            && pair.get(1).is_some_and(|value| value.data_type() == &DataType::Utf8)
+            && is_text(key)
+        {
+            return Ok(vec![document.clone(), DataType::Utf8]);
         }
         if !is_text(document) {
             return plan_err!("`{}` reads texts that hold JSON, not `{document}`; maps are read by `->>`", self.name);
@@ -135,6 +163,9 @@ impl ScalarUDFImpl for Json {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let rows = args.number_rows;
         let Some(documents) = args.args.first() else { return exec_err!("`{}` reads a text", self.name) };
+        if let (DataType::Map(..), Some(keys)) = (documents.data_type(), args.args.get(1)) {
+            return of_maps(&documents.to_array(rows)?, &keys.to_array(rows)?).map(ColumnarValue::Array);
+        }
         let documents = cast(&documents.to_array(rows)?, &DataType::Utf8View)?;
         let documents = documents.as_string_view();
         let present = |row: usize| documents.is_valid(row).then(|| documents.value(row));
@@ -425,6 +456,26 @@ mod tests {
             assert_eq!(walk(wrong, &[Step::Either("a")]), None, "{wrong}");
         }
         assert_eq!(path("$a"), None);
+    }
+
+    #[test]
+    fn values_of_maps_are_texts() {
+        let mut maps = crate::tables::TextMaps::default();
+        maps.push("a", "x\"y");
+        maps.end();
+        maps.push("b", "2");
+        maps.end();
+        let maps: ArrayRef = Arc::new(maps.finish().unwrap());
+        let keys: ArrayRef = Arc::new(arrow::array::StringViewArray::from(vec!["a"; 2]));
+        let found = of_maps(&maps, &keys).unwrap();
+        assert_eq!(found.as_string_view().iter().collect::<Vec<_>>(), [Some(r#""x\"y""#), None]);
+        let kind = quiver_types::tables::spans::map();
+        let get = get();
+        assert_eq!(
+            get.inner().coerce_types(&[kind.clone(), DataType::Utf8View]).unwrap(),
+            [kind.clone(), DataType::Utf8]
+        );
+        assert!(get.inner().coerce_types(&[kind, DataType::Int64]).is_err());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use super::held::Room;
 use super::json::{field, is_json, whole};
-use super::json_values::{Values, push_normal, push_text};
+use super::json_values::{Numbers, Values, push_text, push_with};
 use super::making::Making;
 
 /// What is made.
@@ -27,6 +27,8 @@ enum Made {
     Read,
     /// JSON as `jsonb` has it.
     Normal,
+    /// The same with numbers by which equal documents are equal texts.
+    Alike,
     /// An object of names and values, without blanks.
     Row,
     /// The same as `json_build_object` has it.
@@ -38,6 +40,8 @@ enum Made {
     List,
     /// The same of rows, one a line.
     Rows,
+    /// The same without blanks.
+    Dense,
     /// An object of a list's members.
     Members,
     /// An object of texts: names and values by turns in one list, or each in a list of its own.
@@ -58,12 +62,14 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         ("to_json", Made::Of),
         ("json_value", Made::Read),
         ("json_normal", Made::Normal),
+        ("json_alike", Made::Alike),
         ("json_row", Made::Row),
         ("json_build_object", Made::Object),
         ("json_build_array", Made::Array),
         ("json_member", Made::Member),
         ("json_list", Made::List),
         ("json_rows", Made::Rows),
+        ("json_dense", Made::Dense),
         ("json_members", Made::Members),
         ("json_object", Made::Pairs),
     ];
@@ -80,6 +86,7 @@ const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'stati
         Made::Object | Made::Pairs => ("{", ", ", " : ", "}"),
         Made::Member => ("", "", " : ", ""),
         Made::Rows => ("[", ", \n ", "", "]"),
+        Made::Dense => ("[", ",", "", "]"),
         Made::Members => ("{ ", ", ", "", " }"),
         _ => ("[", ", ", "", "]"),
     }
@@ -107,8 +114,8 @@ impl ScalarUDFImpl for JsonMade {
                     .collect())
             }
             (Made::Array, types) | (Made::Of | Made::Read, types @ [_]) => Ok(types.to_vec()),
-            (Made::Normal, [_]) => Ok(vec![DataType::Utf8View]),
-            (Made::List | Made::Rows | Made::Members, [_]) => Ok(vec![list()]),
+            (Made::Normal | Made::Alike, [_]) => Ok(vec![DataType::Utf8View]),
+            (Made::List | Made::Rows | Made::Dense | Made::Members, [_]) => Ok(vec![list()]),
             (Made::Pairs, [_] | [_, _]) => Ok(types.iter().map(|_| list()).collect()),
             _ => plan_err!("`{}` does not take {} arguments", self.name, types.len()),
         }
@@ -133,10 +140,11 @@ impl ScalarUDFImpl for JsonMade {
         let made = match self.made {
             Made::Of => of(&columns, rows, &mut making)?,
             Made::Read => read(&columns, rows, &mut making)?,
-            Made::Normal => normal(&columns, rows, &mut making)?,
+            Made::Normal => normal(Numbers::AsTheyAre, &columns, rows, &mut making)?,
+            Made::Alike => normal(Numbers::BySize, &columns, rows, &mut making)?,
             Made::Row | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
             Made::Array => self.array(&columns, rows, &mut making)?,
-            Made::List | Made::Rows | Made::Members => self.joined(&columns, rows, &mut making)?,
+            Made::List | Made::Rows | Made::Dense | Made::Members => self.joined(&columns, rows, &mut making)?,
             Made::Pairs => self.pairs(&columns, rows, &mut making)?,
         };
         Ok(ColumnarValue::Array(made))
@@ -186,7 +194,7 @@ fn read(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<A
     Ok(Arc::new(out.finish()))
 }
 
-fn normal(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
     let [(array, _)] = columns else { return internal_err!("one document is put into a form") };
     let documents = texts(array)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
@@ -194,7 +202,7 @@ fn normal(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result
         let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(whole);
         text.clear();
         match piece {
-            Some(piece) if push_normal(piece, 0, &mut text, making)? => out.append_value(&text),
+            Some(piece) if push_with(numbers, piece, 0, &mut text, making)? => out.append_value(&text),
             _ => out.append_null(),
         }
     }

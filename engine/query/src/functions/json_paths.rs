@@ -265,6 +265,7 @@ impl Walk<'_> {
                 }
                 None
             }
+            Step::Deep(from, to) => return self.deep(piece, 0, (*from, *to), out),
             Step::Kept(condition) => unwrapped(piece, |item| match self.holds(condition, root, item) {
                 Ok(Some(true)) => self.keep([item], out).err(),
                 Ok(_) => None,
@@ -272,6 +273,19 @@ impl Walk<'_> {
             }),
         };
         stopped.map_or(Ok(()), Err)
+    }
+
+    /// What is within a piece, from one level to another.
+    fn deep<'d>(&mut self, piece: &'d str, level: u32, range: (u32, u32), out: &mut Vec<&'d str>) -> Result<()> {
+        goes_on(piece)?;
+        if level >= range.0 {
+            self.keep([piece], out)?;
+        }
+        if level >= range.1 {
+            return Ok(());
+        }
+        // A document that was read nests no deeper than its reader.
+        parts(piece, |_, value| self.deep(value, level + 1, range, out).err()).map_or(Ok(()), Err)
     }
 
     fn keep<'d>(&mut self, found: impl IntoIterator<Item = &'d str>, out: &mut Vec<&'d str>) -> Result<()> {
@@ -294,6 +308,9 @@ impl Walk<'_> {
             }
             Condition::StartsWith(steps, begin) => {
                 return self.one_of(steps, root, at, |piece| Some(text_of(piece)?.starts_with(begin.as_str())));
+            }
+            Condition::Matches(steps, pattern) => {
+                return self.one_of(steps, root, at, |piece| Some(pattern.0.is_match(&text_of(piece)?)));
             }
         };
         let mut whole = Some(!decides);
@@ -436,6 +453,11 @@ mod tests {
         check("$.a.size()", &["5"]);
         check("$.n.size()", &["1"]);
         check("$.*.type()", &["\"array\"", "\"object\"", "\"number\""]);
+        check("$.**.n", &["7"]);
+        check("$.b.**{3}", &["1", "\"one\"", "2", "\"two\""]);
+        check("$.b.c[1].**", &["{\"d\": 2}", "2"]);
+        check("$.b.c[1].**{1 to last}", &["2"]);
+        check("$.**{5}", &[]);
     }
 
     #[test]
@@ -447,6 +469,9 @@ mod tests {
         check("$.b.c[*] ? (!(@.d == 1)).e", &["\"two\""]);
         check("$.b.c ? (@.e starts with \"t\")", &["{\"e\": \"two\"}"]);
         check("$.b.c ? ($.n == 7 && 2 == @.d)", &["{\"d\": 2}"]);
+        check("$.b.c ? (@.e like_regex \"^t.o$\").e", &["\"two\""]);
+        check("$.b.c.e ? (@ like_regex \"O\" flag \"i\")", &["\"one\"", "\"two\""]);
+        check("$.b.c.e ? (@ like_regex \"t.o\" flag \"q\")", &[]);
         // Of a text it is not known whether it is above a number, nor whether it is not; null is not above it.
         check("$.a ? (!(@ > 1))", &["1", "null"]);
     }

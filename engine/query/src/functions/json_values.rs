@@ -27,6 +27,8 @@ const DEPTH_MAX: usize = 100;
 const ROOM: usize = 32;
 /// Bytes of a member that is sorted among others.
 const MEMBER: usize = 48;
+/// Longest exponent that is written out.
+const EXPONENT_MAX: i64 = 400;
 
 /// The values of a column.
 pub(super) enum Values {
@@ -231,12 +233,35 @@ fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, out: &mut Stri
     Ok(())
 }
 
-/// Writes a document as `jsonb` has it: members sorted, the last of one name alone, a blank behind each colon and comma;
-/// false: it is none, or nests too deeply.
+/// How numbers of a document are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Numbers {
+    /// With the digits that they have.
+    AsTheyAre,
+    /// All of one size alike.
+    BySize,
+}
+
+/// Writes a document as `jsonb` has it: members sorted, the last of one name alone, a blank behind each colon and comma,
+/// numbers without exponents; false: it is none, or nests too deeply.
 ///
 /// # Errors
 /// It becomes too long.
 pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
+    push_with(Numbers::AsTheyAre, piece, depth, out, making)
+}
+
+/// The same with numbers as told.
+///
+/// # Errors
+/// It becomes too long.
+pub(super) fn push_with(
+    numbers: Numbers,
+    piece: &str,
+    depth: usize,
+    out: &mut String,
+    making: &mut Making<'_>,
+) -> Result<bool> {
     if depth > DEPTH_MAX {
         return Ok(false);
     }
@@ -256,7 +281,7 @@ pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &
             out.push('[');
             for (at, item) in items.into_iter().enumerate() {
                 out.push_str(if at > 0 { ", " } else { "" });
-                if !push_normal(item, depth + 1, out, making)? {
+                if !push_with(numbers, item, depth + 1, out, making)? {
                     return Ok(false);
                 }
             }
@@ -278,18 +303,45 @@ pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &
                 out.push_str(if at > 0 { ", " } else { "" });
                 push_text(&name, out, making)?;
                 out.push_str(": ");
-                if !push_normal(value, depth + 1, out, making)? {
+                if !push_with(numbers, value, depth + 1, out, making)? {
                     return Ok(false);
                 }
             }
             out.push('}');
         }
         _ => {
-            making.add(piece.len())?;
-            out.push_str(piece);
+            let written = plain(piece, numbers);
+            making.add(written.len())?;
+            out.push_str(&written);
         }
     }
     Ok(true)
+}
+
+/// A number without its exponent, and zero without a sign; words as they are.
+fn plain(piece: &str, numbers: Numbers) -> Cow<'_, str> {
+    let (sign, digits) = piece.strip_prefix('-').map_or(("", piece), |digits| ("-", digits));
+    if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return Cow::Borrowed(piece);
+    }
+    let (digits, exponent) = digits.split_once(['e', 'E']).map_or((digits, Some(0)), |(digits, exponent)| {
+        (digits, exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() <= EXPONENT_MAX))
+    });
+    // Longer ones stay as they are written.
+    let Some(exponent) = exponent else { return Cow::Borrowed(piece) };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    // Where the point is among all digits.
+    let (all, point) = (format!("{whole}{fraction}"), whole.len() as i64 + exponent);
+    let (whole, fraction) = match usize::try_from(point) {
+        Ok(point) if point >= all.len() => (format!("{all:0<point$}"), String::new()),
+        Ok(point) => (all[..point].to_owned(), all[point..].to_owned()),
+        Err(_) => (String::new(), format!("{}{all}", "0".repeat(point.unsigned_abs() as usize))),
+    };
+    let whole = whole.trim_start_matches('0');
+    let fraction = if numbers == Numbers::BySize { fraction.trim_end_matches('0') } else { fraction.as_str() };
+    let is_zero = whole.is_empty() && fraction.bytes().all(|digit| digit == b'0');
+    let (sign, whole) = (if is_zero { "" } else { sign }, if whole.is_empty() { "0" } else { whole });
+    Cow::Owned(if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") })
 }
 
 #[cfg(test)]
@@ -342,6 +394,21 @@ mod tests {
         );
         check("[]", Some("[]"));
         check("{}", Some("{}"));
+        check("[1E2,-0,-0.0,1.5e-3,12.50e1,1e0,-7,true,0.10]", Some("[100, 0, 0.0, 0.0015, 125.0, 1, -7, true, 0.10]"));
+        check("1e999999", Some("1e999999"));
         check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), None);
+    }
+
+    #[test]
+    fn numbers_of_one_size_are_alike() {
+        let check = |left: &str, right: &str, expected: bool| {
+            let (left, right) = (plain(left, Numbers::BySize), plain(right, Numbers::BySize));
+            assert_eq!(left == right, expected, "{left} {right}");
+        };
+        check("1E2", "100.00", true);
+        check("-0", "0.0", true);
+        check("1.50", "15e-1", true);
+        check("1.5", "-1.5", false);
+        check("0.1", "0.01", false);
     }
 }

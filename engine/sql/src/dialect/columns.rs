@@ -5,31 +5,31 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::{empty, outputs};
-use crate::catalog::Catalog;
+use super::{bare, empty, outputs, rows};
 use crate::parse::{normal, parts};
+use crate::scope::{Fixed, Named};
 
 /// A common table and its columns; none: these are not known.
-pub(super) type Common = (String, Option<Vec<String>>);
+pub(crate) type Common = (String, Option<Vec<String>>);
 
 /// Where columns are looked up.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'k> {
-    pub(super) catalog: &'k Catalog,
+pub(crate) struct Known<'k> {
+    /// Those of tables.
+    pub(crate) fixed: Fixed<'k>,
     /// Common tables, inner ones last.
-    pub(super) common: &'k [Common],
+    pub(crate) common: &'k [Common],
 }
 
 impl Known<'_> {
     /// Columns of a table; none: the statement does not say them.
-    pub(super) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
+    pub(crate) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
         match factor {
             TableFactor::Table { name, alias, args: None, .. } => {
                 let named = empty::named(name);
-                let is_it = |(known, _): &&Common| named.0.is_none() && *known == named.1;
-                let columns = match self.common.iter().rev().find(is_it) {
+                let columns = match self.common_table(&named) {
                     Some((_, columns)) => columns.clone()?,
-                    None => self.catalog.fixed(&named)?,
+                    None => (self.fixed)(&named)?,
                 };
                 Some(renamed(columns, alias.as_ref()))
             }
@@ -37,12 +37,28 @@ impl Known<'_> {
             TableFactor::UNNEST { alias: Some(alias), .. } if !alias.columns.is_empty() => {
                 Some(renamed(Vec::new(), Some(alias)))
             }
+            TableFactor::UNNEST { alias: Some(alias), array_exprs, with_ordinality: false, .. }
+                if array_exprs.len() == 1 =>
+            {
+                Some(of_items(alias))
+            }
+            TableFactor::Table { name, alias: Some(alias), args: Some(_), with_ordinality: false, .. }
+                if bare(name).is_some_and(|name| rows::gives_rows(&name)) =>
+            {
+                Some(of_items(alias))
+            }
             _ => None,
         }
     }
 
+    /// The common table of a name.
+    pub(crate) fn common_table(&self, named: &Named) -> Option<&Common> {
+        let is_it = |(known, _): &&Common| named.0.is_none() && *known == named.1;
+        self.common.iter().rev().find(is_it)
+    }
+
     /// Columns of a common table.
-    pub(super) fn of_common(&self, table: &Cte) -> Option<Vec<String>> {
+    pub(crate) fn of_common(&self, table: &Cte) -> Option<Vec<String>> {
         Some(renamed(self.of_query(&table.query)?, Some(&table.alias)))
     }
 
@@ -133,6 +149,14 @@ pub(super) fn called(factor: &TableFactor) -> Option<String> {
     }
 }
 
+/// Columns of a function that gives items: it is called as its alias, or by the planner where a statement speaks of that.
+fn of_items(alias: &TableAlias) -> Vec<String> {
+    match alias.columns.as_slice() {
+        [] => vec![normal(&alias.name), "value".to_owned()],
+        columns => columns.iter().map(|column| normal(&column.name)).collect(),
+    }
+}
+
 /// Columns with the names of an alias.
 fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
     for (at, column) in alias.into_iter().flat_map(|alias| &alias.columns).enumerate() {
@@ -145,7 +169,7 @@ fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> 
     columns
 }
 
-fn is_plain(options: &WildcardAdditionalOptions) -> bool {
+pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
     options.opt_exclude.is_none()
         && options.opt_except.is_none()
         && options.opt_replace.is_none()

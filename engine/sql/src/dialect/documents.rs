@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
-    Select, VisitorMut,
+    AccessExpr, BinaryOperator, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident,
+    JoinOperator, ObjectName, Query, Select, VisitorMut,
 };
 
 use super::columns::{Known, called, factors};
-use super::{arguments, bare, call, literal, take, text, types};
+use super::{arguments, bare, boolean, call, literal, take, text, types};
 use crate::parse::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -60,6 +60,7 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
             call("json_members", vec![gathered(function, member)])
         }
         ("to_json" | "row_to_json" | "array_to_json", [value]) if is_row(value) => take(value),
+        ("to_json" | "array_to_json", [value]) if gathers_documents(value) => call("json_dense", vec![take(value)]),
         ("row_to_json" | "array_to_json", [value]) => call("to_json", vec![take(value)]),
         ("to_json" | "json_build_object" | "json_build_array", _) if is_binary => call(&plain, args),
         _ => return None,
@@ -85,6 +86,17 @@ fn gathered(function: &Function, item: Expr) -> Expr {
     Expr::Function(gathering)
 }
 
+/// Whether a value is a list of documents that an aggregate makes.
+fn gathers_documents(value: &Expr) -> bool {
+    let Expr::Function(gathering) = value else { return false };
+    let is_document = |item: &Expr| match item {
+        Expr::Function(call) => bare(&call.name).is_some_and(|name| name == "to_json" || name.starts_with("json_")),
+        _ => false,
+    };
+    bare(&gathering.name).as_deref() == Some("array_agg")
+        && matches!(arguments(&gathering.args).as_deref(), Some([item]) if is_document(item))
+}
+
 fn is_row(value: &Expr) -> bool {
     matches!(value, Expr::Function(call) if bare(&call.name).as_deref() == Some(ROW))
 }
@@ -98,7 +110,21 @@ pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
         .flat_map(factors)
         .filter_map(|factor| Some(Table { name: called(factor)?, columns: known.of_factor(factor) }))
         .collect();
-    let _ = walk_mut(select, &mut Rows { tables, depth: 0 });
+    let joins = select.from.iter().flat_map(|from| &from.joins);
+    let is_outer = joins.map(|join| &join.join_operator).any(leaves_out);
+    let _ = walk_mut(select, &mut Rows { tables, is_outer, depth: 0 });
+}
+
+/// Whether a join gives rows without one of the tables.
+fn leaves_out(operator: &JoinOperator) -> bool {
+    matches!(
+        operator,
+        JoinOperator::Left(_)
+            | JoinOperator::LeftOuter(_)
+            | JoinOperator::Right(_)
+            | JoinOperator::RightOuter(_)
+            | JoinOperator::FullOuter(_)
+    )
 }
 
 /// A table, with its columns where they are known.
@@ -110,6 +136,8 @@ struct Table {
 /// Looks for calls, but in subqueries, which have tables of their own.
 struct Rows {
     tables: Vec<Table>,
+    /// Whether there are rows without one of the tables.
+    is_outer: bool,
     depth: usize,
 }
 
@@ -126,6 +154,28 @@ impl Rows {
         let member =
             |column: &String| [text(column), Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])];
         Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
+    }
+
+    /// What `count(t)` counts: rows, or those of which the table has one.
+    fn counted(&self, arg: &FunctionArgExpr) -> Option<FunctionArgExpr> {
+        let name = match arg {
+            FunctionArgExpr::Expr(Expr::Identifier(name)) => normal(name),
+            FunctionArgExpr::QualifiedWildcard(name) => parts(name).pop()?,
+            _ => return None,
+        };
+        self.of_table(&name)?;
+        if !self.is_outer {
+            return Some(FunctionArgExpr::Wildcard);
+        }
+        let columns = self.tables.iter().find(|table| table.name == name)?.columns.as_ref()?;
+        let is_there = |column: &String| {
+            let names = [&name, column].map(|name| Ident::with_quote('"', name.as_str()));
+            Expr::IsNotNull(Box::new(Expr::CompoundIdentifier(names.into())))
+        };
+        let either =
+            |left, right| Expr::BinaryOp { left: Box::new(left), op: BinaryOperator::Or, right: Box::new(right) };
+        let is_any = columns.iter().map(is_there).reduce(either)?;
+        Some(FunctionArgExpr::Expr(call("nullif", vec![is_any, boolean(false)])))
     }
 
     /// The column that `(t).x` stands for.
@@ -179,6 +229,15 @@ impl VisitorMut for Rows {
         }
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };
         let Some(name) = bare(&function.name).filter(|_| self.depth == 0) else { return ControlFlow::Continue(()) };
+        if let ("count", FunctionArguments::List(list)) = (name.as_str(), &mut function.args) {
+            if list.duplicate_treatment.is_none()
+                && let [FunctionArg::Unnamed(arg)] = list.args.as_mut_slice()
+                && let Some(counted) = self.counted(arg)
+            {
+                *arg = counted;
+            }
+            return ControlFlow::Continue(());
+        }
         let (takes_rows, takes_values) = (OF_ROWS.contains(&name.as_str()), OF_VALUES.contains(&name.as_str()));
         if !takes_rows && !takes_values {
             return ControlFlow::Continue(());

@@ -84,7 +84,11 @@ fn is_open(expr: &Expr) -> bool {
 /// Operators that change a document, put two together or compare them: they are those of other types, too, so that what
 /// they stand between is looked at before it is translated.
 pub(super) fn changed(place: &mut Expr) {
-    let Expr::BinaryOp { left, op, right } = place else { return };
+    let (left, op, right) = match place {
+        Expr::BinaryOp { left, op, right } => (left, op, right),
+        Expr::IsDistinctFrom(left, right) | Expr::IsNotDistinctFrom(left, right) => return alike(left, right),
+        _ => return,
+    };
     let function = match op {
         BinaryOperator::StringConcat => {
             let (is_left, is_right) = (is_binary(left), is_binary(right));
@@ -93,20 +97,21 @@ pub(super) fn changed(place: &mut Expr) {
             }
             "jsonb_concat"
         }
-        // One document may be written in several forms.
-        BinaryOperator::Eq | BinaryOperator::NotEq => {
-            let (is_left, is_right) = (is_binary(left), is_binary(right));
-            if is_left && (is_right || is_open(right)) || is_right && is_open(left) {
-                for side in [left, right] {
-                    let document = take(side);
-                    **side = call("json_normal", vec![document]);
-                }
-            }
-            return;
-        }
+        BinaryOperator::Eq | BinaryOperator::NotEq => return alike(left, right),
         BinaryOperator::Minus if is_binary(left) => "jsonb_less",
         BinaryOperator::HashMinus => "jsonb_less_path",
         _ => return,
     };
     *place = call(function, vec![take(left), take(right)]);
+}
+
+/// Puts two documents that are compared in one form: each may be written in several.
+fn alike(left: &mut Expr, right: &mut Expr) {
+    let (is_left, is_right) = (is_binary(left), is_binary(right));
+    if is_left && (is_right || is_open(right)) || is_right && is_open(left) {
+        for side in [left, right] {
+            let document = take(side);
+            *side = call("json_alike", vec![document]);
+        }
+    }
 }

@@ -353,12 +353,12 @@ fn first_of(whole: &mut Expr) -> &mut Expr {
 }
 
 /// `(a, b) OVERLAPS (c, d)`: of each the sooner one is the begin, and the later one no longer belongs to it. An end may be
-/// an interval from the begin on.
+/// an interval from the begin on. One that is NULL is an end that is not known.
 pub(super) fn overlaps(left: &Expr, right: &Expr) -> Result<Expr> {
     let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Err(pairs()) };
     let ([a, b], [c, d]) = (left.as_slice(), right.as_slice()) else { return Err(pairs()) };
     for part in [a, b, c, d] {
-        copied(part, 8)?;
+        copied(part, 28)?;
     }
     let end = |begin: &Expr, end: &Expr| match end {
         Expr::Interval(_) => format!("(({begin}) + ({end}))"),
@@ -366,9 +366,14 @@ pub(super) fn overlaps(left: &Expr, right: &Expr) -> Result<Expr> {
     };
     let (b, d) = (end(a, b), end(c, d));
     let (first, second) = (format!("least(({a}), {b})"), format!("least(({c}), {d})"));
+    let last = |begin: &Expr, end: &str| {
+        format!("CASE WHEN ({begin}) IS NOT NULL AND {end} IS NOT NULL THEN greatest(({begin}), {end}) END")
+    };
+    let (to, other) = (last(a, &b), last(c, &d));
     expr(&format!(
-        "(CASE WHEN {first} = {second} THEN true WHEN {first} > {second} THEN {first} < greatest(({c}), {d}) \
-         ELSE {second} < greatest(({a}), {b}) END)"
+        "(CASE WHEN {first} > {second} THEN {first} < {other} OR {to} < {other} \
+         WHEN {first} < {second} THEN {second} < {to} OR {other} < {to} \
+         WHEN {first} = {second} THEN {to} = {other} OR {to} <> {other} END)"
     ))
 }
 

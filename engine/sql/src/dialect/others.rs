@@ -41,7 +41,7 @@ fn is_whole(text: &str) -> bool {
 }
 
 /// Whether a statement says that a value is a double.
-fn is_double(value: &Expr) -> bool {
+pub(super) fn is_double(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) => is_double(inner),
         Expr::Cast { data_type, .. } => matches!(

@@ -39,14 +39,22 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
         ("percentile_cont" | "percentile_disc", [q]) => q,
         _ => return Ok(None),
     };
-    let number = literal(q).and_then(|text| text.parse::<f64>().ok());
+    let number = number_of(q);
     if number.is_some_and(|number| !(0.0..=1.0).contains(&number)) {
         return Err(Error::invalid(format!("`{name}` takes a number from 0 to 1, not `{q}`")));
     }
-    match name {
-        "percentile_cont" if number.is_some() => cont(function, q, order).map(Some),
-        "percentile_disc" => disc(function, q, order).map(Some),
+    match (name, number) {
+        ("percentile_cont", Some(number)) => cont(function, number, order).map(Some),
+        ("percentile_disc", _) => disc(function, q, order).map(Some),
         _ => Ok(None),
+    }
+}
+
+/// A number that is written, with or without a type.
+fn number_of(q: &Expr) -> Option<f64> {
+    match q {
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => number_of(expr),
+        other => literal(other).and_then(|text| text.parse().ok()),
     }
 }
 
@@ -60,7 +68,7 @@ fn mode(function: &Function, value: &Expr) -> Result<Expr> {
 }
 
 /// The value between two. From the greatest on it is the one of the opposite values, to the last digit.
-fn cont(function: &Function, q: &Expr, order: &OrderByExpr) -> Result<Expr> {
+fn cont(function: &Function, q: f64, order: &OrderByExpr) -> Result<Expr> {
     let (value, filter) = (&order.expr, filter(function));
     if order.options.asc == Some(false) {
         expr(&format!("(-quantile(-1.0 * ({value}), {q}){filter})"))

@@ -100,14 +100,18 @@ fn as_step(step: &mut Expr) {
     }
 }
 
-/// Dates between which there are rows are the moments at which they begin.
+/// Dates at the ends of a series are the moments at which they begin, or times without a zone beside such a time.
 fn moments(first: &mut Expr, last: &mut Expr) {
-    if !times::is_date(first) || !times::is_date(last) {
-        return;
-    }
-    for date in [first, last] {
-        let (expr, data_type) = (Box::new(take(date)), DataType::Timestamp(None, TimezoneInfo::WithTimeZone));
-        *date = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+    let zone = if times::is_reading(first) || times::is_reading(last) {
+        TimezoneInfo::None
+    } else {
+        TimezoneInfo::WithTimeZone
+    };
+    for end in [first, last] {
+        if times::is_date(end) {
+            let (expr, data_type) = (Box::new(take(end)), DataType::Timestamp(None, zone));
+            *end = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+        }
     }
 }
 

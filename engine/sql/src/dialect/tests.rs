@@ -446,12 +446,17 @@ fn operators_of_postgresql() {
         "SELECT (a LIKE 'x%' OR a LIKE 'y'), (a ILIKE 'x' OR a ILIKE 'y')",
     );
     check("select a not like all (array['x%', 'y'])", "SELECT (a NOT LIKE 'x%' AND a NOT LIKE 'y')");
+    let day = "((c) + (INTERVAL '1 day'))";
+    let (first, second) = ("least((a), (b))", format!("least((c), {day})"));
+    let to = "CASE WHEN (a) IS NOT NULL AND (b) IS NOT NULL THEN greatest((a), (b)) END";
+    let other = format!("CASE WHEN (c) IS NOT NULL AND {day} IS NOT NULL THEN greatest((c), {day}) END");
     check(
         "select (a, b) overlaps (c, interval '1 day')",
-        "SELECT (CASE WHEN least((a), (b)) = least((c), ((c) + (INTERVAL '1 day'))) THEN true \
-         WHEN least((a), (b)) > least((c), ((c) + (INTERVAL '1 day'))) \
-         THEN least((a), (b)) < greatest((c), ((c) + (INTERVAL '1 day'))) \
-         ELSE least((c), ((c) + (INTERVAL '1 day'))) < greatest((a), (b)) END)",
+        &format!(
+            "SELECT (CASE WHEN {first} > {second} THEN {first} < {other} OR {to} < {other} \
+             WHEN {first} < {second} THEN {second} < {to} OR {other} < {to} \
+             WHEN {first} = {second} THEN {to} = {other} OR {to} <> {other} END)"
+        ),
     );
     let patterns = |count: usize| format!("select a like any (array[{}'z'])", "'x', ".repeat(count - 1));
     assert!(translated(&patterns(1_000)).is_ok());

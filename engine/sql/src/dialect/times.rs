@@ -8,7 +8,7 @@ use quiver_query::durations::worded;
 use quiver_query::moments::{Moment, in_form};
 use quiver_types::Result;
 
-use super::{arrays, bare, call, expr, formats, literal, quoted, take};
+use super::{arguments, arrays, bare, call, expr, formats, literal, quoted, take, text};
 use crate::catalog::Catalog;
 use crate::parse::normal;
 
@@ -180,6 +180,55 @@ pub(super) fn is_date(time: &Expr) -> bool {
     }
 }
 
+/// Whether a value is an interval, as far as a statement says it.
+fn is_length(value: &Expr) -> bool {
+    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval { .. });
+    match value {
+        Expr::Nested(inner) => is_length(inner),
+        Expr::Interval(_) => true,
+        Expr::Cast { data_type, .. } => is_interval(data_type),
+        Expr::TypedString(typed) => is_interval(&typed.data_type),
+        _ => false,
+    }
+}
+
+/// Whether a value may be one: that of two times without each other is, as are means and the like of these.
+fn may_be_length(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => may_be_length(inner),
+        Expr::BinaryOp { left, op: BinaryOperator::Minus, right } => {
+            is_length(left) || !(is_length(right) || is_date(left) || constant(right).is_some())
+        }
+        Expr::BinaryOp { left, op: BinaryOperator::Multiply | BinaryOperator::Divide, right } => {
+            may_be_length(left) || may_be_length(right)
+        }
+        Expr::Function(function) => match bare(&function.name).as_deref() {
+            Some("age" | "justify_days" | "justify_hours" | "justify_interval") => true,
+            Some("avg" | "sum" | "min" | "max") => {
+                arguments(&function.args).is_some_and(|args| args.iter().any(may_be_length))
+            }
+            _ => false,
+        },
+        other => is_length(other),
+    }
+}
+
+/// Whether a statement says that a value is a time without a zone, as a date is with an interval added.
+pub(super) fn is_reading(time: &Expr) -> bool {
+    let is_plain = |data_type: &DataType| {
+        matches!(data_type, DataType::Timestamp(_, TimezoneInfo::None | TimezoneInfo::WithoutTimeZone))
+    };
+    match time {
+        Expr::BinaryOp { left, op: BinaryOperator::Plus | BinaryOperator::Minus, right } => {
+            is_reading(left) || (is_date(left) && constant(right).is_none())
+        }
+        Expr::Nested(inner) => is_reading(inner),
+        Expr::Cast { data_type, .. } => is_plain(data_type),
+        Expr::TypedString(typed) => is_plain(&typed.data_type),
+        _ => false,
+    }
+}
+
 /// What a function of times is for the planner; none: it knows the function, or there is none.
 pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
@@ -207,12 +256,17 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("date_trunc", [unit, time]) if is_date(time) => {
             expr(&truncated(unit, &format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)")))?
         }
+        ("date_trunc", [unit, value]) if may_be_length(value) => {
+            let unit = literal(unit).and_then(unit_of).map_or_else(|| unit.clone(), text);
+            call("interval_trunc", vec![unit, value.clone()])
+        }
         ("date_trunc", [unit, time]) if literal(unit).is_some_and(|u| era(u).is_some() || unit_of(u).is_some()) => {
             expr(&truncated(unit, &format!("({time})")))?
         }
         ("date_part" | "datepart", [part, time]) => {
             let Some(part) = literal(part) else { return Ok(None) };
-            return part_of(part, time);
+            // One with a type, as parameters have it, is a text without one to the planner.
+            part_of(part, time)?.unwrap_or_else(|| call("date_part", vec![text(part), time.clone()]))
         }
         ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
             let time = format!(

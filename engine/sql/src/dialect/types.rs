@@ -8,7 +8,7 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arrays, call, expr, literal, number, quoted, take, text, times};
+use super::{Translator, arguments, arrays, bare, call, expr, literal, number, others, quoted, take, text, times};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
@@ -102,6 +102,19 @@ fn is_written(expr: &Expr) -> bool {
     are_numbers(expr) && has_fraction(expr)
 }
 
+/// The function that rounds a value to a whole number. The half of a `numeric` goes away from zero. The planner has doubles
+/// where numbers are written, and where whole numbers have a mean.
+fn rounding(value: &Expr) -> &'static str {
+    let is_mean = match value {
+        Expr::Nested(inner) => return rounding(inner),
+        Expr::Function(function) if bare(&function.name).as_deref() == Some("avg") => {
+            arguments(&function.args).is_some_and(|args| !args.iter().any(others::is_double))
+        }
+        _ => false,
+    };
+    if is_mean || is_written(value) { "round" } else { "to_whole" }
+}
+
 pub(super) fn calculates(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
 }
@@ -139,6 +152,15 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     })
 }
 
+/// Has a small number be a large one: a parameter is as small as it can be, and not every function takes such.
+pub(super) fn widened(number: &mut Expr) {
+    if let Expr::Cast { data_type, .. } = number
+        && matches!(data_type, DataType::SmallInt(_) | DataType::Int2(_))
+    {
+        *data_type = DataType::BigInt(None);
+    }
+}
+
 impl Translator<'_> {
     /// Has a text that is cast to a list read as one.
     fn listed(&self, value: &mut Expr) {
@@ -163,8 +185,7 @@ impl Translator<'_> {
             {
                 // Halves are rounded as those that stand alone.
                 for value in list.elem.iter_mut().filter(|value| may_have_fraction(value)) {
-                    let rounds = if is_written(value) { "round" } else { "to_whole" };
-                    *value = call(rounds, vec![take(value)]);
+                    *value = call(rounding(value), vec![take(value)]);
                 }
             }
             self.listed(inner);
@@ -190,8 +211,7 @@ impl Translator<'_> {
                 *data_type = plain;
             }
             if is_whole(data_type) && may_have_fraction(inner) {
-                // Numbers are written as `numeric`, whose half goes away from zero; the planner has them as doubles.
-                let rounds = if is_written(inner) { "round" } else { "to_whole" };
+                let rounds = rounding(inner);
                 let value = take(inner);
                 **inner = call(rounds, vec![value]);
             }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
+use quiver_types::time::duration::format_go;
 
-use super::duration::go_text;
 use super::stages::{FoundSet, number};
 use super::{
     Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
@@ -174,7 +174,7 @@ impl<'t> Looked<'t> {
         match field {
             Field::Attribute(place, key) => attribute(&self.trace.spans[i], *place, key).map(any_json),
             Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
-                Some(nanos) if intrinsic.is_duration() => Some(any_json(Value::Text(&go_text(nanos)))),
+                Some(nanos) if intrinsic.is_duration() => Some(any_json(Value::Text(&format_go(nanos)))),
                 Some(number) => Some(any_json(Value::Int(number))),
                 None => self.text(*intrinsic, i).map(|text| any_json(Value::Text(&text))),
             },

@@ -12,10 +12,10 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use quiver_query::{Collected, QueryContext};
 use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, all_columns, read_spans};
+use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
 use super::compare::{self, Compared};
-use super::duration::go_text;
 use super::eval::{Looked, any_json, attribute, figure_of, intrinsic_number, intrinsic_text};
 use super::memory::{BUCKET_BYTES, CELL_BYTES, GROUP_BYTES, LABEL_BYTES, TEXT_BYTES, reserve};
 use super::{Aggregate, Choice, Compare, Field, Intrinsic, Metric, MetricFunction, Query};
@@ -214,7 +214,7 @@ fn label(span: &Span, field: &Field) -> String {
     let value = match field {
         Field::Attribute(place, key) => attribute(span, *place, key).map(any_json),
         Field::Intrinsic(i) if i.is_duration() => {
-            intrinsic_number(span, *i).map(|nanos| any_json(Value::Text(&go_text(nanos))))
+            intrinsic_number(span, *i).map(|nanos| any_json(Value::Text(&format_go(nanos))))
         }
         Field::Intrinsic(i) => intrinsic_text(span, *i).map(|text| any_json(Value::Text(&text))),
     };

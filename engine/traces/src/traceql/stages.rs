@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use quiver_types::spans::Value;
+use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
-use super::duration::go_text;
 use super::eval::{Looked, any_json};
 use super::{Aggregate, Field, Scalar, Stage, Term};
 
@@ -110,7 +110,7 @@ impl Scalar {
                 let value = looked.aggregate(*function, term.as_ref(), spans)?;
                 let shown = match term {
                     Some(Term::Field(Field::Intrinsic(intrinsic))) if intrinsic.is_duration() => {
-                        json!({"stringValue": go_text(value as i64)})
+                        json!({"stringValue": format_go(value as i64)})
                     }
                     // What has a point keeps it, and an average has one.
                     Some(term) if *function == Aggregate::Avg || !looked.is_whole(term, spans) => double(value),

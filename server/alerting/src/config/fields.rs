@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_yaml::duration;
+use quiver_types::time::duration;
 use quiver_yaml::problem::{Code, Problem, Problems};
 use quiver_yaml::{Fields, Kind, Node, pointer};
 

@@ -1,7 +1,7 @@
 //! The documents of a rule file. Those of vmalert are told from those of Prometheus by fields that only vmalert has: there
 //! durations may be `1.5h` and `90`, which Prometheus refuses.
 
-use quiver_yaml::duration;
+use quiver_types::time::duration;
 use quiver_yaml::problem::Problem;
 use quiver_yaml::{self as yaml, Kind, Node};
 

@@ -1,7 +1,7 @@
 //! Methods of values.
 
 use chrono::{Datelike, Timelike};
-use quiver_yaml::duration::format_go;
+use quiver_types::time::duration::format_go;
 
 use super::builtins::texts_of;
 use super::exec::Call;

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use quiver_types::time::duration;
 use quiver_types::{LabelSet, matcher};
-use quiver_yaml::duration;
 
 use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quiver_yaml::duration::format_go;
+use quiver_types::time::duration::format_go;
 
 use super::complex::complex_text;
 use super::time::Time;

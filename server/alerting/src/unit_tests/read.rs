@@ -108,7 +108,7 @@ fn alert(node: &Node, path: String, whose: &str, problems: &mut Problems) -> Opt
     let eval_time_ms = fields.duration_ms("eval_time", problems).unwrap_or(0);
     let alertname = fields.text("alertname", problems).unwrap_or_default();
     if alertname.is_empty() {
-        let at = quiver_yaml::duration::format(eval_time_ms);
+        let at = quiver_types::time::duration::format(eval_time_ms);
         let what = "an item under alert_rule_test misses required attribute alertname";
         let message = format!("{what} at eval_time {at}{whose}");
         fields.problem("alertname", Code::Required, message, problems);

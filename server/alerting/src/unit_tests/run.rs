@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use quiver_types::time::duration;
 use quiver_types::{LabelSet, Millis};
-use quiver_yaml::duration;
 
 use super::compare::{self, Sample};
 use super::in_order::InOrder;

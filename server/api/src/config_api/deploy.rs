@@ -19,9 +19,9 @@ use serde_json::{Map, Value, json};
 
 use super::rule_groups::{plan, seen};
 use super::{Answer, Ask, IMPORT_BYTES_MAX, rule_export, special_of};
+use crate::alerting::stored_rules::{GroupKey, Stored, file_rule, text};
 use crate::languages::Languages;
 use crate::state::AppState;
-use crate::stored_rules::{GroupKey, Stored, file_rule, text};
 
 /// Longest owner mark.
 const SOURCE_CHARS_MAX: usize = 100;

@@ -20,7 +20,7 @@ use super::detection::{invalid, list, only_members};
 use super::telemetry::{self, name_of};
 use super::window::Window;
 use super::{Answer, Ask, special_at};
-use crate::alerts_api::AlertRecord;
+use crate::alerting::alerts::AlertRecord;
 use crate::effects::Signal;
 use crate::metrics::phases::Language;
 use crate::state::AppState;

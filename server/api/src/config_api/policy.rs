@@ -19,8 +19,8 @@ use quiver_config::{
     Area, Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Release,
     Result, System,
 };
+use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
-use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use super::deploy::{Told, flag, manager, outcome, refused};
@@ -29,10 +29,10 @@ use super::many::all_ids_in;
 use super::policy_revisions::live;
 use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
-use crate::policy_api::receiver_results;
+use crate::alerting::policy::receiver_results;
+use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
+use crate::alerting::stored_rules::text;
 use crate::state::AppState;
-use crate::stored_policy::{OPTIONS, Which, children, composed, export, parts};
-use crate::stored_rules::text;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let own = |path: &str| format!("/rulesapi/rulepolicy/{path}");

@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 use super::deploy::outcome;
 use super::policy::{Row, plan, shown_change};
 use super::{Answer, Ask, special_of};
+use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
+use crate::alerting::stored_rules::text;
 use crate::state::AppState;
-use crate::stored_policy::{REVISION_SEAL, Which, parts};
-use crate::stored_rules::text;
 
 /// Largest body of a rollback, which has none.
 const BODY_MAX: usize = 4096;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::rule_groups::seen;
 use super::{Answer, Ask};
-use crate::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule, text};
+use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule, text};
 
 /// A form of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 
 use super::many::all_ids_in;
 use super::{Answer, Ask, only_members, special_at};
-use crate::rules_api::group_times;
+use crate::alerting::rules::group_times;
+use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
 use crate::state::AppState;
-use crate::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let one = MethodFilter::GET.or(MethodFilter::PUT).or(MethodFilter::PATCH).or(MethodFilter::DELETE);

@@ -11,10 +11,10 @@ use serde_json::{Map, Value, json};
 
 use super::detection::only_members;
 use super::{Answer, Ask, special_at};
-use crate::alert_history;
-use crate::rules_api::state_of;
+use crate::alerting;
+use crate::alerting::rules::state_of;
+use crate::alerting::stored_rules::{by_group, text};
 use crate::state::AppState;
-use crate::stored_rules::{by_group, text};
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -106,8 +106,8 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
             Some(Ok(n)) if (1..=HISTORY_MAX).contains(&n) => n,
             Some(_) => return Err(Problem::parameter(format!("`limit` must be a number from 1 to {HISTORY_MAX}"))),
         };
-        let found = alert_history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
-        Ok(Answer::ok(json!({"items": found.map_err(|e| alert_history::problem(&e))?})))
+        let found = alerting::history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
+        Ok(Answer::ok(json!({"items": found.map_err(|e| alerting::history::problem(&e))?})))
     })
 }
 

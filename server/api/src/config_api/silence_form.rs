@@ -8,9 +8,9 @@ use quiver_config::{Entity, FieldError, Outside, Problem, Result};
 use serde_json::{Map, Value, json};
 
 use super::Ask;
-use crate::alerts_api::read_matchers;
-use crate::alerts_api::silences::{matchers_shown, read_matcher};
-use crate::policy_api::time_of;
+use crate::alerting::alerts::read_matchers;
+use crate::alerting::alerts::silences::{matchers_shown, read_matcher};
+use crate::alerting::policy::time_of;
 
 const MS: i64 = 1_000_000;
 /// Most matchers of a silence.

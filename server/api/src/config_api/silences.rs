@@ -19,8 +19,8 @@ use serde_json::{Map, Value, json};
 use super::ids::uuid_of;
 use super::silence_form::{entity, silence};
 use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of};
-use crate::alerts_api::silences::is_within;
-use crate::alerts_api::{alert_rows, allows};
+use crate::alerting::alerts::silences::is_within;
+use crate::alerting::alerts::{alert_rows, allows};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

@@ -11,8 +11,8 @@ use quiver_alerting::template::Time;
 use quiver_alerting::text::{float_text, quote};
 use quiver_alerting::unit_tests::{Fault, TestGroup};
 use quiver_promql::QueryValue;
+use quiver_types::time::duration::format_go;
 use quiver_types::{Clock as _, SystemClock};
-use quiver_yaml::duration::format_go;
 use similar::{ChangeTag, TextDiff};
 
 use super::StoreBench;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quiver_types::time::duration;
 use serde::{Deserialize, Deserializer};
 use toml::Value;
 
@@ -59,7 +60,7 @@ impl Span {
         if text == "none" {
             return Some(Self(None));
         }
-        let ms = quiver_promql::duration::parse_duration(text).filter(|ms| *ms >= 0)?;
+        let ms = duration::parse(text).ok().filter(|ms| *ms >= 0)?;
         Some(Self(Some(Duration::from_millis(ms as u64))))
     }
 }

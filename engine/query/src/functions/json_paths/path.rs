@@ -2,6 +2,9 @@
 
 use std::cmp::Ordering;
 
+use quiver_types::matcher::{affordable, builder};
+use regex::Regex;
+
 /// Most conditions that stand in each other.
 const DEPTH_MAX: usize = 50;
 
@@ -35,6 +38,8 @@ pub(super) enum Step {
     Between(Vec<(Place, Place)>),
     /// Items of which a condition holds.
     Kept(Condition),
+    /// What is within, from one level to another; it itself is on level 0.
+    Deep(u32, u32),
 }
 
 /// A place in an array.
@@ -60,6 +65,17 @@ pub(super) enum Condition {
     Exists(Steps),
     Compared(Steps, Operator, Scalar),
     StartsWith(Steps, String),
+    Matches(Steps, Pattern),
+}
+
+/// A regular expression of a path.
+#[derive(Debug)]
+pub(super) struct Pattern(pub(super) Regex);
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.as_str() == other.0.as_str()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -249,10 +265,26 @@ impl<'p> Reader<'p> {
             return Ok(Path::Condition(Condition::StartsWith(steps, text)));
         }
         if self.takes_word("like_regex") {
-            return Err(self.fault("`like_regex` is not supported: take the texts out, and compare them by `~`"));
+            let Scalar::Text(pattern) = self.scalar()? else { return Err(self.fault("a text is missing")) };
+            let flags = if self.takes_word("flag") { self.quoted()? } else { String::new() };
+            return Ok(Path::Condition(Condition::Matches(steps, self.pattern(&pattern, &flags)?)));
         }
         let Some(operator) = self.operator() else { return Ok(Path::Items(steps)) };
         Ok(Path::Condition(Condition::Compared(steps, operator, self.scalar()?)))
+    }
+
+    /// A regular expression with its flags: `i`, `s`, `m`, `x`, and `q` for a text that is no pattern.
+    fn pattern(&self, pattern: &str, flags: &str) -> Reading<Pattern> {
+        if let Some(other) = flags.chars().find(|flag| !"ismxq".contains(*flag)) {
+            return Err(self.fault(&format!("`{other}` is no flag of `like_regex`: `i`, `s`, `m`, `x` and `q` are")));
+        }
+        let is_text = flags.contains('q');
+        let pattern = if is_text { regex::escape(pattern) } else { pattern.to_owned() };
+        affordable(&pattern).map_err(|refused| self.fault(&refused.message))?;
+        let mut builder = builder(&pattern);
+        builder.case_insensitive(flags.contains('i')).ignore_whitespace(flags.contains('x') && !is_text);
+        builder.dot_matches_new_line(flags.contains('s')).multi_line(flags.contains('m'));
+        builder.build().map(Pattern).map_err(|_| self.fault("this is no regular expression"))
     }
 
     fn operator(&mut self) -> Option<Operator> {
@@ -335,7 +367,8 @@ impl<'p> Reader<'p> {
                 if self.starts_with("\"") {
                     read.steps.push(Step::Member(self.quoted()?));
                 } else if self.takes("**") {
-                    return Err(self.fault("`.**` is not supported"));
+                    let (from, to) = self.levels()?;
+                    read.steps.push(Step::Deep(from, to));
                 } else if self.takes("*") {
                     read.steps.push(Step::Members);
                 } else {
@@ -354,6 +387,28 @@ impl<'p> Reader<'p> {
                 return Ok(read);
             }
         }
+    }
+
+    /// Levels behind `**`: all, or `{2}`, `{1 to 3}`, `{2 to last}`.
+    fn levels(&mut self) -> Reading<(u32, u32)> {
+        if !self.takes("{") {
+            return Ok((0, u32::MAX));
+        }
+        let from = self.level()?;
+        let to = if !self.takes_word("to") {
+            from
+        } else if self.takes_word("last") {
+            u32::MAX
+        } else {
+            self.level()?
+        };
+        self.wants("}")?;
+        Ok((from, to))
+    }
+
+    fn level(&mut self) -> Reading<u32> {
+        let digits = self.while_is(|letter: char| letter.is_ascii_digit());
+        digits.parse().map_err(|_| self.fault("the number of a level is missing"))
     }
 
     /// A method, behind which a path ends.
@@ -463,11 +518,14 @@ mod tests {
             ("$x", 1, "variables"),
             ("$ ? (@ > $x)", 10, "variables"),
             ("@.a", 1, "begins with `$`"),
-            ("$.**", 5, "`.**`"),
+            ("$.**{x}", 6, "level"),
+            ("$.**{1 to 2", 12, "`}`"),
             ("$.a.double()", 13, "`double()`"),
             ("$.size().a", 9, "behind `size()`"),
             ("$ ? (@.a)", 9, "a comparison"),
-            ("$ ? (@ like_regex \"a\")", 19, "`like_regex`"),
+            ("$ ? (@ like_regex \"(\")", 22, "regular expression"),
+            ("$ ? (@ like_regex \"a\" flag \"k\")", 31, "`k`"),
+            ("$ ? (@ like_regex 1)", 20, "a text"),
             ("$ ? (@ == $.b)", 11, "a number"),
             ("$.a == \"x", 8, "this text"),
             ("$.a + 1", 5, "not supported here"),

@@ -19,7 +19,11 @@ fn documents_are_changed() {
     check("select a || b::jsonb::text from t", "SELECT a || b::TEXT::TEXT FROM t");
     check(
         "select a::jsonb = b, a::jsonb <> '{}', a = b::json from t",
-        "SELECT json_normal(a::TEXT) = json_normal(b), json_normal(a::TEXT) <> json_normal('{}'), a = b::TEXT FROM t",
+        "SELECT json_alike(a::TEXT) = json_alike(b), json_alike(a::TEXT) <> json_alike('{}'), a = b::TEXT FROM t",
+    );
+    check(
+        "select a::jsonb is distinct from '1' from t",
+        "SELECT json_alike(a::TEXT) IS DISTINCT FROM json_alike('1') FROM t",
     );
 }
 
@@ -39,6 +43,57 @@ fn values_are_compared_with_sets() {
         "select a not between symmetric b + 1 and 1 from t",
         "SELECT (a NOT BETWEEN b + 1 AND 1 AND a NOT BETWEEN 1 AND b + 1) FROM t",
     );
+}
+
+#[test]
+fn documents_in_lists_stay_documents() {
+    check(
+        "select array_to_json(array_agg(row_to_json(h) order by h.time)), array_to_json(array_agg(a)) from hosts h",
+        "SELECT json_dense(array_agg(json_row('time', \"h\".\"time\") ORDER BY h.time)), to_json(array_agg(a)) FROM hosts h",
+    );
+}
+
+#[test]
+fn rows_are_counted_where_there_are_some() {
+    check("select count(h), count(h.*) from hosts h", "SELECT count(*), count(*) FROM hosts h");
+    check(
+        "select count(h.time), count(distinct h) from hosts h",
+        "SELECT count(h.time), count(DISTINCT h) FROM hosts h",
+    );
+    check(
+        "select count(h) from logs l left join hosts h on true",
+        "SELECT count(nullif(\"h\".\"time\" IS NOT NULL, false)) FROM logs l LEFT JOIN hosts h ON true",
+    );
+}
+
+#[test]
+fn parameters_have_types() {
+    check("select percentile_cont('0.9'::float8) within group (order by a) from t", "SELECT quantile(a, 0.9) FROM t");
+    check("select date_part('month'::text, a) from t", "SELECT date_part('month', a) FROM t");
+    check("select substr(a, 2::smallint) from t", "SELECT SUBSTR(a, 2::BIGINT) FROM t");
+}
+
+#[test]
+fn means_of_whole_numbers_are_rounded_away_from_zero() {
+    check(
+        "select avg(a)::int, (avg(a))::bigint, avg(b::float8)::int from t",
+        "SELECT round(avg(a))::INT, round((avg(a)))::BIGINT, to_whole(avg(b::FLOAT8))::INT FROM t",
+    );
+}
+
+#[test]
+fn intervals_are_cut_off() {
+    check(
+        "select date_trunc('sec', max(a) - min(a)) from t",
+        "SELECT interval_trunc('second', max(a) - min(a)) FROM t",
+    );
+    check(
+        "select date_trunc('hour', interval '90 minutes'), date_trunc('minute', avg(a - b)) from t",
+        "SELECT interval_trunc('hour', INTERVAL '90 minutes'), interval_trunc('minute', avg(a - b)) FROM t",
+    );
+    for text in ["SELECT date_trunc('hour', a - INTERVAL '1 day') FROM t", "SELECT date_trunc('hour', a - 1) FROM t"] {
+        check(text, text);
+    }
 }
 
 #[test]

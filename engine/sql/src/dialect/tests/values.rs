@@ -231,6 +231,10 @@ fn dates_begin_at_moments() {
             moment("current_date")
         ),
     );
+    check(
+        "select generate_series(current_date - interval '7 days', current_date, '1 day')",
+        "SELECT unnest(generate_series(current_date - INTERVAL '7 days', CAST(current_date AS TIMESTAMP), INTERVAL '1 day'))",
+    );
     let columns = Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, true)]));
     let entries = vec![TableEntry { schema: "public", name: "t".to_owned(), columns }];
     let (session, none) = (Session::default(), |_: &str| false);

@@ -19,8 +19,8 @@ use quiver_alerting::template::{Budget, Host, Options};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
+use quiver_types::time::duration;
 use quiver_yaml as yaml;
-use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
 use crate::bodies::read_unpacked;

@@ -1,8 +1,9 @@
-//! Durations in the ways in which rule files and policies write them: Prometheus' (`1d12h`), vmalert's (`1.5d`, `90`) and
-//! Go's (`1.5h`).
+//! Durations in the ways in which queries, settings, rule files and policies write them: Prometheus' (`1d12h`), vmalert's
+//! (`1.5d`, `90`) and Go's (`1.5h`).
 
-use quiver_types::go::quote;
 use std::fmt::Write as _;
+
+use crate::go::quote;
 
 /// Longest duration in milliseconds: what 64 bits of nanoseconds hold.
 pub const MILLIS_MAX: i64 = i64::MAX / 1_000_000;
@@ -204,8 +205,11 @@ mod tests {
         check("0", Some(0));
         check("1d12h", Some(129_600_000));
         check("1y2w3d4h5m6s7ms", Some(33_019_506_007));
+        check("292y", Some(292 * 365 * 86_400_000));
         check("293y", None);
         check("1m1h", None);
+        check("1m1m", None);
+        check("1hs", None);
         check("5", None);
         check("1.5h", None);
         check("-1m", None);
@@ -220,6 +224,7 @@ mod tests {
         for t in ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"] {
             assert_eq!(format(parse(t).expect(t)), t);
         }
+        assert_eq!([0, -420_000, 14 * 86_400_000].map(format), ["0s", "-7m", "2w"]);
     }
 
     #[test]
@@ -254,6 +259,8 @@ mod tests {
         check("1500us", 1_500_000, "1.5ms");
         check("0", 0, "0s");
         check("300ns", 300, "300ns");
+        check("-61.05s", -61_050_000_000, "-1m1.05s");
+        assert_eq!(format_go(i64::MIN), "-2562047h47m16.854775808s");
         for t in ["", "5", "1x", ".s", "1h1"] {
             assert!(parse_go(t).is_err(), "{t}");
         }

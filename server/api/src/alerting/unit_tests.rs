@@ -16,9 +16,9 @@ use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
+use crate::alerting::policy::object_of;
 use crate::config_api::{Answer, refused};
 use crate::languages::Languages;
-use crate::policy_api::object_of;
 use crate::state::AppState;
 
 /// Routes of this family.

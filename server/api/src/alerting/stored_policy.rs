@@ -16,7 +16,7 @@ use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
 
-use crate::stored_rules::text;
+use crate::alerting::stored_rules::text;
 
 /// Gives names and texts of the template files that a pattern stands for.
 pub type TemplateFiles = dyn Fn(&str) -> Result<Vec<(String, String)>, String> + Send + Sync;

@@ -6,14 +6,14 @@ use quiver_alertd::rules::Source;
 use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
 use quiver_config::{Checks, Config, Entity, Family, FieldError, KEPT, Part, Problem};
+use quiver_types::time::duration;
 use quiver_types::{Millis, Rights, Triple};
 use quiver_yaml as yaml;
-use quiver_yaml::duration;
 use quiver_yaml::problem::Problem as Fault;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::stored_policy;
 use crate::languages::Languages;
-use crate::stored_policy;
 
 /// Where a rule stands in the file that is made of it.
 const RULE_PATH: &str = "/groups/0/rules/0";

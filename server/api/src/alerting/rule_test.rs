@@ -14,14 +14,14 @@ use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, Setting, Written,
 };
 use quiver_config::{Problem, ProblemKind};
+use quiver_types::time::duration;
 use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
-use quiver_yaml::duration;
 use serde_json::{Map, Value, json};
 
+use crate::alerting::policy::{object_of, time_of};
+use crate::alerting::stored_rules::group_of;
 use crate::config_api::Answer;
-use crate::policy_api::{object_of, time_of};
 use crate::state::AppState;
-use crate::stored_rules::group_of;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {

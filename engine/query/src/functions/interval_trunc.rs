@@ -1,0 +1,161 @@
+//! `interval_trunc(unit, x)`: an interval, or what lies between two times, without what is smaller than a unit. A statement
+//! does not always say whether it is that or a time, which DataFusion's `date_trunc` knows alone.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, IntervalMonthDayNanoArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::functions::datetime::date_trunc;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::intervals::spread_out;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Truncated {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Truncated { signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+fn is_length(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(_) | DataType::Duration(_))
+}
+
+impl ScalarUDFImpl for Truncated {
+    fn name(&self) -> &'static str {
+        "interval_trunc"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        match types {
+            [unit, value] if unit.is_string() => Ok(vec![
+                DataType::Utf8,
+                match value {
+                    DataType::Duration(_) | DataType::Timestamp(..) => value.clone(),
+                    DataType::Date32 | DataType::Date64 => DataType::Timestamp(TimeUnit::Nanosecond, None),
+                    _ => DataType::Interval(IntervalUnit::MonthDayNano),
+                },
+            ]),
+            _ => plan_err!("`date_trunc` takes a unit and a time or an interval"),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match types {
+            [_, time @ DataType::Timestamp(..)] => Ok(time.clone()),
+            _ => Ok(DataType::Interval(IntervalUnit::MonthDayNano)),
+        }
+    }
+
+    /// Times are DataFusion's.
+    fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let is_time = match args.as_slice() {
+            [_, value] => !is_length(&info.get_data_type(value)?),
+            _ => false,
+        };
+        Ok(if is_time {
+            ExprSimplifyResult::Simplified(date_trunc().call(args))
+        } else {
+            ExprSimplifyResult::Original(args)
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [units, values] = args.args.as_slice() else { return exec_err!("`date_trunc` takes a unit and a value") };
+        if !is_length(&values.data_type()) {
+            return date_trunc().invoke_with_args(args);
+        }
+        let (units, values) = (units.to_array(args.number_rows)?, values.to_array(args.number_rows)?);
+        let units = cast(&units, &DataType::Utf8)?;
+        let values = if matches!(values.data_type(), DataType::Duration(_)) {
+            spread_out(&values)?
+        } else {
+            cast(&values, &DataType::Interval(IntervalUnit::MonthDayNano))?
+        };
+        let mut out = IntervalMonthDayNanoArray::builder(values.len());
+        for (unit, value) in units.as_string::<i32>().iter().zip(values.as_primitive::<IntervalMonthDayNanoType>()) {
+            match unit.zip(value) {
+                None => out.append_null(),
+                Some((unit, value)) => match truncated(unit, value) {
+                    Some(value) => out.append_value(value),
+                    None => return exec_err!("an interval has no unit `{unit}`"),
+                },
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// An interval without what is smaller than a unit, cut off towards zero; none: it has no such unit.
+fn truncated(unit: &str, value: IntervalMonthDayNano) -> Option<IntervalMonthDayNano> {
+    const SECOND_NS: i64 = 1_000_000_000;
+    let unit = unit.to_lowercase();
+    let length = match unit.as_str() {
+        "microsecond" | "microseconds" => 1_000,
+        "millisecond" | "milliseconds" => 1_000_000,
+        "second" | "seconds" => SECOND_NS,
+        "minute" | "minutes" => 60 * SECOND_NS,
+        "hour" | "hours" => 3_600 * SECOND_NS,
+        "day" | "days" => return Some(IntervalMonthDayNano::new(value.months, value.days, 0)),
+        other => {
+            let months = match other {
+                "month" | "months" => 1,
+                "quarter" => 3,
+                "year" | "years" => 12,
+                "decade" | "decades" => 120,
+                "century" | "centuries" => 1_200,
+                "millennium" | "millennia" => 12_000,
+                _ => return None,
+            };
+            return Some(IntervalMonthDayNano::new(value.months - value.months % months, 0, 0));
+        }
+    };
+    Some(IntervalMonthDayNano::new(value.months, value.days, value.nanoseconds - value.nanoseconds % length))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_are_cut_off_as_in_postgresql() {
+        let hour = 3_600_000_000_000;
+        let check = |unit: &str, value: (i32, i32, i64), expected: (i32, i32, i64)| {
+            let found = truncated(unit, IntervalMonthDayNano::new(value.0, value.1, value.2));
+            assert_eq!(found, Some(IntervalMonthDayNano::new(expected.0, expected.1, expected.2)), "{unit}");
+        };
+        check("hour", (0, 1, 2 * hour + 5), (0, 1, 2 * hour));
+        check("Seconds", (14, 3, -1_500_000_000), (14, 3, -1_000_000_000));
+        check("day", (14, 3, 30 * hour), (14, 3, 0));
+        check("month", (14, 45, hour), (14, 0, 0));
+        check("quarter", (14, 1, 0), (12, 0, 0));
+        check("year", (-30, 5, 0), (-24, 0, 0));
+        check("century", (2_500, 0, 0), (2_400, 0, 0));
+        assert_eq!(truncated("week", IntervalMonthDayNano::new(0, 7, 0)), None);
+    }
+
+    #[test]
+    fn times_are_left_to_the_planner() {
+        let function = function();
+        let time = DataType::Timestamp(TimeUnit::Nanosecond, None);
+        assert_eq!(
+            function.inner().coerce_types(&[DataType::Utf8View, DataType::Date32]).unwrap(),
+            [DataType::Utf8, time.clone()]
+        );
+        assert_eq!(function.inner().return_type(&[DataType::Utf8, time.clone()]).unwrap(), time);
+        assert!(function.inner().coerce_types(&[time]).is_err());
+    }
+}

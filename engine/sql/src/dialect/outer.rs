@@ -1,0 +1,267 @@
+//! Columns of a query around that a subquery speaks of without their table: they are given it.
+//!
+//! Tables of telemetry have any column that the data has. So `(SELECT count(*) FROM logs WHERE level = lv)` would look for a
+//! field `lv`, and find none, though the query around has an output of that name. Subqueries that read the row at hand are
+//! also known by the table.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, TableFactor, VisitorMut};
+
+use super::columns::{Common, Known, called, factors};
+use super::{empty, is_bare_function};
+use crate::parse::normal;
+use crate::scope::{Fixed, alias_of};
+use crate::walk::{change_outside_subqueries, walk_mut};
+
+/// Gives names in subqueries the table of a query around that has such a column, where no table of their own has one.
+pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
+    let mut fields = HashSet::new();
+    for is_noting in [true, false] {
+        let mut outer = Outer { fixed, common: Vec::new(), around: Vec::new(), fields, is_noting };
+        let _ = walk_mut(query, &mut outer);
+        fields = outer.fields;
+    }
+}
+
+/// A table in a `FROM`.
+struct Table {
+    /// What it is called.
+    name: Option<String>,
+    /// Its columns; none: they are not known.
+    columns: Option<Vec<String>>,
+    /// Whether the data may give it more of them.
+    is_open: bool,
+}
+
+impl Table {
+    fn has(&self, column: &str) -> bool {
+        self.columns.as_ref().is_some_and(|columns| columns.iter().any(|known| known == column))
+    }
+
+    fn is_called(&self, name: &str) -> bool {
+        self.name.as_deref() == Some(name)
+    }
+}
+
+/// A select around what is visited.
+struct Around {
+    tables: Vec<Table>,
+    /// How many tables of its `FROM` are around, which do not see each other.
+    hidden: usize,
+}
+
+struct Outer<'o> {
+    fixed: Fixed<'o>,
+    /// Common tables, inner ones last.
+    common: Vec<Common>,
+    around: Vec<Around>,
+    /// What the statement speaks of as columns of the data, where it can be nothing else: that is meant everywhere.
+    fields: HashSet<String>,
+    /// Whether these are noted, and nothing is changed yet.
+    is_noting: bool,
+}
+
+impl Outer<'_> {
+    fn table(&self, factor: &TableFactor) -> Table {
+        let known = self.known();
+        let is_open = match factor {
+            TableFactor::Table { name, args: None, .. } => {
+                let named = empty::named(name);
+                known.common_table(&named).is_none() && (self.fixed)(&named).is_some()
+            }
+            _ => false,
+        };
+        Table { name: called(factor), columns: known.of_factor(factor), is_open }
+    }
+
+    fn known(&self) -> Known<'_> {
+        Known { fixed: self.fixed, common: &self.common }
+    }
+
+    fn visible(&self) -> impl Iterator<Item = &Around> {
+        self.around.iter().rev().filter(|around| around.hidden == 0)
+    }
+
+    /// Notes what can only be a column of the data.
+    fn note(&mut self, own: &[Table], place: &Expr) {
+        let field = match place {
+            Expr::Identifier(column) => {
+                let column = normal(column);
+                let may_be = |table: &Table| table.columns.is_none() || table.has(&column);
+                let is_other = own.iter().any(may_be) || self.visible().any(|around| around.tables.iter().any(may_be));
+                (own.iter().any(|table| table.is_open) && !is_other).then_some(column)
+            }
+            Expr::CompoundIdentifier(names) => match names.as_slice() {
+                [.., table, column] => {
+                    let (table, column) = (normal(table), normal(column));
+                    let is_it = |own: &Table| own.is_open && own.is_called(&table) && !own.has(&column);
+                    own.iter().any(is_it).then_some(column)
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        self.fields.extend(field);
+    }
+
+    /// The table around that a name without one belongs to.
+    fn owner(&self, own: &[Table], column: &str) -> Option<&str> {
+        let may_have = |table: &Table| table.columns.is_none() || table.has(column) || table.is_called(column);
+        let is_open = own.iter().any(|table| table.is_open);
+        if own.iter().any(may_have) || (is_open && self.fields.contains(column)) {
+            return None;
+        }
+        for around in self.visible() {
+            // Two tables of telemetry may both have a column that only one of them always has.
+            let has = |table: &&Table| table.has(column) && !(is_open && table.is_open);
+            if let Some(table) = around.tables.iter().find(has) {
+                return table.name.as_deref();
+            }
+            if around.tables.iter().any(|table| table.columns.is_none()) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Gives a name its table.
+    fn qualify(&self, own: &[Table], place: &mut Expr) {
+        if let Expr::Identifier(column) = &*place
+            && !is_bare_function(column)
+            && let Some(table) = self.owner(own, &normal(column))
+        {
+            *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), column.clone()]);
+        }
+    }
+}
+
+/// Hands on each expression of a select outside of its subqueries, but names of its own outputs.
+fn each(select: &mut Select, mut hand_on: impl FnMut(&mut Expr)) {
+    let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
+    let mut plain = |place: &mut Expr| {
+        hand_on(place);
+        Ok(())
+    };
+    let _ = change_outside_subqueries(&mut select.projection, &mut plain);
+    let _ = change_outside_subqueries(&mut select.from, &mut plain);
+    let _ = change_outside_subqueries(&mut select.selection, &mut plain);
+    let mut beside_outputs = |place: &mut Expr| match place {
+        Expr::Identifier(name) if aliases.contains(&normal(name)) => Ok(()),
+        place => plain(place),
+    };
+    let _ = change_outside_subqueries(&mut select.group_by, &mut beside_outputs);
+    let _ = change_outside_subqueries(&mut select.having, &mut beside_outputs);
+}
+
+impl VisitorMut for Outer<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let columns = self.known().of_common(table);
+            self.common.push((normal(&table.alias.name), columns));
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let own: Vec<Table> = select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect();
+        if self.is_noting {
+            each(select, |place| self.note(&own, place));
+        } else if self.visible().next().is_some() {
+            each(select, |place| self.qualify(&own, place));
+        }
+        self.around.push(Around { tables: own, hidden: 0 });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+        self.around.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
+            around.hidden += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
+            around.hidden -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use quiver_query::tables::TableEntry;
+
+    use super::*;
+    use crate::catalog::Catalog;
+    use crate::parse::{Params, Parsed, parse};
+    use crate::session::Session;
+
+    fn check(text: &str, expected: &str) {
+        let entry = |name: &str, columns: &[&str]| {
+            let fields: Vec<Field> = columns.iter().map(|name| Field::new(*name, DataType::Int64, false)).collect();
+            TableEntry { schema: "quiver", name: name.to_owned(), columns: Arc::new(Schema::new(fields)) }
+        };
+        let entries = vec![entry("logs", &["time", "message"]), entry("spans", &["start_time", "duration"])];
+        let catalog = Catalog::new(entries, &Session::default());
+        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        translate(&mut query, &|named| catalog.fixed(named));
+        assert_eq!(query.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn outputs_around_are_meant() {
+        check(
+            "with c as (select 1 as lv) select (select count(*) from logs where level = lv) from c",
+            "WITH c AS (SELECT 1 AS lv) SELECT (SELECT count(*) FROM logs WHERE level = \"c\".lv) FROM c",
+        );
+        check(
+            "select 1 from generate_series(1, 3) b where exists (select 1 from logs where time > b and level = 'x')",
+            "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE time > \"b\".b AND level = 'x')",
+        );
+        check(
+            "select q.m from (select 1 as m) q where m in (select time from (select time from logs where m = n) r)",
+            "SELECT q.m FROM (SELECT 1 AS m) q WHERE m IN (SELECT time FROM (SELECT time FROM logs WHERE \"q\".m = n) r)",
+        );
+        check(
+            "select 1 from (select 1 as a) x, lateral (select max(time) from logs where level = a) y",
+            "SELECT 1 FROM (SELECT 1 AS a) x, LATERAL (SELECT max(time) FROM logs WHERE level = \"x\".a) y",
+        );
+        check(
+            "select 1 from spans where duration in (select a from (values (1)) v(a) where a > start_time)",
+            "SELECT 1 FROM spans WHERE duration IN (SELECT a FROM (VALUES (1)) v (a) WHERE a > \"spans\".start_time)",
+        );
+    }
+
+    #[test]
+    fn what_the_data_has_is_meant() {
+        for text in [
+            // The common table reads it as a field, so it is one in the subquery, too.
+            "WITH c AS (SELECT level FROM logs) SELECT 1 FROM c WHERE 1 IN (SELECT time FROM logs WHERE level = 'x')",
+            "WITH c AS (SELECT max(l.n) AS n FROM logs l) SELECT (SELECT count(*) FROM logs WHERE n > c.n) FROM c",
+            // Records may have a field of the name of a column of spans.
+            "SELECT 1 FROM spans WHERE start_time IN (SELECT time FROM logs WHERE duration > 5)",
+            // Tables beside each other do not see each other.
+            "SELECT 1 FROM (SELECT 1 AS a) x JOIN (SELECT time FROM logs WHERE a = 1) y ON true",
+            // A table of its own may have it, as far as is known.
+            "SELECT (SELECT 1 FROM promql('up', 1) p WHERE a = 1) FROM (SELECT 1 AS a) x",
+            "SELECT (SELECT max(time) AS a FROM logs GROUP BY a) FROM (SELECT 1 AS a) x",
+        ] {
+            check(text, text);
+        }
+    }
+}

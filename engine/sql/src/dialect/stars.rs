@@ -1,0 +1,351 @@
+//! Fields read through `*`: `SELECT level FROM (SELECT * FROM logs) q`, as tools write that put a query around another one.
+//! `*` stands for the fixed columns of a table. What else is read of such a subquery or common table is named beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableFactor, TableWithJoins, VisitorMut,
+};
+
+use super::columns::{Common, Known, called, factors, is_plain};
+use super::empty;
+use crate::parse::{normal, parts};
+use crate::scope::{Fixed, Names, alias_of};
+use crate::walk::{selects, walk, walk_mut};
+
+/// Most common tables that a field is read through, one behind the other.
+const TABLES_MAX: usize = 64;
+
+/// Names what is read through `*`.
+pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
+    let mut asked = Asked::new();
+    for _ in 0..TABLES_MAX {
+        let mut stars =
+            Stars { fixed, common: Vec::new(), open: Vec::new(), asked, wanted: Asked::new(), around: Vec::new() };
+        let _ = walk_mut(query, &mut stars);
+        asked = stars.wanted;
+        if asked.is_empty() {
+            return;
+        }
+    }
+}
+
+/// Names of common tables, each with the fields that are read of it.
+type Asked = BTreeMap<String, BTreeSet<String>>;
+
+/// A table in a `FROM`.
+struct Table {
+    name: Option<String>,
+    /// Its columns; none: they are not known.
+    columns: Option<Vec<String>>,
+    leads: Leads,
+}
+
+/// What a table has beside its columns.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Leads {
+    /// Nothing.
+    Nowhere,
+    /// What the data has: it is a table of telemetry.
+    ToData,
+    /// What the table has of which it gives `*`.
+    Further,
+}
+
+impl Table {
+    fn may_have(&self, column: &str) -> bool {
+        self.columns.as_ref().is_none_or(|columns| columns.iter().any(|known| known == column))
+    }
+}
+
+/// A select around what is visited.
+struct Around {
+    tables: Vec<Table>,
+    /// How many tables of its `FROM` are around, which do not see each other.
+    hidden: usize,
+}
+
+struct Stars<'s> {
+    fixed: Fixed<'s>,
+    /// Common tables, inner ones last.
+    common: Vec<Common>,
+    /// Names of those of them that lead further.
+    open: Vec<String>,
+    /// What was found to be read of common tables, which comes to stand in them.
+    asked: Asked,
+    /// What is found now.
+    wanted: Asked,
+    around: Vec<Around>,
+}
+
+impl Stars<'_> {
+    fn known(&self) -> Known<'_> {
+        Known { fixed: self.fixed, common: &self.common }
+    }
+
+    fn table(&self, factor: &TableFactor) -> Table {
+        let leads = match factor {
+            TableFactor::Derived { subquery, alias, .. } => {
+                let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+                if !is_renamed && self.leads_further(subquery) { Leads::Further } else { Leads::Nowhere }
+            }
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let named = empty::named(name);
+                if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+                    Leads::Nowhere
+                } else if self.known().common_table(&named).is_some() {
+                    if self.open.contains(&named.1) { Leads::Further } else { Leads::Nowhere }
+                } else if (self.fixed)(&named).is_some() {
+                    Leads::ToData
+                } else {
+                    Leads::Nowhere
+                }
+            }
+            _ => Leads::Nowhere,
+        };
+        Table { name: called(factor), columns: self.known().of_factor(factor), leads }
+    }
+
+    fn tables(&self, select: &Select) -> Vec<Table> {
+        select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect()
+    }
+
+    /// Whether a query gives `*` of a table that has more columns than that stands for.
+    fn leads_further(&self, query: &Query) -> bool {
+        let SetExpr::Select(select) = &*query.body else { return false };
+        query.with.is_none() && self.source(select).is_some()
+    }
+
+    /// Where among the tables of a select its `*` leads to; none: nowhere, or to several.
+    fn source(&self, select: &Select) -> Option<usize> {
+        // What rows have in common is what they are told apart by.
+        let is_grouped = !matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+        if select.distinct.is_some() || is_grouped {
+            return None;
+        }
+        let tables = self.tables(select);
+        let given = |table: &Table| {
+            select.projection.iter().any(|item| match item {
+                SelectItem::Wildcard(options) => is_plain(options),
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                    is_plain(options) && parts(name).pop() == table.name
+                }
+                _ => false,
+            })
+        };
+        let mut sources = (0..).zip(&tables).filter(|&(_, table)| table.leads != Leads::Nowhere && given(table));
+        match (sources.next(), sources.next()) {
+            (Some((at, _)), None) => Some(at),
+            _ => None,
+        }
+    }
+
+    /// Has a query give a field that it has by `*` alone.
+    fn give(&mut self, query: &mut Query, field: &str) {
+        if self.known().of_query(query).is_none_or(|columns| columns.iter().any(|column| column == field)) {
+            return;
+        }
+        let SetExpr::Select(select) = &mut *query.body else { return };
+        let Some(at) = self.source(select) else { return };
+        let Some(table) = self.tables(select).into_iter().nth(at) else { return };
+        if table.leads == Leads::ToData
+            && let Some(table) = &table.name
+        {
+            let column = vec![Ident::with_quote('"', table), Ident::with_quote('"', field)];
+            select.projection.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(column)));
+        } else if let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at) {
+            self.read(factor, field);
+        }
+    }
+
+    /// Has a subquery or common table give a field.
+    fn read(&mut self, factor: &mut TableFactor, field: &str) {
+        match factor {
+            TableFactor::Derived { subquery, .. } => self.give(subquery, field),
+            TableFactor::Table { name, .. } => {
+                self.wanted.entry(empty::named(name).1).or_default().insert(field.to_owned());
+            }
+            _ => {}
+        }
+    }
+
+    /// Finds what a select reads of its tables.
+    fn of_select(&mut self, select: &mut Select, order: Option<&OrderBy>) {
+        let tables = self.tables(select);
+        if tables.iter().any(|table| table.leads == Leads::Further) {
+            let names = names(select, order);
+            let read: BTreeSet<(usize, &str)> = names.iter().filter_map(|name| self.reads(&tables, name)).collect();
+            for (at, field) in read {
+                if let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at) {
+                    self.read(factor, field);
+                }
+            }
+        }
+    }
+
+    /// The table that a name is read of through `*`, and the field.
+    fn reads<'n>(&self, tables: &[Table], name: &'n [String]) -> Option<(usize, &'n str)> {
+        let lacks = |table: &Table, field: &str| table.leads == Leads::Further && !table.may_have(field);
+        match name {
+            [field] => {
+                let field = field.as_str();
+                let is_other = |table: &Table| {
+                    table.leads == Leads::ToData || table.may_have(field) || table.name.as_deref() == Some(field)
+                };
+                let around = self.around.iter().filter(|around| around.hidden == 0);
+                let is_around = around.flat_map(|around| &around.tables).any(|table| table.may_have(field));
+                if is_around || tables.iter().any(is_other) {
+                    return None;
+                }
+                let mut found = (0..).zip(tables).filter(|&(_, table)| lacks(table, field));
+                match (found.next(), found.next()) {
+                    (Some((at, _)), None) => Some((at, field)),
+                    _ => None,
+                }
+            }
+            [.., table, field] => {
+                let at = tables.iter().position(|known| known.name.as_deref() == Some(table.as_str()))?;
+                lacks(&tables[at], field.as_str()).then_some((at, field.as_str()))
+            }
+            [] => None,
+        }
+    }
+}
+
+/// Names of columns in a select and its order, but those of its own outputs.
+fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
+    let (mut plain, mut beside_outputs) = (Names::default(), Names::default());
+    let _ = walk(&select.projection, &mut plain);
+    let _ = walk(&select.from, &mut plain);
+    let _ = walk(&select.selection, &mut plain);
+    let _ = walk(&select.distinct, &mut beside_outputs);
+    let _ = walk(&select.group_by, &mut beside_outputs);
+    let _ = walk(&select.having, &mut beside_outputs);
+    let _ = walk(&select.named_window, &mut plain);
+    if let Some(order) = order {
+        let _ = walk(order, &mut beside_outputs);
+    }
+    let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
+    beside_outputs.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
+    plain.found.append(&mut beside_outputs.found);
+    plain.found
+}
+
+fn factors_mut(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> {
+    std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
+}
+
+impl VisitorMut for Stars<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            let name = normal(&table.alias.name);
+            for field in self.asked.get(&name).cloned().unwrap_or_default() {
+                self.give(&mut table.query, &field);
+            }
+            let columns = self.known().of_common(table);
+            if table.alias.columns.is_empty() && self.leads_further(&table.query) {
+                self.open.push(name.clone());
+            }
+            self.common.push((name, columns));
+        }
+        let done = selects(query, |select, order| {
+            self.of_select(select, order.as_deref());
+            Ok(())
+        });
+        if done.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let tables = self.tables(select);
+        self.around.push(Around { tables, hidden: 0 });
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
+        self.around.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
+            around.hidden += 1;
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
+            around.hidden -= 1;
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+    use crate::scope::Named;
+
+    fn check(text: &str, expected: &str) {
+        let fixed = |table: &Named| match table.1.as_str() {
+            "logs" => Some(vec!["time".to_owned(), "message".to_owned()]),
+            "spans" => Some(vec!["trace_id".to_owned()]),
+            _ => None,
+        };
+        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        translate(&mut query, &fixed);
+        assert_eq!(query.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn fields_are_read_through_subqueries() {
+        check(
+            "select level, q.n from (select * from logs) q where message = 'x' group by level order by host",
+            "SELECT level, q.n FROM (SELECT *, \"logs\".\"host\", \"logs\".\"level\", \"logs\".\"n\" FROM logs) q \
+             WHERE message = 'x' GROUP BY level ORDER BY host",
+        );
+        check(
+            "select a.n from (select * from (select l.* from logs l) b) a",
+            "SELECT a.n FROM (SELECT * FROM (SELECT l.*, \"l\".\"n\" FROM logs l) b) a",
+        );
+        check(
+            "with src as (select * from logs), r as (select time, level as lv from src) select lv from r",
+            "WITH src AS (SELECT *, \"logs\".\"level\" FROM logs), r AS (SELECT time, level AS lv FROM src) SELECT lv FROM r",
+        );
+        check(
+            "select level, c from (select level, count(*) as c from (select * from logs) q group by q.level) a",
+            "SELECT level, c FROM (SELECT level, count(*) AS c FROM (SELECT *, \"logs\".\"level\" FROM logs) q \
+             GROUP BY q.level) a",
+        );
+        check(
+            "with a as (select * from logs), b as (select * from a), c as (select * from b) select n from c",
+            "WITH a AS (SELECT *, \"logs\".\"n\" FROM logs), b AS (SELECT * FROM a), c AS (SELECT * FROM b) SELECT n FROM c",
+        );
+    }
+
+    #[test]
+    fn others_are_left() {
+        for text in [
+            "SELECT message FROM (SELECT * FROM logs) q",
+            "SELECT level FROM (SELECT time FROM logs) q",
+            "SELECT level FROM (SELECT DISTINCT * FROM logs) q",
+            "SELECT x FROM (SELECT * FROM t) q",
+            "SELECT level FROM (SELECT * FROM logs) q (a, b)",
+            "SELECT a AS level FROM (SELECT time AS a, logs.* FROM logs) q GROUP BY level",
+            // It may be of either.
+            "SELECT level FROM (SELECT * FROM logs) q, (SELECT * FROM logs) r",
+            "SELECT level FROM (SELECT * FROM logs) q, spans",
+            "SELECT 1 FROM (SELECT 1 AS x) o WHERE EXISTS (SELECT 1 FROM (SELECT * FROM logs) q WHERE time = x)",
+            "SELECT count(q) FROM (SELECT * FROM logs) q",
+        ] {
+            check(text, text);
+        }
+    }
+}
