@@ -32,9 +32,9 @@ use std::time::Instant;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerConfig};
@@ -180,7 +180,7 @@ impl QueryEngine {
         }
         ctx.query().enter(Phase::Execute);
         // Aggregates look at their constants when they begin to run.
-        execute_stream(physical, self.relational_task(ctx)).map_err(of_planning)
+        execute_stream(physical, self.task(ctx, RunShared::default())).map_err(of_planning)
     }
 
     /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
@@ -191,7 +191,8 @@ impl QueryEngine {
         let (optimized, physical) = self.plan_relational(plan).await?;
         let began = Instant::now();
         if analyze {
-            let mut rows = execute_stream(Arc::clone(&physical), self.relational_task(ctx)).map_err(of_planning)?;
+            let mut rows =
+                execute_stream(Arc::clone(&physical), self.task(ctx, RunShared::default())).map_err(of_planning)?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
                 ctx.check("query execution")?;
@@ -203,12 +204,6 @@ impl QueryEngine {
         }
         put_children(&mut shown, ctx);
         Ok(shown)
-    }
-
-    /// The context of a run, with the functions of the session.
-    fn relational_task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
-        let (config, runtime) = self.bound(ctx, RunShared::default());
-        Arc::new(TaskContext::from(&self.runs().relational).with_session_config(config).with_runtime(runtime))
     }
 }
 
