@@ -14,7 +14,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, TimestampNanosecondArray};
 use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::DFSchema;
+use datafusion::common::{DFSchema, TableReference};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmptyRelation, LogicalPlan, LogicalPlanBuilder};
@@ -185,9 +185,15 @@ impl Planner<'_> {
     fn table(&self, request: LogRequest, most: Option<u64>) -> Result<LogicalPlan> {
         let table = self.tables.logs(self.snapshot, &self.ctx.access, request, &self.ctx.stats)?;
         let most = most.map(|most| usize::try_from(most).unwrap_or(usize::MAX));
-        LogicalPlanBuilder::scan_with_filters_fetch(TABLE, provider_as_source(table), None, Vec::new(), most)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)
+        LogicalPlanBuilder::scan_with_filters_fetch(
+            TableReference::bare(TABLE),
+            provider_as_source(table),
+            None,
+            Vec::new(),
+            most,
+        )
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_datafusion)
     }
 }
 

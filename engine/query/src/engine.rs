@@ -17,7 +17,7 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
+use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use quiver_types::watch::Watch;
@@ -32,7 +32,7 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::explaining::put_children;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
-use crate::operator::OperatorPlanner;
+use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::PlanRun;
 use crate::running::{Phase, Query, Running};
@@ -299,7 +299,8 @@ impl QueryEngine {
     /// # Errors
     /// Those of the planners.
     pub async fn plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        self.passed(self.planner.create_physical_plan(plan, &self.state).await.map_err(from_datafusion)?, &self.state)
+        let physical = planned(plan, &self.planner, &self.state).await.map_err(from_datafusion)?;
+        self.passed(physical, &self.state)
     }
 
     /// Plans and starts a plan; call it inside of [`Self::run`]. Partitions run on the threads of the engine.

@@ -12,13 +12,16 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::{DFSchema, DFSchemaRef};
+use datafusion::datasource::source_as_provider;
 use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::physical_planning_context::PhysicalPlanningContext;
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, UserDefinedLogicalNode, UserDefinedLogicalNodeCore};
 use datafusion::logical_expr_common::dyn_eq::{DynEq, DynHash};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use datafusion::physical_planner::{ExtensionPlanner, PhysicalPlanner};
+use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
+use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 
 use crate::error::from_datafusion;
@@ -167,6 +170,36 @@ pub fn write_operator(name: &str, detail: &str, f: &mut fmt::Formatter<'_>) -> f
     if detail.is_empty() { f.write_str(name) } else { write!(f, "{name}: {detail}") }
 }
 
+/// Makes the physical plan of operators over operators and over scans, as most plans of languages are; whatever lies in
+/// between DataFusion's planner makes. That one sets up tasks and locks for the leaves of each plan, and looks all of it
+/// over again for rules that sessions of languages do not have.
+pub(crate) fn planned<'p>(
+    plan: &'p LogicalPlan,
+    planner: &'p DefaultPhysicalPlanner,
+    state: &'p SessionState,
+) -> BoxFuture<'p, Result<Arc<dyn ExecutionPlan>>> {
+    let made = async move {
+        match plan {
+            LogicalPlan::Extension(Extension { node }) => {
+                if let Some(node) = node.as_any().downcast_ref::<OperatorNode>() {
+                    let mut inputs = Vec::with_capacity(node.inputs.len());
+                    for input in &node.inputs {
+                        inputs.push(planned(input, planner, state).await?);
+                    }
+                    return Arc::clone(&node.operator).physical(inputs, state);
+                }
+            }
+            LogicalPlan::TableScan(scan) if scan.filters.is_empty() => {
+                let table = source_as_provider(&scan.source)?;
+                return table.scan(state, scan.projection.as_ref(), &[], scan.fetch).await;
+            }
+            _ => {}
+        }
+        planner.create_physical_plan(plan, state).await
+    };
+    made.boxed()
+}
+
 /// Turns the logical node into physical ones.
 #[derive(Debug)]
 pub(crate) struct OperatorPlanner;
@@ -196,5 +229,39 @@ impl ExtensionPlanner for OperatorPlanner {
         let node = node.as_any().downcast_ref::<OperatorNode>();
         let planned = node.map(|node| Arc::clone(&node.operator).physical(physical_inputs.to_vec(), session));
         Box::pin(ready(planned.transpose()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::catalog::MemTable;
+    use datafusion::datasource::provider_as_source;
+    use datafusion::execution::session_state::SessionStateBuilder;
+    use datafusion::logical_expr::{LogicalPlanBuilder, ident, lit};
+    use datafusion::physical_plan::displayable;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn operators_are_planned_as_by_datafusion() {
+        let fields = ["a", "b"].map(|name| Field::new(name, DataType::Int64, false));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let table = MemTable::try_new(schema, vec![vec![], vec![]]).unwrap();
+        let source = provider_as_source(Arc::new(table));
+        let scan = |projection| LogicalPlanBuilder::scan("t", Arc::clone(&source), projection).unwrap();
+        let once = gathered(scan(None).build().unwrap()).unwrap();
+        let some = gathered(scan(Some(vec![1])).build().unwrap()).unwrap();
+        let within = LogicalPlanBuilder::from(once.clone()).filter(ident("a").gt(lit(1_i64))).unwrap();
+        let within = gathered(within.sort(vec![ident("a").sort(true, false)]).unwrap().build().unwrap()).unwrap();
+        let above = LogicalPlanBuilder::from(some.clone()).limit(1, Some(2)).unwrap().build().unwrap();
+        let state = SessionStateBuilder::new().with_physical_optimizer_rules(vec![]).build();
+        let planner = DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]);
+        for plan in [scan(None).build().unwrap(), gathered(once.clone()).unwrap(), once, some, within, above] {
+            let own = planned(&plan, &planner, &state).await.unwrap();
+            let theirs = planner.create_physical_plan(&plan, &state).await.unwrap();
+            let [own, theirs] = [own, theirs].map(|plan| displayable(plan.as_ref()).indent(true).to_string());
+            assert_eq!(own, theirs);
+        }
     }
 }

@@ -23,8 +23,8 @@ use crate::refused::challenged;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
 use crate::state::AppState;
-use crate::tenancy;
 use crate::usage::Taken;
+use crate::{partial, segments, tenancy};
 
 pub(crate) mod admission;
 mod proxy;
@@ -99,7 +99,8 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            let response = info.scope(next.run(request)).instrument(span).await;
+            let answer = segments::scope(partial::tell(next.run(request)));
+            let response = info.scope(answer).instrument(span).await;
             if state.is_enforced() { challenged(response) } else { response }
         }
     };

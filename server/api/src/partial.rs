@@ -9,8 +9,6 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use axum::extract::Request;
-use axum::middleware::Next;
 use axum::response::Response;
 use http::{HeaderName, HeaderValue};
 use quiver_query::{Asked, Limits, QueryContext};
@@ -36,10 +34,10 @@ pub(crate) fn query_context(state: &AppState, asked: Asked, limits: Limits) -> Q
     ctx
 }
 
-/// Tells in the head of an answer what it lacks.
-pub(crate) async fn tell(request: Request, next: Next) -> Response {
+/// Makes the answer to a request, and tells in its head what it lacks.
+pub(crate) async fn tell(answer: impl Future<Output = Response>) -> Response {
     let answered = async {
-        let response = next.run(request).await;
+        let response = answer.await;
         let queries = QUERIES.with(RefCell::take);
         (response, queries)
     };

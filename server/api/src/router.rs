@@ -5,26 +5,26 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Request, State};
-use axum::middleware::{self, Next};
+use axum::middleware;
 use axum::response::Response;
 use axum::routing::{get, post};
 use http::StatusCode;
 use http_body_util::BodyExt as _;
 use hyper::body::Body as _;
 use quiver_ingest::formats::FORMATS;
+use tower::ServiceBuilder;
 use tower_http::CompressionLevel;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 
+use crate::answers::AnswerBudget;
 use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::unrouted::{not_allowed, not_found};
 use crate::{
     admin, alerting, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest, metrics_api,
-    olap_api, openapi, otlp_grpc, partial, rbac_api, segments, sql_api, token_api, traces_api, traces_compat,
-    traces_ingest,
+    olap_api, openapi, otlp_grpc, rbac_api, segments, sql_api, token_api, traces_api, traces_compat, traces_ingest,
 };
 
 /// The path of OTLP on its own port.
@@ -99,13 +99,12 @@ pub(crate) fn all_routes() -> [Router<Arc<AppState>>; 4] {
     [main_routes(), otlp_routes(), grpc_api::routes(), zipkin_routes()]
 }
 
+/// Puts around all routes what stands around every request, the outermost first. One layer for all of them: each layer of a
+/// router is a service in a box, which a request has copied once for each layer above it.
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
-    router
-        .method_not_allowed_fallback(not_allowed)
-        .layer(middleware::from_fn_with_state(Arc::clone(&state), count_answer))
-        .layer(CompressionLayer::new().no_br())
-        // Brotli for who takes nothing else, lightly: from quality 2 on each encoder holds 8 MiB while a slow reader reads.
-        .layer(CompressionLayer::new().no_gzip().no_zstd().quality(CompressionLevel::Precise(1)))
+    let answers = state.answers.clone();
+    let layers = ServiceBuilder::new()
+        .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
         .layer(CatchPanicLayer::custom(|panic: Box<dyn std::any::Any + Send>| {
             let text = panic
                 .downcast_ref::<String>()
@@ -114,15 +113,16 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
             tracing::error!(panic = text, "a request met a fault of ours");
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
-        .layer(middleware::from_fn(partial::tell))
-        .layer(middleware::from_fn(segments::scope))
-        .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
-        .with_state(state)
+        // Brotli for who takes nothing else, lightly: from quality 2 on each encoder holds 8 MiB while a slow reader reads.
+        .layer(CompressionLayer::new().no_gzip().no_zstd().quality(CompressionLevel::Precise(1)))
+        .layer(CompressionLayer::new().no_br())
+        .map_response(move |answer: Response| counted(&answers, answer));
+    router.method_not_allowed_fallback(not_allowed).layer(layers).with_state(state)
 }
 
 /// Holds a place in the memory for answers until the answer is sent; inside of compression, which hides its length.
-async fn count_answer(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
-    let answer = state.answers.count(next.run(request).await);
+fn counted(answers: &AnswerBudget, answer: Response) -> Response {
+    let answer = answers.count(answer);
     if answer.body().size_hint().exact().is_some() {
         return answer;
     }

@@ -147,12 +147,12 @@ fn typed(text: &str, kind: &str) -> Value {
 
 /// Refuses segments where they do not act: a query that would ignore one would show more than was asked for.
 pub(crate) async fn refuse(request: Request, next: Next) -> Response {
-    let query = request.uri().query().unwrap_or_default();
     let path = request.uri().path();
-    let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_segment(&name));
     // What is sent to these paths is stored as it is.
     let acts = acts_on(path) || (request.method().is_safe() && acts_on_traces(path));
-    if named && !acts {
+    let query = request.uri().query().unwrap_or_default();
+    let named = || url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_segment(&name));
+    if !acts && named() {
         let error = Error::invalid(format!("`segment` is not supported on `{path}`"));
         return error_response(&error, "segment");
     }

@@ -93,8 +93,9 @@ fn extrapolated(
     notes: &mut Notes,
 ) {
     let hists = (!samples.hist_ts.is_empty()).then(|| HistogramRates::new(samples, growth));
-    let mut rates = FloatRates::new(samples, growth, &mut scratch.events, &mut scratch.marks);
     let range_s = call.range_s();
+    let scale = |factor: f64| if growth.is_rate { factor / range_s } else { factor };
+    let mut rates = FloatRates::new(samples, growth, &mut scratch.events, &mut scratch.marks);
     each(samples, call, (0, 0), |w| {
         let edges = |c: Cursor, ts: &[Millis]| Edges {
             first: ts[c.lo],
@@ -103,12 +104,11 @@ fn extrapolated(
             start: w.start,
             end: w.end,
         };
-        let scale = |factor: f64| if growth.is_rate { factor / range_s } else { factor };
         match (w.floats.is_empty(), &hists) {
             (false, _) if !w.hists.is_empty() => notes.set(Note::MixedFloatsHistograms),
             (false, _) => {
-                if let Some((value, factor)) = rates.get(w.floats, &edges(w.floats, samples.ts), notes) {
-                    out.values[w.step] = value * scale(factor);
+                if let Some(value) = rates.get(w.floats, &edges(w.floats, samples.ts), scale, notes) {
+                    out.values[w.step] = value;
                     out.present[w.step] = true;
                 }
             }
@@ -142,13 +142,19 @@ impl Edges {
         start_ts != 0 && start_ts > self.start && start_ts < self.first
     }
 
-    /// Gives the factor that extends growth between the samples to the window.
-    ///
-    /// A series is taken to go on to the end of the window when the last sample is nearer to it than 1.1 times the
-    /// usual distance, else for half a distance; likewise at the start, where a counter does not go back beyond the
-    /// time at which it would have been zero. `ratio`: first value by growth, of a counter that grew.
+    /// Gives the factor that extends growth between the samples to the window. `ratio`: first value by growth, of a counter
+    /// that grew.
     #[inline]
     pub(super) fn factor(&self, started: Option<Millis>, ratio: Option<f64>) -> f64 {
+        self.extent(started).factor(ratio)
+    }
+
+    /// Says how far growth is extended, whatever the values are.
+    ///
+    /// A series is taken to go on to the end of the window when the last sample is nearer to it than 1.1 times the
+    /// usual distance, else for half a distance; likewise at the start.
+    #[inline]
+    fn extent(&self, started: Option<Millis>) -> Extent {
         let mut sampled = (self.last - self.first) as f64 / 1000.0;
         let mut to_start = (self.first - self.start) as f64 / 1000.0;
         let mut to_end = (self.end - self.last) as f64 / 1000.0;
@@ -157,21 +163,47 @@ impl Edges {
         if let Some(start_ts) = started {
             to_start = 0.0;
             sampled = (self.last - start_ts) as f64 / 1000.0;
-        } else {
-            if to_start >= threshold {
-                to_start = distance / 2.0;
-            }
-            if let Some(ratio) = ratio {
-                let to_zero = sampled * ratio;
-                if to_zero < to_start {
-                    to_start = to_zero;
-                }
-            }
+        } else if to_start >= threshold {
+            to_start = distance / 2.0;
         }
         if to_end >= threshold {
             to_end = distance / 2.0;
         }
-        if sampled == 0.0 { 1.0 } else { (sampled + to_start + to_end) / sampled }
+        Extent { sampled, to_start, to_end }
+    }
+
+    /// Where the samples stand in the window: what [`Self::extent`] follows from where no start time is known.
+    #[inline]
+    fn place(&self) -> Place {
+        (self.first - self.start, self.last - self.first, self.end - self.last, self.gaps)
+    }
+}
+
+/// See [`Edges::place`].
+type Place = (i64, i64, i64, usize);
+
+/// Seconds between the samples of a window, and those for which their growth is taken to have gone on.
+#[derive(Debug, Clone, Copy)]
+struct Extent {
+    sampled: f64,
+    to_start: f64,
+    to_end: f64,
+}
+
+impl Extent {
+    /// See [`Edges::factor`]. A counter does not go back beyond the time at which it would have been zero.
+    #[inline]
+    fn factor(&self, ratio: Option<f64>) -> f64 {
+        let to_zero = ratio.map(|ratio| self.sampled * ratio).filter(|to_zero| *to_zero < self.to_start);
+        let to_start = to_zero.unwrap_or(self.to_start);
+        if self.sampled == 0.0 { 1.0 } else { (self.sampled + to_start + self.to_end) / self.sampled }
+    }
+
+    /// Says that a counter was above zero all the time, without the division that would say when it was zero. What is not
+    /// clear beyond the errors of these products is not said.
+    #[inline]
+    fn is_above_zero(&self, first: f64, growth: f64) -> bool {
+        first * self.sampled > 2.0 * (growth * self.to_start) + f64::MIN_POSITIVE
     }
 }
 
@@ -183,6 +215,8 @@ struct FloatRates<'a> {
     resets: Events<'a>,
     /// Samples whose start time lies before the sample before.
     overlaps: &'a [u32],
+    /// The last extent and its factor: samples of regular scrapes stand alike in window after window.
+    usual: Option<(Place, Extent, f64)>,
 }
 
 impl<'a> FloatRates<'a> {
@@ -202,12 +236,13 @@ impl<'a> FloatRates<'a> {
             is_counter: growth.is_counter,
             resets: Events { list: events, next: 0 },
             overlaps: marks,
+            usual: None,
         }
     }
 
-    /// Gives growth between the samples and the factor to extend it.
+    /// Gives growth between the samples, extended to the window and scaled.
     #[inline]
-    fn get(&mut self, w: Cursor, edges: &Edges, notes: &mut Notes) -> Option<(f64, f64)> {
+    fn get(&mut self, w: Cursor, edges: &Edges, scale: impl Fn(f64) -> f64, notes: &mut Notes) -> Option<f64> {
         let first = self.values[w.lo];
         let mut growth = self.values[w.hi - 1] - first;
         if !self.overlaps.is_empty() {
@@ -220,20 +255,44 @@ impl<'a> FloatRates<'a> {
             growth += before;
         }
         let started = self.starts.get(w.lo).copied().filter(|&t| edges.starts_inside(t));
-        if started.is_some() {
-            growth += first;
-        } else if edges.gaps == 0 {
+        if let Some(start_ts) = started {
+            // Growth is not extended to the start, whenever it was zero.
+            return Some((growth + first) * scale(edges.factor(Some(start_ts), None)));
+        }
+        if edges.gaps == 0 {
             return None;
         }
-        let ratio = (self.is_counter && growth > 0.0 && first >= 0.0).then(|| first / growth);
-        Some((growth, edges.factor(started, ratio)))
+        let place = edges.place();
+        let (extent, factor) = match self.usual {
+            Some((usual, extent, factor)) if usual == place => (extent, factor),
+            _ => {
+                let extent = edges.extent(None);
+                let factor = scale(extent.factor(None));
+                self.usual = Some((place, extent, factor));
+                (extent, factor)
+            }
+        };
+        let grew = self.is_counter && growth > 0.0 && first >= 0.0;
+        if grew && !extent.is_above_zero(first, growth) {
+            return Some(growth * scale(extent.factor(Some(first / growth))));
+        }
+        Some(growth * factor)
     }
 }
 
-/// Lists the samples that are below the one before, with the value before.
+/// Lists the samples that are below the one before, with the value before. Most counters have none, so many pairs are looked
+/// at together.
 fn find_resets(values: &[f64], events: &mut Vec<(u32, f64)>) {
-    let pairs = values.windows(2).zip(1_u32..);
-    events.extend(pairs.filter(|(w, _)| w[1] < w[0]).map(|(w, i)| (i, w[0])));
+    const TOGETHER: usize = 64;
+    for from in (1..values.len()).step_by(TOGETHER) {
+        let to = values.len().min(from + TOGETHER);
+        let (before, now) = (&values[from - 1..to - 1], &values[from..to]);
+        let falls: u64 = before.iter().zip(now).map(|(before, now)| u64::from(now < before)).sum();
+        if falls > 0 {
+            let pairs = before.iter().zip(now).zip(from as u32..);
+            events.extend(pairs.filter(|((before, now), _)| now < before).map(|((before, _), i)| (i, *before)));
+        }
+    }
 }
 
 /// Adds resets that only start times tell of, and lists overlaps.
@@ -293,8 +352,9 @@ impl Events<'_> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::testing::{NaiveWindow, any_case, check, floats, oracle, run, run_named};
+    use super::super::testing::{NaiveWindow, Samples, any_case, check, execute, floats, oracle, run, run_named};
     use super::*;
+    use crate::kernel::{Grid, Window};
 
     fn naive(w: &NaiveWindow<'_>, range_s: Option<f64>, is_counter: bool) -> Option<f64> {
         let (n, starts) = (w.values.len(), w.start_ts);
@@ -347,6 +407,46 @@ mod tests {
             let s = &mut case.samples;
             s.start_ts = s.ts.iter().zip(&back).map(|(t, b)| if b % 3 == 0 { 0 } else { t - b }).collect();
             oracle("increase", &case, |w| naive(w, None, true));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_windows_share_changes_nothing(
+            grown in prop::collection::vec(0_i32..9, 200),
+            first in prop_oneof![Just(0.0), 0.0_f64..1e3, 1e6_f64..1e9],
+            late in 0_i64..15_000,
+        ) {
+            let grow = |sum: &mut f64, by: &i32| {
+                *sum = if *by == 8 { 0.5 } else { *sum + f64::from(*by) };
+                Some(*sum)
+            };
+            let values = grown.iter().scan(first, grow).collect();
+            let samples = Samples { ts: (0..200).map(|i| 15_000 * i + late).collect(), values, ..Samples::default() };
+            let window =
+                Window { range_ms: 300_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+            let of = |name: &str, grid: Grid| {
+                let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
+                execute(name, &samples, &call, "m").expect("the call does not fail").floats
+            };
+            let grid = Grid { start: 60_000, step_ms: 60_000, steps: 50 };
+            for name in ["rate", "increase", "delta"] {
+                for (step, together) in of(name, grid).into_iter().enumerate() {
+                    let alone = of(name, Grid { start: grid.at(step), step_ms: 1, steps: 1 })[0];
+                    prop_assert_eq!(together.map(f64::to_bits), alone.map(f64::to_bits), "{} at step {}", name, step);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_is_found_wherever_it_is() {
+        for at in 1..200_usize {
+            let mut values: Vec<f64> = (0..200).map(f64::from).collect();
+            values[at] = -1.0;
+            let mut events = Vec::new();
+            find_resets(&values, &mut events);
+            assert_eq!(events, [(at as u32, (at - 1) as f64)]);
         }
     }
 

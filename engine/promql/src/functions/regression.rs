@@ -1,7 +1,10 @@
 //! `deriv` and `predict_linear`: a least-squares line through the values of a range.
 
+mod whole;
+
 use quiver_types::{Millis, Result};
 
+use self::whole::WholeSums;
 use super::call::{KernelContext, RangeCall};
 use super::notes::{Note, Notes};
 use super::{FunctionDef, MATRIX, RangeFunction};
@@ -60,6 +63,7 @@ fn fill(
 ) {
     let mut notes = Notes::default();
     let mut times = Times::default();
+    let mut whole = WholeSums::new(samples.ts, samples.values);
     // A window that waits for another with the same times: two sums side by side take hardly longer than one.
     let mut waiting: Option<(usize, &[f64])> = None;
     let (values, present) = (&mut out.values, &mut out.present);
@@ -77,6 +81,9 @@ fn fill(
         let window = w.floats.lo..w.floats.hi;
         let (ts, own) = (&samples.ts[window.clone()], &samples.values[window]);
         let origin = origin(ts, w.step);
+        if let Some(line) = whole.line(w.floats, origin) {
+            return set(w.step, line);
+        }
         let known = times.are(ts, origin);
         match waiting.take() {
             Some((step, other)) if known => {
@@ -144,12 +151,17 @@ impl Times {
     }
 
     fn line_of(&self, y: f64, xy: f64) -> Line {
-        let ([x, xx], n) = (self.sums, self.seconds.len() as f64);
-        let covariance = xy - x * y / n;
-        let variance = xx - x * x / n;
-        let slope = covariance / variance;
-        (slope, y / n - slope * x / n)
+        line_of(self.seconds.len(), self.sums, [y, xy])
     }
+}
+
+/// The line that has sums over so many samples: of times and their squares, of values and values times their times.
+fn line_of(samples: usize, [x, xx]: [f64; 2], [y, xy]: [f64; 2]) -> Line {
+    let n = samples as f64;
+    let covariance = xy - x * y / n;
+    let variance = xx - x * x / n;
+    let slope = covariance / variance;
+    (slope, y / n - slope * x / n)
 }
 
 /// The line through values that are all the same.

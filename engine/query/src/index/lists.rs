@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use datafusion::catalog::MemTable;
+use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions::expr_fn::{concat, octet_length};
 use datafusion::functions_aggregate::expr_fn::{count, sum};
 use datafusion::functions_nested::expr_fn::array_has;
 use datafusion::functions_window::expr_fn::{dense_rank, row_number};
-use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, col, lit};
+use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Matcher, MillisRange, Result};
 
@@ -20,7 +21,7 @@ use crate::error::from_datafusion;
 fn scan(source: &IndexSource, look_up: LookUp) -> DataFusionResult<LogicalPlanBuilder> {
     let schema = look_up.schema();
     let table = IndexTable { look_up, source: source.clone(), schema };
-    LogicalPlanBuilder::scan("series_index", provider_as_source(Arc::new(table)), None)
+    LogicalPlanBuilder::scan(TableReference::bare("series_index"), provider_as_source(Arc::new(table)), None)
 }
 
 fn built(plan: DataFusionResult<LogicalPlan>) -> Result<LogicalPlan> {
@@ -46,8 +47,8 @@ pub fn series(
     fetch: Option<usize>,
 ) -> Result<LogicalPlan> {
     built(scan(source, LookUp::Series(selectors, range)).and_then(|rows| {
-        let once = rows.aggregate(vec![col("labels")], Vec::<Expr>::new())?;
-        once.sort_with_limit(vec![col("labels").sort(true, false)], fetch)?.build()
+        let once = rows.aggregate(vec![ident("labels")], Vec::<Expr>::new())?;
+        once.sort_with_limit(vec![ident("labels").sort(true, false)], fetch)?.build()
     }))
 }
 
@@ -93,13 +94,13 @@ pub fn metadata(
         if metrics.is_none() && each.is_none() {
             return rows.build();
         }
-        let metric = || col("metric").sort(true, false);
-        let sorted = rows.sort(vec![metric(), col("place").sort(true, false)])?;
+        let metric = || ident("metric").sort(true, false);
+        let sorted = rows.sort(vec![metric(), ident("place").sort(true, false)])?;
         let of_all = dense_rank().order_by(vec![metric()]).build()?.alias("nth_metric");
-        let of_metric = row_number().partition_by(vec![col("metric")]).order_by(vec![metric()]);
+        let of_metric = row_number().partition_by(vec![ident("metric")]).order_by(vec![metric()]);
         let ranked = sorted.window(vec![of_all])?.window(vec![of_metric.build()?.alias("nth_of_metric")])?;
         let bounds = [("nth_metric", metrics), ("nth_of_metric", each)];
-        let bounds = bounds.into_iter().filter_map(|(name, most)| Some(col(name).lt_eq(lit(most? as u64))));
+        let bounds = bounds.into_iter().filter_map(|(name, most)| Some(ident(name).lt_eq(lit(most? as u64))));
         let kept = bounds.into_iter().try_fold(ranked, LogicalPlanBuilder::filter)?;
         kept.project(["metric", "type", "unit", "help"].map(col))?.build()
     };
@@ -128,7 +129,7 @@ pub fn exemplars_of_trace(
 ) -> Result<LogicalPlan> {
     let columns = ["series", "series_labels", "time", "value", "labels"].map(col);
     built(scan(source, LookUp::Exemplars(selectors, range)).and_then(|rows| {
-        let named = rows.filter(array_has(col("traces"), lit(trace.to_ascii_lowercase())))?;
+        let named = rows.filter(array_has(ident("traces"), lit(trace.to_ascii_lowercase())))?;
         named.limit(0, Some(fetch))?.project(columns)?.build()
     }))
 }
@@ -158,11 +159,11 @@ impl Counted {
     }
 
     fn rows(&self) -> DataFusionResult<LogicalPlanBuilder> {
-        LogicalPlanBuilder::scan("values", provider_as_source(Arc::clone(&self.table) as _), None)
+        LogicalPlanBuilder::scan(TableReference::bare("values"), provider_as_source(Arc::clone(&self.table) as _), None)
     }
 
     fn values(&self) -> DataFusionResult<LogicalPlanBuilder> {
-        self.rows()?.filter(col("label").is_not_null())
+        self.rows()?.filter(ident("label").is_not_null())
     }
 
     /// Plan of a row with the numbers of series and of different pairs of label and value: `series`, `pairs`.
@@ -171,8 +172,8 @@ impl Counted {
     /// Internal: only by a fault of ours.
     pub fn totals(&self) -> Result<LogicalPlan> {
         built(self.rows().and_then(|rows| {
-            let all = sum(col("series")).filter(col("label").is_null()).build()?.alias("series");
-            rows.aggregate(Vec::<Expr>::new(), vec![all, count(col("label")).alias("pairs")])?.build()
+            let all = sum(ident("series")).filter(ident("label").is_null()).build()?.alias("series");
+            rows.aggregate(Vec::<Expr>::new(), vec![all, count(ident("label")).alias("pairs")])?.build()
         }))
     }
 
@@ -182,8 +183,8 @@ impl Counted {
     /// Internal: only by a fault of ours.
     pub fn metrics(&self, limit: usize) -> Result<LogicalPlan> {
         built(self.values().and_then(|rows| {
-            let named = rows.filter(col("label").eq(lit(METRIC_NAME)))?;
-            top(named.project(vec![col("value").alias("name"), count_of(col("series"))])?, limit)
+            let named = rows.filter(ident("label").eq(lit(METRIC_NAME)))?;
+            top(named.project(vec![ident("value").alias("name"), count_of(ident("series"))])?, limit)
         }))
     }
 
@@ -193,8 +194,8 @@ impl Counted {
     /// Internal: only by a fault of ours.
     pub fn labels(&self, limit: usize) -> Result<LogicalPlan> {
         built(self.values().and_then(|rows| {
-            let by_label = rows.aggregate(vec![col("label")], vec![count(col("value")).alias("n")])?;
-            top(by_label.project(vec![col("label").alias("name"), count_of(col("n"))])?, limit)
+            let by_label = rows.aggregate(vec![ident("label")], vec![count(ident("value")).alias("n")])?;
+            top(by_label.project(vec![ident("label").alias("name"), count_of(ident("n"))])?, limit)
         }))
     }
 
@@ -204,11 +205,11 @@ impl Counted {
     /// Internal: only by a fault of ours.
     pub fn bytes(&self, limit: usize) -> Result<LogicalPlan> {
         built(self.values().and_then(|rows| {
-            let bytes = octet_length(col("value"));
-            let bytes = cast(bytes, arrow::datatypes::DataType::UInt64) * col("series");
-            let each = rows.project(vec![col("label"), bytes.alias("bytes")])?;
-            let by_label = each.aggregate(vec![col("label")], vec![sum(col("bytes")).alias("n")])?;
-            top(by_label.project(vec![col("label").alias("name"), count_of(col("n"))])?, limit)
+            let bytes = octet_length(ident("value"));
+            let bytes = cast(bytes, arrow::datatypes::DataType::UInt64) * ident("series");
+            let each = rows.project(vec![ident("label"), bytes.alias("bytes")])?;
+            let by_label = each.aggregate(vec![ident("label")], vec![sum(ident("bytes")).alias("n")])?;
+            top(by_label.project(vec![ident("label").alias("name"), count_of(ident("n"))])?, limit)
         }))
     }
 
@@ -218,8 +219,8 @@ impl Counted {
     /// Internal: only by a fault of ours.
     pub fn pairs(&self, limit: usize) -> Result<LogicalPlan> {
         built(self.values().and_then(|rows| {
-            let name = concat(vec![col("label"), lit("="), col("value")]).alias("name");
-            top(rows.project(vec![name, count_of(col("series"))])?, limit)
+            let name = concat(vec![ident("label"), lit("="), ident("value")]).alias("name");
+            top(rows.project(vec![name, count_of(ident("series"))])?, limit)
         }))
     }
 }
@@ -230,7 +231,7 @@ fn count_of(column: Expr) -> Expr {
 
 /// The largest, those of one size by name.
 fn top(rows: LogicalPlanBuilder, limit: usize) -> DataFusionResult<LogicalPlan> {
-    let order = vec![col("count").sort(false, false), col("name").sort(true, false)];
+    let order = vec![ident("count").sort(false, false), ident("name").sort(true, false)];
     rows.sort_with_limit(order, Some(limit))?.build()
 }
 

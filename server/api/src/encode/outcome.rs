@@ -28,7 +28,10 @@ pub(crate) struct Outcome {
     cursor: Cursor,
 }
 
-/// What stands before the value at each step, one behind the other.
+/// What ends a value of a matrix before the next one.
+const NEXT: &[u8] = b"\"],";
+
+/// What stands before the value at each step, one behind the other; each begins with the end of the value before.
 #[derive(Debug, Default)]
 struct Times {
     bytes: Vec<u8>,
@@ -37,12 +40,13 @@ struct Times {
 
 impl Times {
     /// Bytes of a time of today in whole seconds.
-    const USUAL_BYTES: usize = 13;
+    const USUAL_BYTES: usize = 13 + NEXT.len();
 
     fn of(result: &StepResult) -> Self {
         let steps = result.grid.steps;
         let mut times = Self { bytes: Vec::with_capacity(steps * Self::USUAL_BYTES), ends: Vec::with_capacity(steps) };
         for step in 0..steps {
+            times.bytes.extend_from_slice(NEXT);
             times.bytes.push(b'[');
             write_time(&mut times.bytes, result.grid.at(step));
             times.bytes.extend_from_slice(b",\"");
@@ -281,14 +285,17 @@ fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: 
 fn floats(out: &mut Vec<u8>, row: &StepRow<'_>, times: &Times) {
     let mut any = false;
     for ((v, _), time) in row.values.iter().zip(row.present).zip(times.iter()).filter(|((_, p), _)| **p) {
-        out.extend_from_slice(if any { b"," } else { b",\"values\":[" });
-        any = true;
-        out.extend_from_slice(time);
+        if any {
+            out.extend_from_slice(time);
+        } else {
+            out.extend_from_slice(b",\"values\":[");
+            out.extend_from_slice(&time[NEXT.len()..]);
+            any = true;
+        }
         super::prometheus::write_value(out, *v, Notation::Sample);
-        out.extend_from_slice(b"\"]");
     }
     if any {
-        out.push(b']');
+        out.extend_from_slice(b"\"]]");
     }
 }
 
@@ -359,7 +366,7 @@ mod tests {
         let grid = Grid { start: -500, step_ms: 250, steps: 4 };
         let (table, blocks, order) = (Arc::new(SeriesTable::new(0, vec![])), Arc::default(), Arc::default());
         let times = Times::of(&StepResult { table, grid, blocks, order });
-        let expected: [&[u8]; 4] = [b"[-0.5,\"", b"[-0.25,\"", b"[0,\"", b"[0.25,\""];
+        let expected: [&[u8]; 4] = [b"\"],[-0.5,\"", b"\"],[-0.25,\"", b"\"],[0,\"", b"\"],[0.25,\""];
         assert_eq!(times.iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -3,6 +3,8 @@
 //! Numbers are written straight into the answer's bytes: shortest decimal form, plain notation between 1e-6 and 1e21,
 //! as Go's `strconv.FormatFloat(v, 'f' or 'e', -1, 64)` in Prometheus' `MarshalFloat`.
 
+use std::ops::Range;
+
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
@@ -151,6 +153,11 @@ pub(crate) enum Notation {
     General,
 }
 
+/// Numbers that `zmij` writes without an exponent. Those of them that are not whole it writes as all notations do.
+const WRITTEN_OUT: Range<f64> = 1e-5..WHOLE_MAX;
+/// Each whole number below this is a double.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 /// Appends a number, without quotes.
 pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
     if v.is_nan() {
@@ -163,7 +170,7 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
         out.push(b'-');
     }
     let v = v.abs();
-    let whole_max = if notation == Notation::General { 1e6 } else { 9_007_199_254_740_992.0 };
+    let whole_max = if notation == Notation::General { 1e6 } else { WHOLE_MAX };
     // Not by `fract`, which is a call into a library.
     let whole = v as u64;
     if v < whole_max && whole as f64 == v {
@@ -175,7 +182,11 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
         Notation::General => !(1e-4..1e6).contains(&v),
     };
     let mut buffer = zmij::Buffer::new();
-    let (digits, point) = decimal(buffer.format_finite(v));
+    let text = buffer.format_finite(v);
+    if !exponent && WRITTEN_OUT.contains(&v) {
+        return out.extend_from_slice(text.as_bytes());
+    }
+    let (digits, point) = decimal(text);
     let digits = &digits.0[..digits.1];
     if exponent {
         out.push(digits[0]);
@@ -290,6 +301,30 @@ mod tests {
         check(f64::NAN, "NaN", "NaN");
         check(f64::NEG_INFINITY, "-Inf", "-Inf");
         check(f64::MIN_POSITIVE, "2.2250738585072014e-308", &format!("0.{}22250738585072014", "0".repeat(307)));
+    }
+
+    #[test]
+    fn numbers_at_the_ends_of_what_is_written_out() {
+        let ends = [1e-6, 1e-5, 1e-4, 1e5, 1e6, 4.5e15, WHOLE_MAX, 1e16, 1e17, 1e21];
+        let near = ends.into_iter().flat_map(|end: f64| [end.next_down(), end, end.next_up()]);
+        let some = (0..20_000_u64).map(|n| f64::from_bits(0x3e80_0000_0000_0000 + n * 21_617_278_211_379));
+        for v in near.chain(some).flat_map(|v| [v, -v]) {
+            for notation in [Notation::Sample, Notation::Plain, Notation::General] {
+                let mut out = Vec::new();
+                write_value(&mut out, v, notation);
+                let text = String::from_utf8(out).unwrap();
+                assert_eq!(text.parse::<f64>().unwrap().to_bits(), v.to_bits(), "{text}");
+                let size = v.abs();
+                let exponent = match notation {
+                    Notation::Sample => !(1e-6..1e21).contains(&size),
+                    Notation::Plain => false,
+                    Notation::General => !(1e-4..1e6).contains(&size),
+                };
+                assert_eq!(text.contains('e'), exponent, "{text}");
+                // As long as Rust's own form, which goes to the other side where two are as short and as near.
+                assert!(exponent || text.len() == format!("{v}").len(), "{text}");
+            }
+        }
     }
 
     #[test]

@@ -3,9 +3,6 @@
 
 use std::cell::RefCell;
 
-use axum::extract::Request;
-use axum::middleware::Next;
-use axum::response::Response;
 use quiver_traces::condition::filter_of;
 use quiver_types::logs::LogFilter;
 use quiver_types::spans::SpanFilter;
@@ -78,8 +75,8 @@ pub(crate) fn acts_on_traces(path: &str) -> bool {
 }
 
 /// Serves a request whose queries may be narrowed.
-pub(crate) async fn scope(request: Request, next: Next) -> Response {
-    WITHIN.scope(RefCell::default(), next.run(request)).await
+pub(crate) async fn scope<T>(work: impl Future<Output = T>) -> T {
+    WITHIN.scope(RefCell::default(), work).await
 }
 
 /// Narrows all queries of the request at hand to the segments among its parameters.
