@@ -312,6 +312,15 @@ async fn products_of_tables_are_few() {
     assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 2);
 }
 
+/// Breaks where more nodes give way, one below the other, than a task may do things at once: they turned round for ever.
+#[tokio::test]
+async fn chains_of_windows_come_to_their_rows() {
+    let engine = engine();
+    let windows: Vec<_> = (0..128).map(|n| format!("sum(value) over (partition by value + {n})")).collect();
+    let statement: &'static str = format!("select {} from generate_series(1, 2)", windows.join(", ")).leak();
+    assert_eq!(count(&engine, statement, 120_000).await.unwrap(), 2);
+}
+
 #[tokio::test]
 async fn inputs_of_a_union_begin_in_turn() {
     let engine = engine();
