@@ -24,6 +24,8 @@ use crate::error::{Error, Result};
 
 /// Largest span as it comes over the wire.
 pub const SPAN_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of resources and scopes of a request when each span has its own: that is how they are stored.
+const REPEATED_BYTES_MAX: usize = 1 << 30;
 
 /// A format that holds spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -253,6 +255,10 @@ impl<'c> Sink<'c> {
         let limit_bytes = self.ctx.batch_bytes_max;
         if self.builder.memory_bytes() + self.seen.capacity() * size_of::<u64>() > limit_bytes {
             return Err(Error::TooLarge { what: "batch of spans", limit_bytes });
+        }
+        if self.builder.repeated_bytes() > REPEATED_BYTES_MAX {
+            let what = "batch of spans, each with its resource and scope";
+            return Err(Error::TooLarge { what, limit_bytes: REPEATED_BYTES_MAX });
         }
         Ok(())
     }
