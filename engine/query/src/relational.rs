@@ -180,7 +180,8 @@ impl QueryEngine {
         }
         ctx.query().enter(Phase::Execute);
         // Aggregates look at their constants when they begin to run.
-        execute_stream(physical, self.relational_task(ctx)).map_err(of_planning)
+        let task = self.relational_task(ctx, &optimized, &physical)?;
+        execute_stream(physical, task).map_err(of_planning)
     }
 
     /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
@@ -191,7 +192,8 @@ impl QueryEngine {
         let (optimized, physical) = self.plan_relational(plan).await?;
         let began = Instant::now();
         if analyze {
-            let mut rows = execute_stream(Arc::clone(&physical), self.relational_task(ctx)).map_err(of_planning)?;
+            let task = self.relational_task(ctx, &optimized, &physical)?;
+            let mut rows = execute_stream(Arc::clone(&physical), task).map_err(of_planning)?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
                 ctx.check("query execution")?;
@@ -206,9 +208,17 @@ impl QueryEngine {
     }
 
     /// The context of a run, with the functions of the session.
-    fn relational_task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
+    fn relational_task(
+        &self,
+        ctx: &QueryContext,
+        optimized: &LogicalPlan,
+        physical: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<TaskContext>> {
         let (config, runtime) = self.bound(ctx, RunShared::default());
-        Arc::new(TaskContext::from(&self.runs().relational).with_session_config(config).with_runtime(runtime))
+        let rows = slices::batch_rows(optimized, physical).map_err(from_datafusion)?;
+        let rows = rows.min(config.batch_size());
+        let config = config.with_batch_size(rows);
+        Ok(Arc::new(TaskContext::from(&self.runs().relational).with_session_config(config).with_runtime(runtime)))
     }
 }
 

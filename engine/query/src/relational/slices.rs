@@ -10,7 +10,7 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursio
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::Volatility;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -101,6 +101,39 @@ fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
     let mut bytes = 0;
     node.apply_expressions(&mut |expr| {
         bytes += constants_in(expr)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bytes)
+}
+
+/// How many rows batches of a plan may have when each row holds all its constants: joins and exchanges put short batches
+/// together again, up to the size that the task says.
+///
+/// # Errors
+/// Those of walking through the plans.
+pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>) -> Result<usize> {
+    let mut bytes = written_out(logical)?;
+    physical.apply(|node| {
+        if SPREADING.contains(&node.name()) {
+            bytes += constants(node.as_ref())?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok((BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS))
+}
+
+/// Bytes of the longest rows of tables that stand in a statement (`VALUES`), beside numbers.
+fn written_out(plan: &LogicalPlan) -> Result<usize> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => value.size().saturating_sub(size_of::<ScalarValue>()),
+        _ => 0,
+    };
+    let mut bytes = 0;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Values(table) = node {
+            let rows = table.values.iter().map(|row| row.iter().map(literal).sum::<usize>());
+            bytes += rows.max().unwrap_or(0);
+        }
         Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)

@@ -299,6 +299,24 @@ async fn long_constants_are_put_into_few_rows_at_once() {
     }
 }
 
+/// Breaks where a join or an exchange puts as many rows with a long constant into a batch as of any others.
+#[tokio::test]
+async fn batches_of_long_constants_are_short() {
+    let engine = engine();
+    let long = "x".repeat(16 << 10);
+    for (statement, is_short) in [
+        (format!("select distinct '{long}' as a, value from generate_series(1, 3)"), true),
+        (format!("select a, value from generate_series(1, 3), (values ('{long}'), ('b')) t(a)"), true),
+        (format!("select value from generate_series(1, 3) where '{long}' <> value::text"), false),
+    ] {
+        let plan = Names::new(engine.relational()).plan(&statement).unwrap();
+        let (optimized, physical) = engine.plan_relational(&plan).await.unwrap();
+        let rows = slices::batch_rows(&optimized, &physical).unwrap();
+        assert_eq!(rows < 8192, is_short, "{rows} {}", displayable(&*physical).indent(false));
+        assert!(rows <= 1024 || !is_short, "{rows}");
+    }
+}
+
 /// Breaks where a constant is put beside all rows of a partition before anything counts it.
 #[tokio::test]
 async fn long_constants_of_windows_count() {
