@@ -7,6 +7,7 @@ use quiver_types::label::Pairs;
 use quiver_types::metrics::{BatchSeries, Exemplar, HistogramSample, MetricMetadata};
 use quiver_types::{Histogram, MetricsBatch, Millis, SeriesId};
 
+use crate::decoding;
 use crate::error::{Error, Result};
 use crate::labels::LabelBuilder;
 use crate::sender::{Gate, Sender, Verdict};
@@ -309,10 +310,11 @@ impl Sink {
     }
 
     fn check(&self) -> Result<()> {
-        if self.used() > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
+        let used = self.used();
+        if used > self.bytes_max || self.batch.label_bytes.len() > u32::MAX as usize {
             return Err(self.too_large());
         }
-        Ok(())
+        decoding::hold(used)
     }
 
     pub(crate) fn mark(&self) -> Mark {

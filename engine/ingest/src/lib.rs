@@ -7,6 +7,7 @@
 
 pub mod codec;
 pub mod decoded;
+mod decoding;
 pub mod detect;
 pub mod error;
 pub mod exposition;
@@ -25,6 +26,7 @@ pub mod wire;
 
 pub use codec::Encoding;
 pub use decoded::{Decoded, Reason, Rejected};
+pub use decoding::{DecodeRoom, within};
 pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::{Context, Format, Limits};

@@ -20,10 +20,13 @@ use quiver_types::spans::{Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_
 use quiver_types::{Access, SpansBatch as Batch};
 
 use crate::codec::{self, Encoding, Room};
+use crate::decoding;
 use crate::error::{Error, Result};
 
 /// Largest span as it comes over the wire.
 pub const SPAN_BYTES_MAX: usize = 1 << 20;
+/// Most bytes of resources and scopes of a request when each span has its own: that is how they are stored.
+const REPEATED_BYTES_MAX: usize = 1 << 30;
 
 /// A format that holds spans.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -251,10 +254,15 @@ impl<'c> Sink<'c> {
     /// Checks that the batch stays within its limit.
     pub(crate) fn check_size(&self) -> Result<()> {
         let limit_bytes = self.ctx.batch_bytes_max;
-        if self.builder.memory_bytes() + self.seen.capacity() * size_of::<u64>() > limit_bytes {
+        let bytes = self.builder.memory_bytes() + self.seen.capacity() * size_of::<u64>();
+        if bytes > limit_bytes {
             return Err(Error::TooLarge { what: "batch of spans", limit_bytes });
         }
-        Ok(())
+        if self.builder.repeated_bytes() > REPEATED_BYTES_MAX {
+            let what = "batch of spans, each with its resource and scope";
+            return Err(Error::TooLarge { what, limit_bytes: REPEATED_BYTES_MAX });
+        }
+        decoding::hold(bytes)
     }
 
     pub(crate) fn finish(self) -> DecodedSpans {

@@ -181,6 +181,9 @@ impl OlapEngine {
         ctx: &QueryContext,
         marks_values: bool,
     ) -> OlapResult<Planned> {
+        // A request of many queries ends with its caller and its time between them: nothing else here waits.
+        tokio::task::yield_now().await;
+        ctx.check("query planning")?;
         let mut members = members(query);
         members.extend(exemplars::members(catalog, query));
         members.dedup();

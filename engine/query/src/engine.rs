@@ -346,6 +346,11 @@ impl QueryEngine {
     /// the session's functions: plans hold those that they call, and a copy of all takes longer than many a query.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
         let (config, runtime) = self.bound(ctx, shared);
+        Self::task_in(config, runtime)
+    }
+
+    /// The context of one run with these settings and this environment.
+    pub(crate) fn task_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
         // A default one would first make an environment and settings of its own.
         let (scalars, higher, aggregates, windows) = Default::default();
         let id = "DEFAULT".to_owned();

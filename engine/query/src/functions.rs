@@ -84,6 +84,7 @@ pub(crate) use around::{sum_by_name, unregistered};
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};
+pub(crate) use held::COUNTED as CONSTANT_CALL_MAX;
 pub(crate) use held::Room;
 pub(crate) use json::get as json_get;
 pub use json::{field as json_field, is_document, is_json};
@@ -92,7 +93,7 @@ pub use list_texts::items as list_items;
 pub use printed::interval_texts;
 pub use quantile::quantile;
 pub(crate) use quantile::quantiles;
-pub(crate) use results::counted;
+pub(crate) use results::{counted, is_long};
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 

@@ -183,7 +183,8 @@ impl QueryEngine {
         }
         ctx.query().enter(Phase::Execute);
         // Aggregates look at their constants when they begin to run.
-        execute_stream(physical, self.task(ctx, RunShared::default())).map_err(of_planning)
+        let task = self.relational_task(ctx, &optimized, &physical)?;
+        execute_stream(physical, task).map_err(of_planning)
     }
 
     /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
@@ -194,8 +195,8 @@ impl QueryEngine {
         let (optimized, physical) = self.plan_relational(plan).await?;
         let began = Instant::now();
         if analyze {
-            let mut rows =
-                execute_stream(Arc::clone(&physical), self.task(ctx, RunShared::default())).map_err(of_planning)?;
+            let task = self.relational_task(ctx, &optimized, &physical)?;
+            let mut rows = execute_stream(Arc::clone(&physical), task).map_err(of_planning)?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
                 ctx.check("query execution")?;
@@ -207,6 +208,19 @@ impl QueryEngine {
         }
         put_children(&mut shown, ctx);
         Ok(shown)
+    }
+
+    /// The context of a run, with batches that are not too large.
+    fn relational_task(
+        &self,
+        ctx: &QueryContext,
+        optimized: &LogicalPlan,
+        physical: &Arc<dyn ExecutionPlan>,
+    ) -> Result<Arc<TaskContext>> {
+        let (config, runtime) = self.bound(ctx, RunShared::default());
+        let rows = slices::batch_rows(optimized, physical).map_err(from_datafusion)?;
+        let rows = rows.min(config.batch_size());
+        Ok(Self::task_in(config.with_batch_size(rows), runtime))
     }
 }
 

@@ -5,6 +5,8 @@
 //! their own, so that large bodies of slow senders leave small requests alone; and who sends slowly while others wait for
 //! the memory that it holds has to give it back (408).
 //!
+//! What bodies are decoded to has a budget beside it, held until it is stored: a few bytes can stand for many.
+//!
 //! Heads have a budget of the same kind, counted from when one is begun and not whole until its request is answered.
 
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use bytes::BytesMut;
 use futures::StreamExt;
 use http::{HeaderMap, header};
-use quiver_ingest::{Encoding, codec};
+use parking_lot::Mutex;
+use quiver_ingest::{DecodeRoom, Encoding, codec};
 use quiver_types::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -46,6 +49,9 @@ pub struct BodyBudget {
     largest: usize,
     /// How many bodies wait for room in `large`.
     waiting: Arc<watch::Sender<usize>>,
+    /// For what bodies are decoded to, and its units.
+    decoded: Arc<Semaphore>,
+    decoded_most: usize,
 }
 
 /// One of those that wait.
@@ -69,7 +75,9 @@ impl BodyBudget {
     pub fn new(bytes: usize, body_bytes_max: usize) -> Self {
         let largest = bytes.max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
         let small = (largest / 4).max(SMALL_BYTES / UNIT);
-        Self::of(SMALL_BYTES, small, largest)
+        let most = (2 * bytes).max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
+        let decoded = Arc::new(Semaphore::new(most));
+        Self { decoded, decoded_most: most, ..Self::of(SMALL_BYTES, small, largest) }
     }
 
     /// Makes a budget of so many bytes for heads: half of it for the first bytes of each, so that large heads that nobody
@@ -91,12 +99,40 @@ impl BodyBudget {
             large: Arc::new(Semaphore::new(largest)),
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
+            decoded: Arc::new(Semaphore::new(0)),
+            decoded_most: 0,
         }
+    }
+
+    /// Begins to decode a body; what it takes is given back when the room is dropped.
+    pub(crate) fn decoding(&self) -> Arc<dyn DecodeRoom> {
+        let (budget, most) = (Arc::clone(&self.decoded), self.decoded_most);
+        Arc::new(Decoding { budget, most, permit: Mutex::new(None) })
     }
 
     /// Begins with nothing.
     pub(crate) fn share(&self) -> Share {
         Share { budget: self.clone(), small: None, large: None, pace: Pace::new(SLOW.0, SLOW.1), since: None }
+    }
+}
+
+/// What the batch of one request holds, until it is dropped. One that is alone may have any number.
+struct Decoding {
+    budget: Arc<Semaphore>,
+    most: usize,
+    permit: Mutex<Option<OwnedSemaphorePermit>>,
+}
+
+impl DecodeRoom for Decoding {
+    fn hold(&self, bytes: usize) -> bool {
+        let mut permit = self.permit.lock();
+        let more = missing(&mut permit, bytes.div_ceil(UNIT).min(self.most));
+        if more == 0 {
+            return true;
+        }
+        let Ok(more) = Arc::clone(&self.budget).try_acquire_many_owned(more as u32) else { return false };
+        add(&mut permit, more);
+        true
     }
 }
 
@@ -323,6 +359,20 @@ mod tests {
     /// `query=1`.
     const GZIP: [u8; 27] =
         [31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 43, 44, 77, 45, 170, 180, 53, 4, 0, 226, 19, 110, 124, 7, 0, 0, 0];
+
+    #[test]
+    fn batches_share_what_there_is() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let (first, second) = (budget.decoding(), budget.decoding());
+        assert!(first.hold(1 << 20) && second.hold(1 << 20));
+        assert!(!first.hold((1 << 20) + UNIT), "two megabytes are all there is");
+        drop(second);
+        // One that is alone may have more than there is.
+        assert!(first.hold(1 << 30));
+        assert!(!budget.decoding().hold(1));
+        drop(first);
+        assert!(budget.decoding().hold(2 << 20));
+    }
 
     #[tokio::test]
     async fn bodies_may_be_packed() {

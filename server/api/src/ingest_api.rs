@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats};
+use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats, within};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 
@@ -75,8 +75,10 @@ pub async fn decode_and_write(
     encoding: Option<String>,
     body: Bytes,
 ) -> Result<Written> {
+    // Held until the samples are stored.
+    let room = state.bodies.decoding();
     let decode = {
-        let (state, sender) = (Arc::clone(state), metrics_sender(state));
+        let (state, sender, room) = (Arc::clone(state), metrics_sender(state), Arc::clone(&room));
         move |body: Bytes| {
             let now_ms = state.clock.now_ms();
             let (earliest_ms, latest_ms) = state.store.settings().accepted_times(now_ms);
@@ -88,7 +90,8 @@ pub async fn decode_and_write(
                 sender: sender.as_ref(),
             };
             let mut share = state.bodies.share();
-            let decoded = format.decode_request(encoding.as_deref(), &body, &ctx, &mut |bytes| share.try_hold(bytes));
+            let hold = &mut |bytes| share.try_hold(bytes);
+            let decoded = within(room, || format.decode_request(encoding.as_deref(), &body, &ctx, hold));
             decoded.map_err(|e| Error::new(e.kind(), e.to_string()))
         }
     };

@@ -13,6 +13,7 @@ use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::detect::detect;
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
+use quiver_ingest::within;
 use quiver_types::tables::logs::millis_of;
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
@@ -87,13 +88,16 @@ pub(crate) async fn decode_and_write(
     encoding: Option<String>,
     body: Bytes,
 ) -> Result<TracePartial> {
+    // Held until the spans are stored.
+    let room = state.bodies.decoding();
     let run = {
-        let (state, access) = (Arc::clone(state), state.ingest_access(Domain::Traces));
+        let (state, access, room) = (Arc::clone(state), state.ingest_access(Domain::Traces), Arc::clone(&room));
         move |body: Bytes| -> Result<(DecodedSpans, Vec<String>)> {
             let ctx = context(&state, &access);
             let mut share = state.bodies.share();
             let hold = &mut |bytes| share.try_hold(bytes);
-            let mut decoded = decode(format, encoding.as_deref(), &body, &ctx, hold).map_err(Error::from)?;
+            let decode = || decode(format, encoding.as_deref(), &body, &ctx, hold);
+            let mut decoded = within(room, decode).map_err(Error::from)?;
             let mut slow = Vec::new();
             for (signal, of_browsers) in [(Signal::Spans, false), (Signal::Rum, true)] {
                 let rules = state.effects.extraction(signal);

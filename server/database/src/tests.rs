@@ -129,7 +129,7 @@ async fn a_file_is_for_its_owner() {
 }
 
 async fn numbers(rows: BoxStream<'_, Result<Row, Error>>) -> Vec<i64> {
-    rows.map(|row| row.unwrap().try_get(0).unwrap()).collect().await
+    rows.map(|row| row.unwrap().try_get::<i64>(0).unwrap()).collect().await
 }
 
 /// A snapshot shows what was there when it began, whatever others write meanwhile.

@@ -16,6 +16,7 @@ use super::report::{Dropped, Report};
 use super::tables::{Services, Streams};
 use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits, labels};
+use crate::decoding;
 use crate::error::{Error, Result};
 use crate::sender::Gate;
 
@@ -564,10 +565,11 @@ impl Rows {
     /// Holds the request to its limit of memory: a few bytes on the wire can stand for many.
     pub(crate) fn check_memory(&self) -> Result<()> {
         let limit_bytes = self.limits.total_bytes_max;
-        if self.held_bytes + self.batch.values.len() > limit_bytes {
+        let bytes = self.held_bytes + self.batch.values.len();
+        if bytes > limit_bytes {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
-        Ok(())
+        decoding::hold(bytes)
     }
 }
 

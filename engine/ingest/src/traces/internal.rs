@@ -220,8 +220,8 @@ fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReas
     let resource = trace.resources.get(span.resource).unwrap_or(&none.0).held();
     let scope = trace.scopes.get(span.scope).unwrap_or(&none.1);
     let (mut resource_bytes, mut scope_bytes) = (Vec::new(), Vec::new());
-    sink.builder.write_attributes(&mut list(&resource), &mut resource_bytes);
-    sink.builder.write_attributes(&mut list(&scope.fields.held()), &mut scope_bytes);
+    sink.builder.write_shared(&mut list(&resource), &mut resource_bytes);
+    sink.builder.write_shared(&mut list(&scope.fields.held()), &mut scope_bytes);
     let context = sink.builder.context(&ContextFields {
         service: &service,
         resource: &resource_bytes,

@@ -84,7 +84,7 @@ impl<'a> Walker<'a, '_> {
                 shared.service = list[at].1.text().into_owned();
                 list.retain(|(key, _)| *key != "service.name");
             }
-            self.sink.builder.write_attributes(list, &mut shared.resource)
+            self.sink.builder.write_shared(list, &mut shared.resource)
         });
         match self.sink.service(&shared.service).map(str::to_owned) {
             Ok(service) => shared.service = service,
@@ -119,7 +119,7 @@ impl<'a> Walker<'a, '_> {
             }
         };
         let mut scope_attributes = Vec::new();
-        self.scratch.with_list(|list| self.sink.builder.write_attributes(list, &mut scope_attributes));
+        self.scratch.with_list(|list| self.sink.builder.write_shared(list, &mut scope_attributes));
         let context = self.sink.builder.context(&ContextFields {
             service: &shared.service,
             resource: &shared.resource,

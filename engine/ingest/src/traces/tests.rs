@@ -169,6 +169,39 @@ fn what_is_long_is_cut() {
     assert_eq!(decoded.refused[0].reason, SpanReason::TooLarge);
 }
 
+/// Breaks where what many spans share, sent once, comes to gigabytes in the parts that repeat it.
+#[test]
+fn what_spans_share_is_bounded() {
+    let decoded = |attributes: &[(usize, usize)], spans: usize| {
+        let pair = |(n, (values, bytes)): (usize, &(usize, usize))| {
+            let value = "x".repeat(*bytes);
+            (0..*values).map(move |i| format!(r#"{{"key":"k{n}.{i}","value":{{"stringValue":"{value}"}}}}"#)).collect()
+        };
+        let pairs: Vec<Vec<String>> = attributes.iter().enumerate().map(pair).collect();
+        let span = |n: usize| IDS.replace("EEE19B7EC3C1B174", &format!("{:016x}", n + 1));
+        let spans: Vec<_> = (0..spans).map(|n| format!("{{{}}}", span(n))).collect();
+        let body = format!(
+            r#"{{"resourceSpans":[{{"resource":{{"attributes":[{}]}},"scopeSpans":[{{"spans":[{}]}}]}}]}}"#,
+            pairs.concat().join(","),
+            spans.join(",")
+        );
+        with(|ctx| decode(TraceFormat::OtlpJson, None, body.as_bytes(), ctx))
+    };
+    let check = |attributes: &[(usize, usize)], cut: &str, lengths: &[usize]| {
+        let decoded = decoded(attributes, 1).unwrap();
+        let resource = &spans_of(&decoded.batch)[0].context.resource;
+        let found: Vec<_> = resource.iter().map(|(_, value)| value.text().len()).collect();
+        assert_eq!((decoded.text().as_str(), found.as_slice()), (cut, lengths));
+    };
+    check(&[(1, 10_000), (2, 3000)], "", &[10_000, 3000, 3000]);
+    check(&[(1, 10_000), (2, 3000), (1, 1000)], "3 values cut", &[1024, 1024, 1024, 1000]);
+    check(&[(40, 1024)], "25 attributes cut", &[1024; 15]);
+    // 16 KiB for each of 65,536 spans are a gibibyte.
+    let many = |spans| decoded(&[(1, 15 << 10)], spans).map(|decoded| decoded.batch.len());
+    assert_eq!(many(1000).unwrap(), 1000);
+    assert!(matches!(many(72_000), Err(Error::TooLarge { .. })));
+}
+
 #[test]
 fn services_outside_of_the_rights_are_refused() {
     let access = Access::services(["other"]);

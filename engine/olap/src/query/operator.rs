@@ -320,6 +320,25 @@ mod tests {
         assert_eq!(read(many).unwrap_err(), ("BAD_VALUE", "/filters".to_owned()));
     }
 
+    /// Breaks where a list of queries comes to a thousand by the ranges that each compares.
+    #[test]
+    fn ranges_of_a_list_are_bounded() {
+        let catalog = catalog();
+        let read = |ranges: &[usize]| {
+            let one = |ranges: &usize| {
+                let ranges = vec![json!(["2024-01-01", "2024-01-02"]); *ranges];
+                let time = json!({"dimension": "A.at", "granularity": "day", "compareDateRange": ranges});
+                json!({"measures": ["A.count"], "timeDimensions": [time]})
+            };
+            let list: Vec<_> = ranges.iter().map(one).collect();
+            Request::parse(&json!(list), &catalog, 0)
+                .map(|r| r.queries.len())
+                .map_err(|e| (e.reason.as_str(), e.pointer))
+        };
+        assert_eq!(read(&[16; 4]), Ok(64));
+        assert_eq!(read(&[16, 16, 16, 15, 2, 1]), Err(("BAD_VALUE", "/4".to_owned())));
+    }
+
     #[test]
     fn null_occurs_in_no_text() {
         let catalog = catalog();

@@ -74,8 +74,13 @@ impl Request {
         }
         let mut queries = Vec::new();
         for (i, one) in list.iter().enumerate() {
-            let query = read::query(one, &format!("/{i}"), names, now_ns)?;
-            queries.extend(Self::compare(query).queries);
+            let at = format!("/{i}");
+            queries.extend(Self::compare(read::query(one, &at, names, now_ns)?).queries);
+            if queries.len() > QUERIES_MAX {
+                let text =
+                    format!("a list comes to at most {QUERIES_MAX} queries, each range of `compareDateRange` is one");
+                return Err(QueryError::new(Reason::BadValue, at, text));
+            }
         }
         Ok(Self { query_type: QueryType::Blending, queries, compared: None })
     }

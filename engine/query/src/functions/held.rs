@@ -16,8 +16,8 @@ use quiver_types::watch::Watch;
 
 use crate::pool::QueryPool;
 
-/// Bytes from which on a value is counted by itself.
-pub(super) const COUNTED: usize = 128 << 10;
+/// Bytes from which on a value is counted by itself; a call over constants gives one value for all rows up to here.
+pub(crate) const COUNTED: usize = 128 << 10;
 
 /// Where functions take memory from: of the query that the thread works for ([`quiver_types::watch`]), else of a pool.
 #[derive(Debug, Clone)]

@@ -76,7 +76,7 @@ fn makes(node: &LogicalPlan) -> Result<bool> {
 }
 
 /// Whether values of a type may be long.
-fn is_long(kind: &DataType) -> bool {
+pub(crate) fn is_long(kind: &DataType) -> bool {
     !kind.is_primitive()
         && !matches!(
             kind,

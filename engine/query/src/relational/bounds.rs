@@ -2,11 +2,13 @@
 //!
 //! Keys: DataFusion asks of each computed value that follows the order of another one (`round(x, 1)`, `date_trunc('day', t)`)
 //! how it stands to all others, and nobody can end it while it plans: a `GROUP BY` of a thousand, 12 KB of text, held one of
-//! few threads for minutes. Products: each holds a batch of all columns so far, which no budget counts.
+//! few threads for minutes. Windows: it asks the same of each window and those below it, and of the keys of a partition
+//! more often still. Products: each holds a batch of all columns so far, which no budget counts.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion, TreeNodeRewriter};
+use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
@@ -15,8 +17,12 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::{from_datafusion, of_planning};
 
-/// Most keys of groups, partitions, joins and `DISTINCT` in a statement that computes as many values.
+/// Most keys of groups, joins and `DISTINCT` in a statement that computes as many values, and of partitions in all windows.
 const KEYS_MAX: usize = 256;
+/// Most keys of the partitions of one window.
+const PARTITION_KEYS_MAX: usize = 100;
+/// Most windows that divide or order rows in ways of their own.
+const WINDOWS_MAX: usize = 128;
 /// Most computed values of one select, as in PostgreSQL.
 const OUTPUTS_MAX: usize = 1664;
 
@@ -26,17 +32,34 @@ const OUTPUTS_MAX: usize = 1664;
 /// LimitExceeded.
 pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
     let (mut keys, mut values) = (0, 0);
+    let (mut windows, mut longest, mut divided) = (0, 0, 0);
     let walked = plan.apply_with_subqueries(|node| {
         keys = keys.max(keys_of(node));
         values = values.max(computed_of(node));
+        if let LogicalPlan::Window(window) = node {
+            // Calls of one node divide and order rows in one way.
+            let partition = window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0);
+            (windows, longest, divided) = (windows + 1, longest.max(partition), divided + partition);
+        }
         Ok(TreeNodeRecursion::Continue)
     });
     walked.map_err(of_planning)?;
     let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
+    if windows > WINDOWS_MAX {
+        return refused(format!(
+            "a statement has {windows} windows of different partitions or orders, at most {WINDOWS_MAX} are allowed (`OVER`)"
+        ));
+    }
+    if longest > PARTITION_KEYS_MAX || divided > KEYS_MAX {
+        return refused(format!(
+            "windows divide rows by {divided} values, at most {PARTITION_KEYS_MAX} are allowed in one window and \
+             {KEYS_MAX} in all (`PARTITION BY`)"
+        ));
+    }
     if keys > KEYS_MAX && values > KEYS_MAX {
         return refused(format!(
             "rows are told apart by {keys} values, at most {KEYS_MAX} are allowed where as many are computed \
-             (`GROUP BY`, `PARTITION BY`, `DISTINCT`, joins, sets)"
+             (`GROUP BY`, `DISTINCT`, joins, sets)"
         ));
     }
     if values > OUTPUTS_MAX {
@@ -51,7 +74,6 @@ fn keys_of(node: &LogicalPlan) -> usize {
         LogicalPlan::Aggregate(aggregate) => keys_in(&aggregate.group_expr).len(),
         LogicalPlan::Distinct(Distinct::All(input)) => input.schema().fields().len(),
         LogicalPlan::Distinct(Distinct::On(distinct)) => distinct.on_expr.len(),
-        LogicalPlan::Window(window) => window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0),
         LogicalPlan::Join(join) => join.on.len(),
         _ => 0,
     }
@@ -62,10 +84,7 @@ fn computed_of(node: &LogicalPlan) -> usize {
     match node {
         LogicalPlan::Projection(projection) => computed(&projection.expr),
         LogicalPlan::Aggregate(aggregate) => computed(keys_in(&aggregate.group_expr)).max(aggregate.aggr_expr.len()),
-        LogicalPlan::Window(window) => {
-            let keys = window.window_expr.iter().map(|expr| computed(partitions(expr)));
-            keys.max().unwrap_or(0).max(window.window_expr.len())
-        }
+        LogicalPlan::Window(window) => window.window_expr.len(),
         _ => 0,
     }
 }
@@ -143,22 +162,57 @@ pub(super) fn few_products(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
+/// Most nodes one below the other that give way. Each takes its share of what a task may do at once (128 in tokio) before it
+/// asks the one below: with more of them nobody would come to the leaf, and the query would turn round for ever.
+const GIVING_WAY_MAX: usize = 64;
+
 /// Lets nodes that multiply rows give way between batches. DataFusion's own rule sees to leaves alone, and a cross join
 /// takes from these so seldom that a query would hold its thread long after its deadline.
 pub(super) fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let wrapped = plan.transform_up(|node| {
-        Ok(if MULTIPLYING.contains(&node.name()) {
-            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)
+    let mut giving = GivingWay { apart: 1 + multiplying(&plan) / GIVING_WAY_MAX, below: vec![0] };
+    plan.rewrite(&mut giving).map(|given| given.data).map_err(from_datafusion)
+}
+
+/// How many nodes that multiply rows stand one below the other.
+fn multiplying(plan: &Arc<dyn ExecutionPlan>) -> usize {
+    let below = plan.children().into_iter().map(multiplying).max().unwrap_or(0);
+    below + usize::from(MULTIPLYING.contains(&plan.name()))
+}
+
+/// Puts the node that gives way above each of them, or above each second, third … one where there are many.
+struct GivingWay {
+    apart: usize,
+    /// How many of them stand below each of the nodes that are being walked, from the root on.
+    below: Vec<usize>,
+}
+
+impl TreeNodeRewriter for GivingWay {
+    type Node = Arc<dyn ExecutionPlan>;
+
+    fn f_down(&mut self, node: Self::Node) -> DataFusionResult<Transformed<Self::Node>> {
+        self.below.push(0);
+        Ok(Transformed::no(node))
+    }
+
+    fn f_up(&mut self, node: Self::Node) -> DataFusionResult<Transformed<Self::Node>> {
+        let multiplies = MULTIPLYING.contains(&node.name());
+        let all = self.below.pop().unwrap_or(0) + usize::from(multiplies);
+        if let Some(above) = self.below.last_mut() {
+            *above = all.max(*above);
+        }
+        Ok(if multiplies && all.is_multiple_of(self.apart) {
+            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Self::Node)
         } else {
             Transformed::no(node)
         })
-    });
-    wrapped.map(|wrapped| wrapped.data).map_err(from_datafusion)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::LogicalPlanBuilder;
+    use datafusion::functions_aggregate::count::count_udaf;
+    use datafusion::logical_expr::expr::WindowFunction;
+    use datafusion::logical_expr::{ExprFunctionExt as _, LogicalPlanBuilder};
     use datafusion::prelude::{col, lit};
 
     use super::*;
@@ -197,6 +251,28 @@ mod tests {
             check(computed().aggregate(names(3), none()).unwrap(), true);
         }
         check(row(1000).distinct().unwrap(), true);
+        // Windows, by what they divide and order rows by; those of one kind count once.
+        let window = |keys: Vec<Expr>| {
+            Expr::from(WindowFunction::new(count_udaf(), vec![col("column1")])).partition_by(keys).build().unwrap()
+        };
+        let different = |many: usize, width: usize| -> LogicalPlanBuilder {
+            (0..many).fold(row(300), |below, n| {
+                let keys = (0..width).map(|k| col(format!("column{}", (n * width + k) % 300 + 1)));
+                below.window([window(keys.collect()).alias(format!("w{n}"))]).unwrap()
+            })
+        };
+        for (many, width, is_planned) in [
+            (WINDOWS_MAX, 1, true),
+            (WINDOWS_MAX + 1, 1, false),
+            (1, PARTITION_KEYS_MAX, true),
+            (1, PARTITION_KEYS_MAX + 1, false),
+            (4, KEYS_MAX / 4, true),
+            (5, KEYS_MAX / 4, false),
+        ] {
+            check(different(many, width), is_planned);
+        }
+        let equal = (0..500).map(|n| window(vec![col("column1")]).alias(format!("w{n}")));
+        check(row(1).window(equal).unwrap(), true);
         check(row(1).project(sums(OUTPUTS_MAX)).unwrap(), true);
         check(row(1).project(sums(OUTPUTS_MAX + 1)).unwrap(), false);
     }

@@ -1,6 +1,7 @@
 //! Long constants of a statement in many rows: `SELECT '…' FROM t` with a text of 64 KiB makes half a gigabyte of a batch of
 //! 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, rows come in slices, so
-//! few at a time that little becomes of them.
+//! few at a time that little becomes of them. Calls over constants alone that were too long to become part of the plan
+//! (`repeat('x', 100000)`) are made once a batch, and put into its rows just so.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,13 +10,18 @@ use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursio
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Literal;
+use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
+use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
 };
 use futures::{TryStreamExt as _, stream};
+use quiver_types::{Error, ErrorKind};
+
+use crate::error::to_datafusion;
+use crate::functions::{CONSTANT_CALL_MAX, is_long};
 
 /// Bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;
@@ -23,13 +29,23 @@ const BATCH_BYTES: usize = 16 << 20;
 const BATCH_ROWS: usize = 8192;
 /// Nodes that put constants into rows; conditions leave them as they are.
 const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
+/// The node that puts them beside each row that its window may still need, and how many bytes of them it may have.
+const MOVING: &str = "BoundedWindowAggExec";
+const MOVING_BYTES_MAX: usize = 256;
 
 /// Puts slices below nodes with long constants.
 ///
 /// # Errors
-/// Those of making the nodes.
+/// LimitExceeded: a constant beside a window that moves. Those of making the nodes.
 pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     let changed = plan.transform_up(|node| {
+        if node.name() == MOVING {
+            let bytes = constants(node.as_ref())?;
+            if bytes > MOVING_BYTES_MAX {
+                let text = format!("a window has constants of {bytes} bytes, at most {MOVING_BYTES_MAX} are allowed");
+                return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
+            }
+        }
         if !SPREADING.contains(&node.name()) {
             return Ok(Transformed::no(node));
         }
@@ -48,16 +64,77 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
     Ok(changed?.data)
 }
 
-/// Bytes of the constants in a node's expressions, beside numbers.
+/// Whether an expression is a call over constants, which gives one text, or another long value, for all rows.
+fn is_constant_call(expr: &Arc<dyn PhysicalExpr>) -> Result<bool> {
+    let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() else { return Ok(false) };
+    if call.args().is_empty() || !is_long(call.return_type()) || is_volatile(call) {
+        return Ok(false);
+    }
+    let varies = |e: &Arc<dyn PhysicalExpr>| {
+        e.downcast_ref::<Column>().is_some() || e.downcast_ref::<ScalarFunctionExpr>().is_some_and(is_volatile)
+    };
+    Ok(!expr.exists(|e| Ok(varies(e)))?)
+}
+
+fn is_volatile(call: &ScalarFunctionExpr) -> bool {
+    call.fun().signature().volatility == Volatility::Volatile
+}
+
+/// Bytes of the constants in an expression, beside numbers.
+pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
+    let mut bytes = 0;
+    expr.apply(|e| {
+        if let Some(literal) = e.downcast_ref::<Literal>() {
+            bytes += literal.value().size().saturating_sub(size_of::<ScalarValue>());
+        }
+        if is_constant_call(e)? {
+            bytes += CONSTANT_CALL_MAX;
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bytes)
+}
+
+/// The same of all expressions of a node.
 fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
     let mut bytes = 0;
     node.apply_expressions(&mut |expr| {
-        expr.apply(|e| {
-            if let Some(literal) = e.downcast_ref::<Literal>() {
-                bytes += literal.value().size().saturating_sub(size_of::<ScalarValue>());
-            }
-            Ok(TreeNodeRecursion::Continue)
-        })
+        bytes += constants_in(expr)?;
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok(bytes)
+}
+
+/// How many rows batches of a plan may have when each row holds all its constants: joins and exchanges put short batches
+/// together again, up to the size that the task says.
+///
+/// # Errors
+/// Those of walking through the plans.
+pub(crate) fn batch_rows(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>) -> Result<usize> {
+    let mut bytes = written_out(logical)?;
+    physical.apply(|node| {
+        if SPREADING.contains(&node.name()) {
+            bytes += constants(node.as_ref())?;
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    Ok((BATCH_BYTES / bytes.max(1)).clamp(1, BATCH_ROWS))
+}
+
+/// Bytes of the longest rows of tables that stand in a statement (`VALUES`), beside numbers.
+fn written_out(plan: &LogicalPlan) -> Result<usize> {
+    let literal = |expr: &Expr| match expr {
+        Expr::Literal(value, _) => value.size().saturating_sub(size_of::<ScalarValue>()),
+        _ => 0,
+    };
+    let mut bytes = 0;
+    plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::Values(table) = node {
+            let rows = table.values.iter().map(|row| row.iter().map(literal).sum::<usize>());
+            bytes += rows.max().unwrap_or(0);
+        }
+        Ok(TreeNodeRecursion::Continue)
     })?;
     Ok(bytes)
 }

@@ -286,6 +286,9 @@ async fn long_constants_are_put_into_few_rows_at_once() {
         (format!("select value % 3, max('{long}') from generate_series(1, 3000) group by value % 3"), true, 3),
         (format!("select value from generate_series(1, 3000) where '{long}' <> value::text"), false, 3000),
         ("select 'short', value from generate_series(1, 3000)".to_owned(), false, 3000),
+        ("select repeat('x', 100000) as a, value from generate_series(1, 300)".to_owned(), true, 300),
+        ("select string_agg(left(repeat('x', 100000), -99999), '') from generate_series(1, 300)".to_owned(), true, 1),
+        ("select repeat('x', value::int), random() from generate_series(1, 300)".to_owned(), false, 300),
     ] {
         let statement: &'static str = statement.leak();
         let plan = Names::new(engine.relational()).plan(statement).unwrap();
@@ -293,6 +296,45 @@ async fn long_constants_are_put_into_few_rows_at_once() {
         let shown = displayable(&*physical).indent(false).to_string();
         assert_eq!(shown.contains("SliceExec"), is_sliced, "{shown}");
         assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{shown}");
+    }
+}
+
+/// Breaks where a join or an exchange puts as many rows with a long constant into a batch as of any others.
+#[tokio::test]
+async fn batches_of_long_constants_are_short() {
+    let engine = engine();
+    let long = "x".repeat(16 << 10);
+    for (statement, is_short) in [
+        (format!("select distinct '{long}' as a, value from generate_series(1, 3)"), true),
+        (format!("select a, value from generate_series(1, 3), (values ('{long}'), ('b')) t(a)"), true),
+        (format!("select value from generate_series(1, 3) where '{long}' <> value::text"), false),
+    ] {
+        let plan = Names::new(engine.relational()).plan(&statement).unwrap();
+        let (optimized, physical) = engine.plan_relational(&plan).await.unwrap();
+        let rows = slices::batch_rows(&optimized, &physical).unwrap();
+        assert_eq!(rows < 8192, is_short, "{rows} {}", displayable(&*physical).indent(false));
+        assert!(rows <= 1024 || !is_short, "{rows}");
+    }
+}
+
+/// Breaks where a constant is put beside all rows of a partition before anything counts it.
+#[tokio::test]
+async fn long_constants_of_windows_count() {
+    let engine = engine();
+    let over = |call: &str, over: &str| -> &'static str {
+        format!("select count(w) from (select {call} over ({over}) w from generate_series(1, 8000)) t").leak()
+    };
+    let long = "x".repeat(20_000);
+    for (call, window) in [
+        (format!("nth_value('{long}', 9000)"), ""),
+        ("nth_value(repeat('x', 100000), 9000)".to_owned(), ""),
+        (format!("lag('{long}')"), "order by value"),
+    ] {
+        let error = count(&engine, over(&call, window), 60_000).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{call}: {error}");
+    }
+    for (call, window) in [("nth_value('x', 9000)", ""), ("lag('x')", "order by value")] {
+        assert_eq!(count(&engine, over(call, window), 60_000).await.unwrap(), 1, "{call}");
     }
 }
 
@@ -310,6 +352,15 @@ async fn products_of_tables_are_few() {
     let values: Vec<_> = (0..30).map(value).collect();
     let statement: &'static str = format!("select {} from generate_series(1, 2)", values.join(", ")).leak();
     assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 2);
+}
+
+/// Breaks where more nodes give way, one below the other, than a task may do things at once: they turned round for ever.
+#[tokio::test]
+async fn chains_of_windows_come_to_their_rows() {
+    let engine = engine();
+    let windows: Vec<_> = (0..128).map(|n| format!("sum(value) over (partition by value + {n})")).collect();
+    let statement: &'static str = format!("select {} from generate_series(1, 2)", windows.join(", ")).leak();
+    assert_eq!(count(&engine, statement, 120_000).await.unwrap(), 2);
 }
 
 #[tokio::test]

@@ -25,6 +25,7 @@ use datafusion::physical_plan::{
 };
 use futures::{TryStreamExt as _, stream};
 
+use super::slices::constants_in;
 use crate::functions;
 
 /// Rows that partitions give on together.
@@ -151,7 +152,9 @@ impl ExecutionPlan for WindowsExec {
             let rows = collected(input, &memory).await?;
             let keys = keys.iter().map(|key| key.evaluate_to_sort_column(&rows)).collect::<Result<Vec<_>>>()?;
             let partitions = evaluate_partition_ranges(rows.num_rows(), &keys)?.into_iter();
-            Ok::<_, DataFusionError>(stream::iter(Results { rows, partitions, calls, schema, given, _memory: memory }))
+            let constants = calls.iter().map(constants_of).collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0);
+            let results = Results { rows, partitions, calls, constants, schema, given, _memory: memory };
+            Ok::<_, DataFusionError>(stream::iter(results))
         };
         let results = stream::once(results).try_flatten();
         let results = results.inspect_ok(move |batch: &RecordBatch| counters.record_output(batch.num_rows()));
@@ -184,11 +187,18 @@ fn bytes_of(batch: &RecordBatch) -> Result<usize> {
     Ok(bytes)
 }
 
+/// Bytes of the constants that a call is given with each row.
+fn constants_of(call: &Arc<dyn WindowExpr>) -> Result<usize> {
+    call.expressions().iter().map(constants_in).sum()
+}
+
 /// What partitions give, made as it is asked for.
 struct Results {
     rows: RecordBatch,
     partitions: vec::IntoIter<Range<usize>>,
     calls: Vec<Arc<dyn WindowExpr>>,
+    /// Most bytes of constants of a call.
+    constants: usize,
     schema: SchemaRef,
     given: MemoryReservation,
     _memory: MemoryReservation,
@@ -199,9 +209,13 @@ impl Results {
     fn rows_of(&self, of: Range<usize>) -> Result<RecordBatch> {
         let rows = self.rows.slice(of.start, of.len());
         let mut columns = rows.columns().to_vec();
+        // A constant is put beside each row of the partition before a call sees it.
+        let spread = self.constants.saturating_mul(rows.num_rows());
+        self.given.try_grow(spread)?;
         for call in &self.calls {
             columns.push(call.evaluate(&rows)?);
         }
+        self.given.shrink(spread);
         Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
     }
 

@@ -228,12 +228,13 @@ impl Part {
         stats: &ReadStats,
     ) -> Result<Vec<RecordBatch>> {
         let arrow = footer.arrow(file)?;
-        self.read_batches_as(file, footer, arrow, rows, columns, batch_rows, purpose, stats).await
+        self.read_batches_as(file, footer, arrow, rows, columns, batch_rows, purpose, stats, Ok).await
     }
 
-    /// The same with columns of the types that `arrow` says.
+    /// The same with columns of the types that `arrow` says, each batch made into what it is wanted as before the next is
+    /// decoded.
     #[allow(clippy::too_many_arguments, reason = "what to read, of where, as what, for whom")]
-    pub(super) async fn read_batches_as(
+    pub(super) async fn read_batches_as<T>(
         &self,
         file: &FileMeta,
         footer: &Footer,
@@ -243,7 +244,8 @@ impl Part {
         batch_rows: usize,
         purpose: Purpose,
         stats: &ReadStats,
-    ) -> Result<Vec<RecordBatch>> {
+        make: impl Fn(RecordBatch) -> Result<T> + Send,
+    ) -> Result<Vec<T>> {
         let schema = footer.metadata().file_metadata().schema_descr();
         let wanted_column = |c: usize| {
             let column = schema.column(c);
@@ -301,6 +303,6 @@ impl Part {
             .with_batch_size(batch_rows)
             .build()
             .map_err(failed)?;
-        reader.map(|b| b.map_err(|e| failed(e.into()))).collect()
+        reader.map(|b| b.map_err(|e| failed(e.into())).and_then(&make)).collect()
     }
 }

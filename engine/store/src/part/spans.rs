@@ -1,5 +1,6 @@
 //! The part of the table `spans`: how batches of spans become columns and come back.
 
+mod chunks;
 mod columns;
 mod filters;
 mod groups;

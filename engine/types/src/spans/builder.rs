@@ -26,6 +26,10 @@ const LINKS_MAX: usize = 128;
 const KEY_BYTES_MAX: usize = 256;
 /// Longest value.
 const VALUE_BYTES_MAX: usize = 32 << 10;
+/// Most bytes of keys and values of a resource, and of a scope: parts repeat them for each span.
+const SHARED_BYTES_MAX: usize = 16 << 10;
+/// Longest value of one that has more.
+const SHARED_VALUE_BYTES_MAX: usize = 1 << 10;
 /// Orders of attributes that are remembered.
 const ORDERS: usize = 64;
 /// Bytes of a usual name.
@@ -180,6 +184,8 @@ pub struct SpansBuilder {
     cuts: [u64; 6],
     /// Orders in which lists of attributes were sorted.
     orders: Vec<Vec<u8>>,
+    /// Bytes that parts repeat for each span.
+    repeated_bytes: usize,
     // The span at hand.
     pending: [u32; 3],
     error_tag: Option<String>,
@@ -199,13 +205,20 @@ fn cut(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-fn is_long(key: &str, value: &Value<'_>) -> bool {
-    let bytes = match value {
+fn value_bytes(value: &Value<'_>) -> usize {
+    match value {
         Value::Text(text) | Value::Json(text) => text.len(),
         Value::Bytes(bytes) => bytes.len(),
         _ => 0,
-    };
-    key.len() > KEY_BYTES_MAX || bytes > VALUE_BYTES_MAX
+    }
+}
+
+fn pair_bytes((key, value): &(&str, Value<'_>)) -> usize {
+    key.len() + size_of::<u64>() + value_bytes(value)
+}
+
+fn is_long(key: &str, value: &Value<'_>) -> bool {
+    key.len() > KEY_BYTES_MAX || value_bytes(value) > VALUE_BYTES_MAX
 }
 
 impl SpansBuilder {
@@ -257,6 +270,11 @@ impl SpansBuilder {
             + self.states.bytes.len()
     }
 
+    /// How many bytes of resources and scopes stand beside the spans when each has its own, as in parts.
+    pub fn repeated_bytes(&self) -> usize {
+        self.repeated_bytes
+    }
+
     /// Counts what was cut so far.
     pub fn cuts(&self) -> impl Iterator<Item = (Cut, u64)> {
         Cut::ALL.into_iter().zip(self.cuts).filter(|(_, n)| *n > 0)
@@ -283,7 +301,7 @@ impl SpansBuilder {
     /// Sorts, cuts and writes attributes; gives how many were left out. The last of equal keys wins, empty keys go.
     pub fn write_attributes(&mut self, list: &mut Vec<(&str, Value<'_>)>, out: &mut Vec<u8>) -> u32 {
         if list.iter().any(|(key, value)| key.is_empty() || is_long(key, value)) {
-            self.shorten(list);
+            self.shorten(list, VALUE_BYTES_MAX);
         }
         let sorted = list.is_sorted_by(|a, b| a.0 < b.0);
         if let Some(order) = (!sorted).then(|| self.order_as_before(list)).flatten() {
@@ -311,8 +329,27 @@ impl SpansBuilder {
         left_out
     }
 
+    /// The same of a resource or a scope. Of one that is very large long values are cut to a kilobyte, and what still finds
+    /// no room is left out, the last of the sender's list first.
+    pub fn write_shared(&mut self, list: &mut Vec<(&str, Value<'_>)>, out: &mut Vec<u8>) -> u32 {
+        let mut left_out = 0;
+        if list.iter().map(pair_bytes).sum::<usize>() > SHARED_BYTES_MAX {
+            self.shorten(list, SHARED_VALUE_BYTES_MAX);
+            let mut bytes = 0;
+            let fitting = list.iter().take_while(|pair| {
+                bytes += pair_bytes(pair);
+                bytes <= SHARED_BYTES_MAX
+            });
+            let fitting = fitting.count();
+            left_out = (list.len() - fitting) as u32;
+            list.truncate(fitting);
+            self.cuts[0] += u64::from(left_out);
+        }
+        left_out + self.write_attributes(list, out)
+    }
+
     /// Takes empty keys out, and cuts what is too long.
-    fn shorten(&mut self, list: &mut Vec<(&str, Value<'_>)>) {
+    fn shorten(&mut self, list: &mut Vec<(&str, Value<'_>)>, value_bytes_max: usize) {
         list.retain(|(key, _)| !key.is_empty());
         for (key, value) in list.iter_mut() {
             let short = cut(key, KEY_BYTES_MAX);
@@ -320,18 +357,18 @@ impl SpansBuilder {
             *key = short;
             let long = match value {
                 Value::Text(text) => {
-                    let short = cut(text, VALUE_BYTES_MAX);
+                    let short = cut(text, value_bytes_max);
                     let long = short.len() < text.len();
                     *text = short;
                     long
                 }
-                Value::Bytes(bytes) if bytes.len() > VALUE_BYTES_MAX => {
-                    *bytes = &bytes[..VALUE_BYTES_MAX];
+                Value::Bytes(bytes) if bytes.len() > value_bytes_max => {
+                    *bytes = &bytes[..value_bytes_max];
                     true
                 }
                 // A list cut in its middle is no list; it becomes the text that it begins with.
-                Value::Json(json) if json.len() > VALUE_BYTES_MAX => {
-                    *value = Value::Text(cut(json, VALUE_BYTES_MAX));
+                Value::Json(json) if json.len() > value_bytes_max => {
+                    *value = Value::Text(cut(json, value_bytes_max));
                     true
                 }
                 _ => false,
@@ -429,6 +466,9 @@ impl SpansBuilder {
         self.span_ids.extend_from_slice(&fields.span_id);
         self.parents.extend_from_slice(&parent);
         self.contexts_of.push(fields.context);
+        if let Some(context) = self.contexts.get(fields.context as usize) {
+            self.repeated_bytes += context.resource.bytes().len() + context.scope_attributes.bytes().len();
+        }
         self.names.push(name.as_bytes());
         self.kinds.push(if fields.kind > 5 { 0 } else { fields.kind });
         self.starts.push(fields.start);

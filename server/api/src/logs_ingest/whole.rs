@@ -11,7 +11,7 @@ use http::request::Parts;
 use http::{StatusCode, header};
 use quiver_ingest::logs::saas::UrlFields;
 use quiver_ingest::logs::{DecodedLogs, Report, otlp as otlp_logs, push as push_logs, saas as saas_logs};
-use quiver_ingest::{Encoding, otlp::response};
+use quiver_ingest::{DecodeRoom, Encoding, otlp::response, within};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
@@ -40,7 +40,9 @@ pub(super) async fn decode_and_write(
     decode: impl FnOnce(&[u8]) -> Result<DecodedLogs> + Send + 'static,
 ) -> Result<Report> {
     let bytes = body.len() as u64;
-    let DecodedLogs { batches, mut report } = decode_body(state, endpoint, body, decode).await?;
+    // Held until the rows are stored.
+    let room = state.bodies.decoding();
+    let DecodedLogs { batches, mut report } = decode_body(state, endpoint, &room, body, decode).await?;
     write(state, batches, &mut report).await?;
     count(state, endpoint, bytes, &report);
     Ok(report)
@@ -49,15 +51,17 @@ pub(super) async fn decode_and_write(
 async fn decode_body<T: Send + 'static>(
     state: &Arc<AppState>,
     endpoint: Endpoint,
+    room: &Arc<dyn DecodeRoom>,
     body: Bytes,
     decode: impl FnOnce(&[u8]) -> Result<T> + Send + 'static,
 ) -> Result<T> {
+    let room = Arc::clone(room);
     let (bytes, began) = (body.len() as u64, Instant::now());
     let decoded = if body.len() > INLINE_BYTES_MAX {
-        let decoded = tokio::task::spawn_blocking(move || decode(&body)).await;
+        let decoded = tokio::task::spawn_blocking(move || within(room, || decode(&body))).await;
         decoded.map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))?
     } else {
-        decode(&body)
+        within(room, || decode(&body))
     };
     state.metrics.phases.step(Signal::Logs, Step::Decode, began.elapsed());
     decoded.inspect_err(|_| count(state, endpoint, bytes, &Report::default()))
@@ -89,7 +93,8 @@ async fn take(
         let report = decode_and_write(state, endpoint, body, decode).await?;
         return Ok(answer(&report)?.into_response());
     };
-    let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, body, decode).await?;
+    let room = state.bodies.decoding();
+    let (DecodedLogs { batches, report }, body_hash) = decode_body(state, endpoint, &room, body, decode).await?;
     write_once(state, endpoint, id, Whole { batches, report, body_hash, bytes }, answer).await
 }
 

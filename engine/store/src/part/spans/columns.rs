@@ -250,7 +250,7 @@ pub(super) struct Gathered<'b> {
 }
 
 /// Columns with most of the bytes of a span; they are read where they are, and never copied as they came.
-const BLOBS: [&str; 3] = ["attributes", "events", "links"];
+pub(super) const BLOBS: [&str; 3] = ["attributes", "events", "links"];
 
 /// Such a column in the order of the rows.
 struct Blobs<'b> {

@@ -247,11 +247,13 @@ impl Part {
         self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(BATCH_ROWS), stats).await
     }
 
-    /// Reads rows with all their columns as batches, for those who compare or merge them.
+    /// Reads rows with all their columns as batches, for those who compare or merge them. Rows of the file repeat what spans
+    /// share, so those of a batch are made into it before more are decoded.
     pub(crate) async fn span_batches(&self, rows: &[Range<u64>], stats: &ReadStats) -> Result<Vec<SpansBatch>> {
         let schema = self.span_columns(stats).await?;
         let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
-        self.span_rows(rows, &names, true, stats).await?.iter().map(SpanRows::to_batch).collect()
+        let make = |rows: SpanRows| rows.to_batch();
+        self.span_rows_made(rows, &names, Purpose::Job, Texts::Plain, stats, make).await
     }
 
     pub(super) async fn span_rows_as(
@@ -262,8 +264,20 @@ impl Part {
         texts: Texts,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
+        self.span_rows_made(rows, columns, purpose, texts, stats, Ok).await
+    }
+
+    async fn span_rows_made<T>(
+        &self,
+        rows: &[Range<u64>],
+        columns: &[&str],
+        purpose: Purpose,
+        texts: Texts,
+        stats: &ReadStats,
+        make: impl Fn(SpanRows) -> Result<T> + Send,
+    ) -> Result<Vec<T>> {
         if columns.is_empty() {
-            return rows.iter().map(|range| SpanRows::counted(range.end - range.start)).collect();
+            return rows.iter().map(|range| SpanRows::counted(range.end - range.start).and_then(&make)).collect();
         }
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
@@ -274,8 +288,8 @@ impl Part {
             Texts::Viewed => footer.viewed(file)?,
         };
         let batch_rows = if let Texts::AllCoded(rows) = texts { rows } else { BATCH_ROWS };
-        let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), batch_rows, purpose, stats).await?;
-        Ok(read.into_iter().map(SpanRows).collect())
+        let make = move |batch| make(SpanRows(batch));
+        self.read_batches_as(file, &footer, arrow, rows, Some(columns), batch_rows, purpose, stats, make).await
     }
 }
 

@@ -13,6 +13,7 @@ use quiver_types::SpansBatch;
 use quiver_types::spans::{FIRST, RollupBuilder, RollupRow, first_received};
 use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
+use super::chunks::{CHUNK_ROWS, Weights};
 use super::columns::{Builder, Gathered};
 use super::filters::{FILTERS, FilterWriter};
 use super::keys::{KEYS, SpanKeys};
@@ -30,8 +31,6 @@ const PAGE_ROWS: usize = 2048;
 const INDEX_PAGE_ROWS: usize = 4096;
 /// Largest dictionary of a column.
 const DICTIONARY_BYTES: usize = 32 * 1024;
-/// Rows that are made into columns at once: so many that what is read of them twice is still at hand.
-const CHUNK_ROWS: usize = 8 * 1024;
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
@@ -271,9 +270,10 @@ impl SpanPartWriter {
 
     /// Appends rows of batches.
     pub(crate) fn push(&mut self, batches: &[SpansBatch], rows: &[(u32, u32)]) -> Result<()> {
+        let weights = Weights::of(batches);
         let mut rest = rows;
         while !rest.is_empty() {
-            let (chunk, later) = rest.split_at(rest.len().min(CHUNK_ROWS).min(GROUP_ROWS - self.group_rows));
+            let (chunk, later) = rest.split_at(weights.rows_at_once(rest).min(GROUP_ROWS - self.group_rows));
             rest = later;
             let gathered = Gathered::of(batches, chunk)?;
             if let Some(rollup) = &mut self.rollup {

@@ -1,0 +1,92 @@
+//! Memory of what bodies are decoded to. A few bytes on the wire can stand for many (a resource that each row has, a symbol
+//! that each series names), and each request may have its largest batch: whoever decodes says where that memory comes from,
+//! and decoders ask for more as their batches grow.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+
+/// Bytes that every request may have.
+const FREE: usize = 4 << 20;
+/// Bytes that are asked for at once.
+const STEP: usize = 1 << 20;
+
+/// Where decoders take memory from.
+pub trait DecodeRoom: Send + Sync {
+    /// Holds so many bytes in all; `false`: there are not so many at the moment.
+    fn hold(&self, bytes: usize) -> bool;
+}
+
+/// A room, and how far a batch may grow before it is asked again.
+struct Current {
+    room: Arc<dyn DecodeRoom>,
+    held: usize,
+}
+
+thread_local! {
+    static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
+}
+
+/// Puts back what was there before, also when a decoder panics.
+struct Before(Option<Current>);
+
+impl Drop for Before {
+    fn drop(&mut self) {
+        CURRENT.set(self.0.take());
+    }
+}
+
+/// Decodes on this thread, with memory from a room.
+pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
+    let _before = Before(CURRENT.replace(Some(Current { room, held: FREE })));
+    decode()
+}
+
+/// Holds so many bytes in all for the batch at hand.
+///
+/// # Errors
+/// NoRoom.
+pub(crate) fn hold(bytes: usize) -> Result<()> {
+    CURRENT.with_borrow_mut(|current| {
+        let Some(current) = current.as_mut().filter(|current| bytes > current.held) else { return Ok(()) };
+        let wanted = bytes.next_multiple_of(STEP);
+        if !current.room.hold(wanted - FREE) {
+            return Err(Error::NoRoom);
+        }
+        current.held = wanted;
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// So many bytes, and how many were asked for last.
+    struct Few(usize, AtomicUsize);
+
+    impl DecodeRoom for Few {
+        fn hold(&self, bytes: usize) -> bool {
+            self.1.store(bytes, Ordering::Relaxed);
+            bytes <= self.0
+        }
+    }
+
+    #[test]
+    fn what_grows_asks() {
+        assert!(hold(1 << 30).is_ok(), "nobody says where from");
+        let room = Arc::new(Few(3 << 20, AtomicUsize::new(0)));
+        within(Arc::clone(&room) as Arc<dyn DecodeRoom>, || {
+            assert!(hold(FREE).is_ok());
+            assert_eq!(room.1.load(Ordering::Relaxed), 0, "small batches are nobody's concern");
+            assert!(hold(FREE + 1).is_ok());
+            assert_eq!(room.1.load(Ordering::Relaxed), STEP);
+            assert!(hold(FREE + (3 << 20)).is_ok());
+            assert!(matches!(hold(FREE + (3 << 20) + 1), Err(Error::NoRoom)));
+        });
+        assert!(hold(1 << 30).is_ok());
+    }
+}
