@@ -102,7 +102,7 @@ pub fn metadata(
         let bounds = [("nth_metric", metrics), ("nth_of_metric", each)];
         let bounds = bounds.into_iter().filter_map(|(name, most)| Some(ident(name).lt_eq(lit(most? as u64))));
         let kept = bounds.into_iter().try_fold(ranked, LogicalPlanBuilder::filter)?;
-        kept.project(["metric", "type", "unit", "help"].map(col))?.build()
+        kept.project(["metric", "type", "unit", "help"].map(ident))?.build()
     };
     built(plan())
 }
@@ -112,7 +112,7 @@ pub fn metadata(
 /// # Errors
 /// Internal: only by a fault of ours.
 pub fn exemplars(source: &IndexSource, selectors: Vec<Vec<Matcher>>, range: MillisRange) -> Result<LogicalPlan> {
-    let columns = ["series", "series_labels", "time", "value", "labels"].map(col);
+    let columns = ["series", "series_labels", "time", "value", "labels"].map(ident);
     built(scan(source, LookUp::Exemplars(selectors, range)).and_then(|rows| rows.project(columns)?.build()))
 }
 
@@ -127,7 +127,7 @@ pub fn exemplars_of_trace(
     trace: &str,
     fetch: usize,
 ) -> Result<LogicalPlan> {
-    let columns = ["series", "series_labels", "time", "value", "labels"].map(col);
+    let columns = ["series", "series_labels", "time", "value", "labels"].map(ident);
     built(scan(source, LookUp::Exemplars(selectors, range)).and_then(|rows| {
         let named = rows.filter(array_has(ident("traces"), lit(trace.to_ascii_lowercase())))?;
         named.limit(0, Some(fetch))?.project(columns)?.build()
