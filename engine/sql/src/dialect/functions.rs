@@ -430,7 +430,7 @@ fn remainder(args: &[Expr]) -> Option<Expr> {
     Some(Expr::Nested(Box::new(whole)))
 }
 
-fn is_null(expr: &Expr) -> bool {
+pub(super) fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 

@@ -9,6 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
+use super::functions::is_null;
 use super::{arguments, bare, call, text};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
@@ -69,12 +70,18 @@ fn where_there(gathering: &mut Function, value: Expr) {
     }));
 }
 
-/// `array_remove(array_agg(x), NULL)`: a list of what is there; none: it is another call.
+/// `array_remove(list, NULL)`: a list of what is there; none: it is another call.
 pub(super) fn without_nulls(args: &[Expr]) -> Option<Expr> {
-    let [list, Expr::Value(what)] = args else { return None };
-    if what.value != Value::Null {
-        return None;
-    }
+    let [list, what] = args else { return None };
+    let removes_null = match what {
+        Expr::Cast { expr, .. } => is_null(expr),
+        other => is_null(other),
+    };
+    removes_null.then(|| gathered(list).unwrap_or_else(|| call("array_compact", vec![list.clone()])))
+}
+
+/// The list of an aggregate that gathers what is there alone; none: it is another list.
+fn gathered(list: &Expr) -> Option<Expr> {
     let mut list = list.clone();
     let Expr::Function(outer) = &mut list else { return None };
     let gathering = match bare(&outer.name)?.as_str() {

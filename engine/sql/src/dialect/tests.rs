@@ -213,8 +213,8 @@ fn times_as_postgresql_has_them() {
 fn operators_and_types_of_postgresql() {
     check("select a && b, mod(a, 2) from t", "SELECT array_has_any(a, b), ((a) % (2)) FROM t");
     check(
-        "select array_remove(a, 1), array_replace(a, 1, 2) from t",
-        "SELECT array_remove_all(a, 1), array_replace_all(a, 1, 2) FROM t",
+        "select array_remove(a, 1), array_remove(a, null::int), array_replace(a, 1, 2) from t",
+        "SELECT array_remove_all(a, 1), array_compact(a), array_replace_all(a, 1, 2) FROM t",
     );
     check(
         "select '{1,\"a b\",NULL}'::text[], '{}'::int[], '{{1}}'::int[] from t",
