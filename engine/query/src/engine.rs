@@ -19,7 +19,8 @@ use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::DefaultPhysicalPlanner;
 use datafusion::prelude::SessionConfig;
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use quiver_types::watch::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use serde_json::Value;
@@ -208,7 +209,7 @@ impl QueryEngine {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
         self.gate(ctx).begin(&ctx.cancel);
         self.running.begin(ctx.query());
-        let outcome = self.run_listed(ctx, work).await;
+        let outcome = self.run_listed(ctx, work.boxed()).await;
         ctx.query().enter(Phase::Encode);
         // Whatever noticed it first: who asked hears that an operator ended the query.
         outcome.map_err(|e| match e.kind {
@@ -217,11 +218,11 @@ impl QueryEngine {
         })
     }
 
-    async fn run_listed<T, F>(&self, ctx: &QueryContext, work: F) -> Result<T>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T>> + Send + 'static,
-    {
+    async fn run_listed<T: Send + 'static>(
+        &self,
+        ctx: &QueryContext,
+        work: BoxFuture<'static, Result<T>>,
+    ) -> Result<T> {
         ctx.query().enter(Phase::Queue);
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));

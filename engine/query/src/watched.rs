@@ -20,8 +20,8 @@ pub(crate) struct Watched<T> {
 }
 
 impl<T> Watched<T> {
-    pub(crate) fn new(watch: Watch, work: impl Future<Output = T> + Send + 'static) -> Self {
-        Self { work: work.boxed(), watch }
+    pub(crate) fn new(watch: Watch, work: BoxFuture<'static, T>) -> Self {
+        Self { work, watch }
     }
 }
 
@@ -117,9 +117,9 @@ mod tests {
         let gate = Arc::new(Ended::default());
         let watch = Watch::new(Arc::clone(&gate) as _);
         let work = || async { SpawnedTask::spawn(async { watch::goes_on(usize::MAX) }).await.ok() };
-        assert_eq!(Watched::new(watch.clone(), work()).await, Some(true));
+        assert_eq!(Watched::new(watch.clone(), work().boxed()).await, Some(true));
         gate.0.store(true, Relaxed);
-        let stopped = Watched::new(watch.clone(), work());
+        let stopped = Watched::new(watch.clone(), work().boxed());
         let waited = tokio::time::timeout(Duration::from_millis(50), stopped).await;
         assert!(waited.is_err() && watch.is_stopped());
         assert_eq!(work().await, Some(true), "nobody watches");
@@ -141,7 +141,7 @@ mod tests {
             SpawnedTask::spawn(async move { burn(some) }).await.expect("it ends");
             SpawnedTask::spawn_blocking(move || burn(some)).await.expect("it ends");
         };
-        Watched::new(Watch::new(Arc::clone(&gate) as _), work).await;
+        Watched::new(Watch::new(Arc::clone(&gate) as _), work.boxed()).await;
         assert!(told() >= 3 * some, "{:?}", told());
     }
 }
