@@ -484,7 +484,15 @@ pub(super) struct Rewritten {
 impl Rewritten {
     /// Begins one; `known` is what [`Plan::known`] gave.
     pub(super) fn new(of: &LogsBatch, plan: &Plan, known: &[Option<usize>]) -> Self {
+        // Few records lose more than they are given.
         let batch = LogsBatch {
+            time: Vec::with_capacity(of.time.len()),
+            row_streams: Vec::with_capacity(of.row_streams.len()),
+            row_services: Vec::with_capacity(of.row_services.len()),
+            field_ends: Vec::with_capacity(of.field_ends.len()),
+            field_names: Vec::with_capacity(of.field_names.len()),
+            value_ends: Vec::with_capacity(of.value_ends.len()),
+            values: Vec::with_capacity(of.values.len()),
             names: of.names.clone(),
             services: of.services.clone(),
             streams: of.streams.clone(),

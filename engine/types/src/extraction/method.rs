@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
-use super::json_path::JsonPath;
+use super::json_path::{JsonPath, nodes};
+use super::target::Target;
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
 use crate::matcher::{Places, WatchedRegex};
 
@@ -46,6 +47,12 @@ pub(super) enum From {
     Path(JsonPath),
 }
 
+impl From {
+    fn path(&self) -> Option<&JsonPath> {
+        if let Self::Path(path) = self { Some(path) } else { None }
+    }
+}
+
 /// What a method found in a text.
 pub(super) enum Found<'a> {
     Nothing,
@@ -54,7 +61,8 @@ pub(super) enum Found<'a> {
     Groups(&'a str, &'a Places),
     /// Parts of an address, and its query.
     Address(Vec<(&'static str, &'a str)>, &'a str),
-    Tree(Value),
+    /// What queries lead to in a document.
+    Nodes(Vec<(&'a JsonPath, Option<Value>)>),
     Whole(Cow<'a, str>),
 }
 
@@ -267,18 +275,31 @@ impl Method {
         match self {
             Self::Regex(regex) => regex.is_match(source),
             Self::Constant(_) | Self::Template(_) => true,
-            _ => self.run(source, places, row).matched(),
+            Self::JsonPath | Self::Json(_) => is_tree(source) && nodes(source, Vec::new()).is_some(),
+            Self::Logfmt | Self::Delimited(..) | Self::Pattern(_) | Self::UrlPart => {
+                self.run(source, &[], places, row).matched()
+            }
         }
     }
 
-    /// Takes a text apart; `places` is room that this method alone uses.
-    pub(super) fn run<'a>(&'a self, source: &'a str, places: &'a mut Option<Places>, row: &dyn Fields) -> Found<'a> {
+    /// Takes a text apart for some targets; `places` is room that this method alone uses.
+    pub(super) fn run<'a>(
+        &'a self,
+        source: &'a str,
+        targets: &'a [Target],
+        places: &'a mut Option<Places>,
+        row: &dyn Fields,
+    ) -> Found<'a> {
         match self {
             Self::Regex(regex) => {
                 let places = places.get_or_insert_with(|| regex.places(true));
                 if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
-            Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
+            Self::JsonPath if is_tree(source) => {
+                let paths = targets.iter().filter_map(|target| target.from().path());
+                nodes(source, paths.collect()).map_or(Found::Nothing, Found::Nodes)
+            }
+            Self::JsonPath => Found::Nothing,
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
                 flatten(&value, String::new(), *depth, &mut flat);
@@ -324,7 +345,10 @@ impl<'a> Found<'a> {
                 };
                 found.map(|(_, value)| Cow::Borrowed(value))
             }
-            (Self::Tree(value), From::Path(path)) => path.get(value).filter(|v| !v.is_null()).map(plain),
+            (Self::Nodes(all), From::Path(path)) => {
+                let found = all.iter().find(|(known, _)| *known == path).and_then(|(_, node)| node.as_ref());
+                found.filter(|node| !node.is_null()).map(plain)
+            }
             _ => None,
         }
     }
@@ -337,9 +361,14 @@ fn plain(value: &Value) -> Cow<'_, str> {
     }
 }
 
+/// Whether a text, if it is JSON, is an object or a list.
+fn is_tree(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
+}
+
 /// Reads JSON, if the text is an object or a list.
 fn tree(text: &str) -> Option<Value> {
-    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
+    is_tree(text).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
 fn flatten(value: &Value, name: String, depth: usize, into: &mut Vec<(String, String)>) {
