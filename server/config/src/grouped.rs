@@ -63,7 +63,8 @@ impl Column {
         }
     }
 
-    fn holds(&self) -> Holds {
+    /// What it holds.
+    pub(crate) fn holds(&self) -> Holds {
         match self {
             Self::Created | Self::Updated => Holds::Number,
             Self::Id | Self::Text | Self::Field(_) => Holds::Text,
@@ -180,17 +181,13 @@ impl<'a> Walk<'a> {
         };
         let within = level.within.as_ref().map(|within| within.on_the_way(column.field()));
         let (within, values) = within.unwrap_or_default();
-        let (table, field) = match column {
-            Column::Field(field) => ("entity_value", Some(field)),
-            _ => ("entity", None),
-        };
-        let by_field = if field.is_some() { " AND field = ?" } else { "" };
+        let (table, by_field) = column.table();
         let sql = format!(
             "SELECT {name} AS held, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
             ORDER BY {name}{way} LIMIT ?"
         );
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
-        let select = field.into_iter().fold(select, Statement::bind);
+        let select = column.field().into_iter().fold(select, Statement::bind);
         let select = level.from.iter().map(|(value, _)| value.clone()).fold(select, Statement::bind);
         let select = values.into_iter().fold(select, Statement::bind).bind(self.rows as i64);
         let read =

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quiver_database::{Connection, Statement, statement};
+use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
 use crate::beside::Beside;
@@ -269,19 +269,18 @@ async fn read(place: &Place, ordered: &Ordered, field: Option<&str>, db: &mut Co
     let mut walk = Ordered { column: ordered.column.clone(), descending: ordered.descending, after: None };
     let mut held = Held::default();
     loop {
-        let (rest, values) = walk.rest(place, None, ROWS_AT_ONCE);
-        let sql = format!("SELECT {} AS held, id {rest}", walk.column.name());
-        let select = values.into_iter().fold(statement(sql), Statement::bind);
-        let rows = select.fetch_packed("held, id", &mut *db).await?;
-        for row in &rows {
-            let (value, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-            held.push(&value, &id, texts.get(&id).map_or("", String::as_str));
-            walk.after = Some((value.into(), id));
+        let entries = walk.entries(place, ROWS_AT_ONCE, db).await?;
+        let is_end = entries.len() < ROWS_AT_ONCE;
+        for (value, id) in entries {
+            if let Argument::Text(text) = &value {
+                held.push(text, &id, texts.get(&id).map_or("", String::as_str));
+            }
+            walk.after = Some((value, id));
         }
         if held.size() > BYTES_MAX {
             return Ok(None);
         }
-        if rows.len() < ROWS_AT_ONCE {
+        if is_end {
             return Ok(Some(held));
         }
     }
