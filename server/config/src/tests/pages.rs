@@ -229,6 +229,38 @@ async fn several_fields_give_an_order() {
     same_as_whole(&fx, &RESOURCES, &narrow, "state,displayName", &[]).await;
 }
 
+/// A field in which all entities have one value orders nothing, but for the cursor of a page that was made before.
+#[tokio::test]
+async fn one_value_of_all_gives_no_order() {
+    let fx = fixture().await;
+    let mut ids = Vec::new();
+    for n in 0..9 {
+        let body = json!({
+            "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 2), "state": "active",
+            "attributes": {"service.name": format!("s{n}")},
+        });
+        ids.push(fx.create(&RESOURCES, body).await.unwrap().id);
+    }
+    for sort in ["state,-key", "-state,key", "managedBy,state,-displayName", "-createdAt,state", "-state"] {
+        for more in [&[][..], &[("filter", r#"key co "s""#)], &[("count", "true")]] {
+            same_as_whole(&fx, &RESOURCES, &Caller::system(), sort, more).await;
+        }
+    }
+    let first = async |sort: &str| {
+        let page = fx.list(&RESOURCES, &[("sort", sort), ("limit", "4"), ("count", "true")]).await.unwrap();
+        assert_eq!((page.items.len(), page.total), (4, Some(9)));
+        page.next_cursor.unwrap()
+    };
+    let (ascending, descending) = (first("state,key").await, first("-state,key").await);
+    for id in &ids {
+        fx.op(&RESOURCES, patch(id, json!({"state": "retired"}))).await.unwrap();
+    }
+    let behind = async |sort: &str, cursor: &str| {
+        fx.list(&RESOURCES, &[("sort", sort), ("cursor", cursor)]).await.unwrap().items.len()
+    };
+    assert_eq!((behind("state,key", &ascending).await, behind("-state,key", &descending).await), (9, 0));
+}
+
 /// The conditions on parts of times hold where their texts have these parts.
 #[tokio::test]
 async fn parts_of_times_are_those_of_their_texts() {
