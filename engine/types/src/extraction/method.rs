@@ -48,6 +48,10 @@ pub(super) enum From {
 }
 
 impl From {
+    fn name(&self) -> Option<&str> {
+        if let Self::Name(name) = self { Some(name) } else { None }
+    }
+
     fn path(&self) -> Option<&JsonPath> {
         if let Self::Path(path) = self { Some(path) } else { None }
     }
@@ -302,8 +306,12 @@ impl Method {
             Self::JsonPath => Found::Nothing,
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
-                flatten(&value, String::new(), *depth, &mut flat);
-                Found::Named(flat.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect())
+                flatten(&value, &mut String::new(), *depth, &mut |name, value| {
+                    if targets.iter().any(|target| target.from().name() == Some(name)) {
+                        flat.push((Cow::Owned(name.to_owned()), Cow::Owned(plain(value).into_owned())));
+                    }
+                });
+                Found::Named(flat)
             }),
             Self::Logfmt => Found::of(logfmt(source)),
             Self::Delimited(delimiter, columns) => {
@@ -371,16 +379,22 @@ fn tree(text: &str) -> Option<Value> {
     is_tree(text).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-fn flatten(value: &Value, name: String, depth: usize, into: &mut Vec<(String, String)>) {
+/// Gives what is not taken apart any further, by the names that lead there; `name` is the one of the value.
+fn flatten(value: &Value, name: &mut String, depth: usize, take: &mut dyn FnMut(&str, &Value)) {
     match value {
         Value::Object(map) if depth > 0 && !map.is_empty() => {
+            let end = name.len();
             for (key, inner) in map {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(inner, name, depth - 1, into);
+                if end > 0 {
+                    name.push('.');
+                }
+                name.push_str(key);
+                flatten(inner, name, depth - 1, take);
+                name.truncate(end);
             }
         }
         Value::Null => {}
-        other => into.push((name, plain(other).into_owned())),
+        other => take(name, other),
     }
 }
 
