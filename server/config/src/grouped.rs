@@ -312,6 +312,7 @@ impl Config {
             return Ok(None);
         }
         drop(db);
-        self.page_of(walk.kept, place, query, narrowed).await.map(Some)
+        let total = self.total(place, query, narrowed).await?;
+        Ok(Some(query.page_of(walk.kept, total)))
     }
 }

@@ -205,14 +205,6 @@ impl Ordered {
         Some(Self { column, descending, after })
     }
 
-    /// Says whether an entry of an index of texts is not left out by where the page begins.
-    pub(crate) fn goes_on_with(&self, value: &str, id: &str) -> bool {
-        let Some((Argument::Text(from), after)) = &self.after else { return true };
-        let order = value.cmp(from.as_str());
-        let order = if self.descending { order.reverse() } else { order };
-        order.then_with(|| id.cmp(after.as_str())).is_gt()
-    }
-
     /// The ids of the next entities that pass a condition, by the indexes alone.
     fn ids(&self, place: &Place, within: &Narrowed, rows: usize) -> Statement {
         let (rest, values) = self.rest(place, Some(within), rows);
@@ -268,6 +260,15 @@ impl ListQuery {
     /// be counted so.
     pub(crate) fn can_be_cut(&self, plain: bool, narrowed: Option<&Narrowed>) -> bool {
         self.limit <= PAGE_MAX && (!self.count || plain || narrowed.is_some_and(|narrowed| narrowed.exact))
+    }
+
+    /// The page of some entities in their order; one more than it holds tells that there is a next one.
+    pub(crate) fn page_of(&self, mut kept: Vec<(String, Map<String, Value>)>, total: Option<usize>) -> Page {
+        let more = kept.len() > self.limit;
+        kept.truncate(self.limit);
+        let next_cursor = kept.last().filter(|_| more).map(|(id, map)| self.cursor(&self.keys(map), id));
+        let items = kept.into_iter().map(|(_, map)| self.cut(map)).collect();
+        Page { items, next_cursor, total }
     }
 
     /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
@@ -357,7 +358,8 @@ impl Config {
         if kept.len() < wanted && ids.len() == most {
             return Ok(None);
         }
-        self.page_of(kept, place, query, Some(within)).await.map(Some)
+        let total = self.total(place, query, Some(within)).await?;
+        Ok(Some(query.page_of(kept, total)))
     }
 
     /// Gives a page without reading the whole family, where no filter is that narrow by itself. None: no index has its
@@ -420,24 +422,21 @@ impl Config {
             steps.ordered.after = after;
         }
         drop(db);
-        self.page_of(kept, place, query, narrowed).await.map(Some)
+        let total = self.total(place, query, narrowed).await?;
+        Ok(Some(query.page_of(kept, total)))
     }
 
-    /// The page of some entities in their order; one more than it holds tells that there is a next one.
-    pub(crate) async fn page_of(
+    /// How many entities a list has, if it counts them.
+    pub(crate) async fn total(
         &self,
-        mut kept: Vec<(String, Map<String, Value>)>,
         place: &Place,
         query: &ListQuery,
         narrowed: Option<&Narrowed>,
-    ) -> Result<Page> {
-        let more = kept.len() > query.limit;
-        kept.truncate(query.limit);
-        let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
-        let exact = narrowed.filter(|narrowed| narrowed.exact);
-        let total = if query.count { Some(self.count(place, exact).await?) } else { None };
-        let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
-        Ok(Page { items, next_cursor, total })
+    ) -> Result<Option<usize>> {
+        if !query.count {
+            return Ok(None);
+        }
+        self.count(place, narrowed.filter(|narrowed| narrowed.exact)).await.map(Some)
     }
 
     async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {

@@ -199,6 +199,39 @@ async fn texts_that_are_kept_follow_each_change() {
     same_as_whole(&fx, &RESOURCES, &narrow, "displayName", &having).await;
 }
 
+/// Lists that count come from memory, too, as do those in the order of times.
+#[tokio::test]
+async fn texts_that_are_kept_are_counted() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let (system, narrow) = (Caller::system(), caller(&["{view, resources, s1*}", "{view, resources, s3*}"]));
+    let lists = [
+        (("filter", r#"key co "3""#), "createdAt"),
+        (("q", "shop 1"), "-updatedAt"),
+        (("filter", r#"tags ew "1""#), "displayName"),
+    ];
+    for (n, (more, sort)) in lists.into_iter().enumerate() {
+        let expected = whole(&fx, &RESOURCES, &system, &[more, ("sort", sort)]).await;
+        for _ in 0..4 {
+            let parameters = [more, ("sort", sort), ("limit", "3"), ("count", "true")];
+            let page = fx.list(&RESOURCES, &parameters).await.unwrap();
+            let ids: Vec<&str> = page.items.iter().map(|item| item["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, expected[..3]);
+            assert_eq!(page.total, Some(expected.len()));
+        }
+        assert_eq!(fx.config.lists.len(), n + 1, "{sort}");
+        for who in [&system, &narrow] {
+            same_as_whole(&fx, &RESOURCES, who, sort, &[more, ("count", "true")]).await;
+        }
+    }
+    let parameters = [("filter", r#"key co "3""#), ("sort", "createdAt"), ("limit", "3"), ("count", "true")];
+    let own = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let query = ListQuery::parse(&RESOURCES, &own, &[]).unwrap();
+    let page = fx.config.list(&Place::of(&RESOURCES), &query, &narrow).await.unwrap();
+    let expected = whole(&fx, &RESOURCES, &narrow, &parameters[..2]).await;
+    assert_eq!(page.total, Some(expected.len()));
+}
+
 /// Orders by several fields are those of the whole family, whatever the groups are.
 #[tokio::test]
 async fn several_fields_give_an_order() {
