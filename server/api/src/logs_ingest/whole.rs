@@ -176,7 +176,8 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     let outcome = async {
         if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
             let shown: String = media.chars().take(100).collect();
-            return Err(Error::new(ErrorKind::Unsupported, format!("unsupported content type `{shown}`")));
+            let text = format!("unsupported content type `{shown}`; send application/x-protobuf or application/json");
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let intake = Intake::read(&state, &head)?;
         let body = body_of(&state, &head, body).await?;
