@@ -125,7 +125,14 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
             judge(report)?;
             Ok(Success::new(StatusCode::NO_CONTENT, "", ""))
         };
-        take(&state, Endpoint::Push, intake, default, body, decode, answer).await
+        let is_text = !is_json && body.first() == Some(&b'{');
+        take(&state, Endpoint::Push, intake, default, body, decode, answer).await.map_err(|mut e| {
+            // What `curl -d` sends is a form to it, and no valid snappy to us.
+            if is_text && e.kind == ErrorKind::Invalid {
+                e.message.push_str("; JSON is sent with `Content-Type: application/json`");
+            }
+            e
+        })
     };
     outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
