@@ -30,6 +30,8 @@ const BYTES_MAX: usize = 32 << 20;
 const LISTS_MAX: usize = 64;
 /// Rows that are read with one statement.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
+/// The same of words, among which descriptions of 16 KiB may be: they come in one piece.
+const WORDS_AT_ONCE: usize = if cfg!(test) { 5 } else { 250 };
 /// Between the texts that one entity has in a list.
 const BETWEEN: char = '\u{0}';
 /// Fields that are noted without a change of the configuration (`seen`, `usage`): nothing would tell that they are others.
@@ -296,6 +298,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
     let (mut found, mut bytes) = (HashMap::<String, String>::new(), 0);
     // The first character of a value says that it is a text.
     let (mut last, mut last_id) = ("3".to_owned(), String::new());
+    let at_once = if field.is_some() { ROWS_AT_ONCE } else { WORDS_AT_ONCE };
     loop {
         let select = if let Some(field) = field {
             let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
@@ -306,7 +309,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
                     ORDER BY id LIMIT ?";
             statement(sql).bind(place.family.name).bind(&place.owner)
         };
-        let select = select.bind(&last_id).bind(ROWS_AT_ONCE as i64);
+        let select = select.bind(&last_id).bind(at_once as i64);
         let rows = select.fetch_packed("held, id", &mut *db).await?;
         for row in &rows {
             (last, last_id) = (row.try_get(0)?, row.try_get(1)?);
@@ -324,7 +327,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
         if bytes > BYTES_MAX {
             return Ok(None);
         }
-        if rows.len() < ROWS_AT_ONCE {
+        if rows.len() < at_once {
             return Ok(Some(found));
         }
     }
