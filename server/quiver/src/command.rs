@@ -35,6 +35,10 @@ use crate::{
 /// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
 const STACK_BYTES: usize = 16 << 20;
 
+/// How commands are told what to work on: those that a running server answers, too, and others.
+const ANY: &str = "by `--data`, or a running server by `--server`";
+const STOPPED: &str = "by `--data`";
+
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Does what the command line says, and says on the terminal what went wrong.
@@ -114,13 +118,13 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
             Ok(())
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
-            let settings = wiring::store_settings(&installed(&args)?);
+            let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let report = runtime()?.block_on(quiver_store::check::check(settings))?;
             println!("{report}");
             if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
         }
         Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
-            let settings = wiring::store_settings(&installed(&args)?);
+            let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
             println!("brought back {parts} parts; mend the clock or the retention before the server starts");
             Ok(())
@@ -129,14 +133,15 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
 }
 
 /// The settings of a server that has run: opened by a name that is misspelt, a data directory would be made, with nothing in it.
-fn installed(args: &ServeArgs) -> Result<Settings, Failure> {
+/// `by`: how to name what was meant.
+fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
     let settings = args.load()?.settings;
     let data = &settings.store.data;
     if DataDir::is_known(Path::new(data)) {
         return Ok(settings);
     }
     let lost = "where only its catalog is lost, `quiver catalog rebuild` makes that anew";
-    Err(format!("no server has run over the data directory `{data}`; name another one by `--data`, or {lost}").into())
+    Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
 }
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
@@ -152,7 +157,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         let remote = remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
         runtime()?.block_on(remote.backup(&request))?
     } else {
-        let settings = installed(&args.serve)?;
+        let settings = installed(&args.serve, ANY)?;
         let configuration = saved::AtRest(&settings);
         let store = wiring::store_settings(&settings);
         let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
@@ -188,7 +193,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
                 remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
             runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
         }
-        None => runtime()?.block_on(sql::ask_at_rest(&asked, &installed(&args.serve)?, &mut out)).map_err(|e| {
+        None => runtime()?.block_on(sql::ask_at_rest(&asked, &installed(&args.serve, ANY)?, &mut out)).map_err(|e| {
             if e.kind == ErrorKind::Conflict {
                 return Error::new(e.kind, "a running server is asked by `--server ADDR`").with_source(e);
             }
