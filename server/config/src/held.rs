@@ -27,10 +27,12 @@ const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
 const TOO_MUCH: u32 = u32::MAX;
 /// Bytes of all that is kept.
 const BYTES_MAX: usize = 32 << 20;
-/// Lists that are counted.
-const COUNTED_MAX: usize = 64;
+/// Lists that are counted, and lists that are kept: one without entities takes next to no bytes.
+const LISTS_MAX: usize = 64;
 /// Rows that are read with one statement.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
+/// The same of words, among which descriptions of 16 KiB may be: they come in one piece.
+const WORDS_AT_ONCE: usize = if cfg!(test) { 5 } else { 250 };
 /// Between the texts that one entity has in a list.
 const BETWEEN: char = '\u{0}';
 /// Stands for a field of which the index keeps all.
@@ -203,7 +205,7 @@ impl Kept {
 
     /// Counts that a list is asked, and says whether its texts are worth being kept.
     fn ask(&mut self, key: &Key, change: u64) -> bool {
-        if self.asked.len() >= COUNTED_MAX && !self.asked.contains_key(key) {
+        if self.asked.len() >= LISTS_MAX && !self.asked.contains_key(key) {
             self.asked.clear();
         }
         let (at, times) = self.asked.entry(key.clone()).or_insert((change, 0));
@@ -218,7 +220,8 @@ impl Kept {
     fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
-        while self.lists.iter().map(|(.., held)| held.size()).sum::<usize>() > BYTES_MAX {
+        let bytes = |lists: &[(Key, u64, Arc<Held>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
+        while self.lists.len() > LISTS_MAX || bytes(&self.lists) > BYTES_MAX {
             self.lists.remove(0);
         }
     }
@@ -327,6 +330,9 @@ async fn read(place: &Place, ordered: &Ordered, field: Option<&str>, db: &mut Co
             return Ok(None);
         }
         if is_end {
+            // What it grew by for more is not counted.
+            held.bytes.shrink_to_fit();
+            held.rows.shrink_to_fit();
             return Ok(Some(held));
         }
     }
@@ -337,6 +343,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
     let (mut found, mut bytes) = (HashMap::<String, String>::new(), 0);
     // The first character of a value says that it is a text.
     let (mut last, mut last_id) = ("3".to_owned(), String::new());
+    let at_once = if field.is_some() { ROWS_AT_ONCE } else { WORDS_AT_ONCE };
     loop {
         let select = if let Some(field) = field {
             let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
@@ -347,24 +354,63 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
                     ORDER BY id LIMIT ?";
             statement(sql).bind(place.family.name).bind(&place.owner)
         };
-        let select = select.bind(&last_id).bind(ROWS_AT_ONCE as i64);
+        let select = select.bind(&last_id).bind(at_once as i64);
         let rows = select.fetch_packed("held, id", &mut *db).await?;
         for row in &rows {
             (last, last_id) = (row.try_get(0)?, row.try_get(1)?);
             let text = if field.is_some() { last.get(1..).unwrap_or_default() } else { last.as_str() };
-            bytes += text.len() + last_id.len();
+            bytes += text.len();
             if let Some(others) = found.get_mut(&last_id) {
                 others.push(BETWEEN);
                 others.push_str(text);
             } else {
+                // Most texts are shorter than what stands around them.
+                bytes += last_id.len() + size_of::<(String, String)>();
                 found.insert(last_id.clone(), text.to_owned());
             }
         }
         if bytes > BYTES_MAX {
             return Ok(None);
         }
-        if rows.len() < ROWS_AT_ONCE {
+        if rows.len() < at_once {
             return Ok(Some(found));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::RESOURCES;
+
+    fn put(kept: &mut Kept, field: usize, change: u64, bytes: usize) {
+        let field = Some(format!("attributes.{field}"));
+        let key = Key { family: RESOURCES.name, owner: String::new(), column: Column::Id, descending: false, field };
+        let mut held = Held::default();
+        if bytes > 0 {
+            held.push("", "", &"x".repeat(bytes));
+        }
+        kept.put(key.clone(), change, Arc::new(held));
+        let is_kept = kept.find(&key, change).is_some();
+        assert_eq!(is_kept, bytes < BYTES_MAX, "{bytes}");
+    }
+
+    /// Breaks where lists of nothing are kept without end, or those of another state.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::default();
+        for field in 0..2 * LISTS_MAX {
+            put(&mut kept, field, 1, 0);
+        }
+        assert_eq!(kept.lists.len(), LISTS_MAX);
+        for field in 0..3 {
+            put(&mut kept, field, 1, BYTES_MAX / 2);
+        }
+        assert_eq!(kept.lists.len(), 1);
+        put(&mut kept, 3, 1, BYTES_MAX);
+        assert!(kept.lists.is_empty());
+        put(&mut kept, 4, 1, 1);
+        put(&mut kept, 5, 2, 1);
+        assert_eq!(kept.lists.len(), 1);
     }
 }
