@@ -142,6 +142,11 @@ impl Catalog {
             None => false,
         }
     }
+
+    /// Says whether a table tells of others: it has the columns that it has, whatever the data has.
+    pub(crate) fn has(named: &Named) -> bool {
+        shape_of(named).is_some()
+    }
 }
 
 /// The name of a type as SQL writes it.

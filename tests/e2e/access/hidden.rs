@@ -163,7 +163,6 @@ fn questions() -> Vec<(String, Vec<(&'static str, String)>)> {
         metrics("query", "query", "sum(crowd)"),
         metrics("query", "query", "sum_over_time(crowd[5m:1m])"),
         metrics("query_range", "query", "count by (n) (crowd)"),
-        metrics("series", "match[]", "crowd"),
         logs("hits", "*"),
         logs("field_values", "*"),
         logs("stats_query", "* | stats by (n) count() c"),

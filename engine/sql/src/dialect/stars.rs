@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::columns::{Common, Known, called, factors, is_plain};
 use super::empty;
+use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
 use crate::scope::{Fixed, Names, alias_of};
 use crate::walk::{selects, walk, walk_mut};
@@ -97,7 +98,7 @@ impl Stars<'_> {
                     Leads::Nowhere
                 } else if self.known().common_table(&named).is_some() {
                     if self.open.contains(&named.1) { Leads::Further } else { Leads::Nowhere }
-                } else if (self.fixed)(&named).is_some() {
+                } else if !Catalog::has(&named) && (self.fixed)(&named).is_some() {
                     Leads::ToData
                 } else {
                     Leads::Nowhere
@@ -295,6 +296,7 @@ mod tests {
         let fixed = |table: &Named| match table.1.as_str() {
             "logs" => Some(vec!["time".to_owned(), "message".to_owned()]),
             "spans" => Some(vec!["trace_id".to_owned()]),
+            "pg_database" => Some(vec!["oid".to_owned()]),
             _ => None,
         };
         let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else {
@@ -337,6 +339,7 @@ mod tests {
             "SELECT level FROM (SELECT time FROM logs) q",
             "SELECT level FROM (SELECT DISTINCT * FROM logs) q",
             "SELECT x FROM (SELECT * FROM t) q",
+            "SELECT oid_2 FROM (SELECT d.oid, d.* FROM pg_database d) s",
             "SELECT level FROM (SELECT * FROM logs) q (a, b)",
             "SELECT a AS level FROM (SELECT time AS a, logs.* FROM logs) q GROUP BY level",
             // It may be of either.
