@@ -206,7 +206,7 @@ async fn texts_that_are_kept_are_counted() {
     resources(&fx, 60).await;
     let (system, narrow) = (Caller::system(), caller(&["{view, resources, s1*}", "{view, resources, s3*}"]));
     let lists = [
-        (("filter", r#"key co "3""#), "createdAt"),
+        (("filter", r#"displayName co "3""#), "createdAt"),
         (("q", "shop 1"), "-updatedAt"),
         (("filter", r#"tags ew "1""#), "displayName"),
     ];
@@ -224,7 +224,7 @@ async fn texts_that_are_kept_are_counted() {
             same_as_whole(&fx, &RESOURCES, who, sort, &[more, ("count", "true")]).await;
         }
     }
-    let parameters = [("filter", r#"key co "3""#), ("sort", "createdAt"), ("limit", "3"), ("count", "true")];
+    let parameters = [("filter", r#"displayName co "3""#), ("sort", "createdAt"), ("limit", "3"), ("count", "true")];
     let own = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
     let query = ListQuery::parse(&RESOURCES, &own, &[]).unwrap();
     let page = fx.config.list(&Place::of(&RESOURCES), &query, &narrow).await.unwrap();
