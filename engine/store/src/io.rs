@@ -1,6 +1,7 @@
 //! Where the bytes of parts come from: positioned reads of ranges, on local disk or through an object store.
 
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::fs::{Advice, fadvise};
 
 use crate::cache::Lru;
 use crate::error::{Error, ErrorKind, Result, is_short_of_resources};
@@ -76,6 +78,17 @@ impl LocalIo {
     }
 }
 
+/// Tells the system of ranges that are read now, one after the other: what it does not have comes from the disk at once, and
+/// not each piece when the one before it is there.
+fn announce(file: &File, ranges: &[Range<u64>]) {
+    for range in ranges {
+        if let Some(len) = NonZeroU64::new(range.end - range.start) {
+            // Only helps, so a refusal is no error.
+            let _ = fadvise(file, range.start, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
 /// Says what is wrong with a file: a process that is short of descriptors or memory may read it later.
 fn cannot_read(key: &str, error: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
@@ -94,6 +107,9 @@ fn cannot_read(key: &str, error: std::io::Error) -> Error {
 impl PartIo for LocalIo {
     async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let file = self.open(key, place)?;
+        if ranges.len() > 1 {
+            announce(&file, ranges);
+        }
         let read = |range: &Range<u64>| {
             let mut bytes = vec![0u8; (range.end - range.start) as usize];
             file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
