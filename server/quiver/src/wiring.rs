@@ -42,7 +42,7 @@ use tokio::runtime::Handle;
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
-use crate::{alerting, analytics, identity, memory, process, through};
+use crate::{alerting, analytics, identity, memory, process, through, warm};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -417,7 +417,6 @@ async fn assemble(
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     let engine = start_engine(settings, memory, pressure)?;
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
-    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = promql_settings(settings, settings.query.result_cache.0.min(memory / 16) as usize);
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
@@ -430,6 +429,11 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    if address.is_some() {
+        // Before queries are watched: these are nobody's.
+        Box::pin(warm::up(&promql, &logsql, &traces)).await;
+    }
+    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let effects = Arc::<Effects>::default();
     let tables = product_tables(settings, &store, &engine, Arc::clone(&effects) as _, &clock);
     let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
