@@ -28,6 +28,15 @@ pub trait PartIo: Send + Sync + std::fmt::Debug {
     /// not answer, or no descriptor is free.
     async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
 
+    /// Reads a range on the calling thread; none where it comes over the network.
+    ///
+    /// # Errors
+    /// As [`PartIo::read`].
+    fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+        let _ = (key, place, range);
+        None
+    }
+
     /// Says whether reads of a place go over the network, so that bytes are worth keeping in memory. (The system
     /// keeps those of a local disk.)
     fn remote(&self, place: Place) -> bool {
@@ -89,6 +98,12 @@ fn announce(file: &File, ranges: &[Range<u64>]) {
     }
 }
 
+fn read_range(file: &File, key: &str, range: &Range<u64>) -> Result<Bytes> {
+    let mut bytes = vec![0u8; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
+    Ok(Bytes::from(bytes))
+}
+
 /// Says what is wrong with a file: a process that is short of descriptors or memory may read it later.
 fn cannot_read(key: &str, error: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
@@ -110,12 +125,11 @@ impl PartIo for LocalIo {
         if ranges.len() > 1 {
             announce(&file, ranges);
         }
-        let read = |range: &Range<u64>| {
-            let mut bytes = vec![0u8; (range.end - range.start) as usize];
-            file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
-            Ok(Bytes::from(bytes))
-        };
-        ranges.iter().map(read).collect()
+        ranges.iter().map(|range| read_range(&file, key, range)).collect()
+    }
+
+    fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+        Some(self.open(key, place).and_then(|file| read_range(&file, key, &range)))
     }
 }
 
