@@ -197,6 +197,8 @@ def entities(size, database):
         for name, more in (
             ("first page", ""),
             ("a page in the middle", cursor),
+            ("with their number", "&count=true"),
+            ("newest first", "&sort=-updatedAt"),
             ("filtered", "&filter=" + quote('key co "9"')),
             ("sorted by two fields", "&sort=state,-displayName"),
             ("by a part of a tag", "&filter=" + quote('tags co "ack-7"')),

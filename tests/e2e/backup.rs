@@ -43,6 +43,27 @@ async fn holds(data: &Path, options: &Options, expected: usize) {
     quiver(&["store", "check"], data, options).expect("store and catalog agree");
 }
 
+/// A name that is misspelt is no installation, and becomes none.
+#[test]
+fn where_no_server_has_run() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (empty, nowhere, place) = (dir.path().join("empty"), dir.path().join("nowhere"), dir.path().join("backups"));
+    std::fs::create_dir(&empty).expect("a folder");
+    let to = place.display().to_string();
+    let commands =
+        [vec!["backup", "--to", to.as_str()], vec!["store", "check"], vec!["store", "undrop"], vec!["sql", "select 1"]];
+    for words in commands {
+        for data in [&empty, &nowhere] {
+            let out = quiver(&words, data, &Options::default()).expect_err("no server has run");
+            let told = format!("no server has run over the data directory `{}`", data.display());
+            let is_served = matches!(words[0], "backup" | "sql");
+            assert!(out.contains(&told) && out.contains("`--server`") == is_served, "{words:?}: {out}");
+        }
+    }
+    assert!(!nowhere.exists() && !place.exists());
+    assert_eq!(std::fs::read_dir(&empty).expect("it is there").count(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn between_local_stores_and_s3() {
     let (from, to, more) = (S3Server::start().await, S3Server::start().await, tempfile::tempdir().expect("a folder"));

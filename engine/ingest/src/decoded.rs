@@ -213,6 +213,8 @@ pub(crate) struct Sink {
 
 /// Bytes of a float sample in the columns, with its start time.
 const SAMPLE_BYTES: usize = 4 + 8 + 8 + 8;
+/// Samples of one series after which memory is asked for.
+const SAMPLES_AT_ONCE: usize = 1 << 14;
 
 impl Sink {
     /// Makes a sink for a body of `body_bytes`.
@@ -298,7 +300,7 @@ impl Sink {
         if self.other_bytes > self.bytes_max {
             return Err(self.too_large());
         }
-        Ok(())
+        decoding::hold(self.used())
     }
 
     /// Bytes that the batch takes, about.
@@ -398,6 +400,10 @@ impl Sink {
     pub(crate) fn push_sample(&mut self, series: u32, ts: Millis, value: f64, start_ts: Millis) -> Result<()> {
         if self.batch.ts.len() >= self.samples_max {
             return Err(self.too_large());
+        }
+        // Each series asks; one of them may have all samples.
+        if self.batch.ts.len().is_multiple_of(SAMPLES_AT_ONCE) {
+            decoding::hold(self.used())?;
         }
         self.batch.push_sample(series, ts, value, start_ts);
         Ok(())
@@ -523,6 +529,27 @@ mod tests {
         };
         assert!(sink.push_series(write).is_ok());
         assert!(sink.push_series(write).is_err());
+    }
+
+    /// Breaks where memory is asked for with each series alone: one may bring all that there is.
+    #[test]
+    fn one_series_asks_for_memory() {
+        struct Nothing;
+        impl decoding::DecodeRoom for Nothing {
+            fn hold(&self, _: usize) -> bool {
+                false
+            }
+        }
+        let check = |push: &dyn Fn(&mut Sink) -> Result<()>| {
+            let refused = decoding::within(Arc::new(Nothing), || {
+                let mut sink = Sink::new(0, 1 << 30);
+                (0..1 << 20).find_map(|_| push(&mut sink).err())
+            });
+            assert!(matches!(refused, Some(Error::NoRoom)), "{refused:?}");
+        };
+        check(&|sink| sink.push_sample(0, 1, 1.0, 0));
+        check(&|sink| sink.push_histogram(0, 1, Histogram::default(), 0));
+        check(&|sink| sink.charge(100));
     }
 
     #[test]

@@ -15,8 +15,13 @@ pub enum Error {
     #[error("no ingest format at `{0}`")]
     UnknownPath(String),
     /// The `Content-Type` is none of the path's formats.
-    #[error("unsupported content type `{0}`")]
-    UnsupportedType(String),
+    #[error("unsupported content type `{given}`; send {known}")]
+    UnsupportedType {
+        /// What was given.
+        given: String,
+        /// Those of the path.
+        known: String,
+    },
     /// The `Content-Encoding` is unknown, nested, or not one of the format's.
     #[error("unsupported content encoding `{0}`")]
     UnsupportedEncoding(String),
@@ -79,7 +84,7 @@ impl Error {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownPath(_) => ErrorKind::NotFound,
-            Self::UnsupportedType(_) | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
+            Self::UnsupportedType { .. } | Self::UnsupportedEncoding(_) => ErrorKind::Unsupported,
             Self::TooLarge { .. } | Self::TooMany { .. } => ErrorKind::TooLarge,
             Self::NoRoom => ErrorKind::Unavailable,
             Self::Corrupt { .. } | Self::Protobuf(_) | Self::Json { .. } | Self::Parameter { .. } | Self::Format(_) => {

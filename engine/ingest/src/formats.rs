@@ -10,6 +10,7 @@ pub mod remote_write2;
 #[cfg(test)]
 pub(crate) mod testproto;
 
+use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use quiver_types::Millis;
@@ -67,6 +68,13 @@ pub struct ContentType {
     pub proto: Option<&'static str>,
 }
 
+impl fmt::Display for ContentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.media)?;
+        self.proto.filter(|proto| !proto.is_empty()).map_or(Ok(()), |proto| write!(f, ";proto={proto}"))
+    }
+}
+
 /// An ingest format.
 #[derive(Debug, Clone, Copy)]
 pub struct Format {
@@ -117,8 +125,8 @@ impl Format {
 /// # Errors
 /// NotFound: no format has this path. Unsupported: none of its formats has this content type.
 pub fn find(path: &str, content_type: Option<&str>) -> Result<&'static Format> {
-    let mut at_path = FORMATS.iter().filter(|f| f.paths.contains(&path)).peekable();
-    if at_path.peek().is_none() {
+    let at_path = || FORMATS.iter().filter(|f| f.paths.contains(&path));
+    if at_path().next().is_none() {
         return Err(Error::UnknownPath(codec::cut(path)));
     }
     let header = content_type.unwrap_or_default().trim();
@@ -129,9 +137,11 @@ pub fn find(path: &str, content_type: Option<&str>) -> Result<&'static Format> {
         .find(|(key, _)| key.trim().eq_ignore_ascii_case("proto"))
         .map_or("", |(_, value)| value.trim().trim_matches('"'));
     let matches = |t: &ContentType| t.media == media && t.proto.is_none_or(|p| p == proto);
-    at_path
-        .find(|f| if header.is_empty() { f.is_default } else { f.content_types.iter().any(matches) })
-        .ok_or_else(|| Error::UnsupportedType(codec::cut(header)))
+    let found = at_path().find(|f| if header.is_empty() { f.is_default } else { f.content_types.iter().any(matches) });
+    found.ok_or_else(|| {
+        let known = at_path().flat_map(|f| f.content_types).map(ToString::to_string);
+        Error::UnsupportedType { given: codec::cut(header), known: known.collect::<Vec<_>>().join(" or ") }
+    })
 }
 
 #[cfg(test)]
@@ -163,6 +173,11 @@ mod tests {
             check(path, Some("application/json; charset=utf-8"), Ok("otlp_metrics_json"));
             check(path, None, Err(ErrorKind::Unsupported));
         }
+        let told = find(write, Some("application/json")).unwrap_err().to_string();
+        let known = "application/x-protobuf or application/x-protobuf;proto=prometheus.WriteRequest or ";
+        assert!(told.starts_with(&format!("unsupported content type `application/json`; send {known}")), "{told}");
+        let told = find(otlp_metrics::PATHS[0], Some("text/plain")).unwrap_err().to_string();
+        assert!(told.ends_with("; send application/x-protobuf or application/protobuf or application/json"), "{told}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
 //! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
 //! Where single rows are looked up, their pages are kept likewise: of logs by column, of spans with all flat columns.
-//! Columns of logs need no second use while little of the budget is taken: nothing would have to go for them, and what is
-//! kept then is not decoded twice.
+//! Columns, and pages of logs, need no second use while little of the budget is taken: nothing would have to go for them, and
+//! what is kept then is not decoded twice. A page of spans does: its first reader wants a few columns of it.
 
 use std::sync::Arc;
 
@@ -104,10 +104,13 @@ impl DecodedCache {
 
     /// The same for a page.
     pub(crate) fn wants_page(&self, part: PartId, group: usize, column: &str, page: u32) -> bool {
+        self.is_used_again((part, group as u32, column.into(), page)) || self.keeps_little()
+    }
+
+    fn is_used_again(&self, key: Key) -> bool {
         if self.bytes_max == 0 {
             return false;
         }
-        let key = (part, group as u32, column.into(), page);
         let again = self.seen.get(&key).is_some();
         if !again {
             self.seen.insert(key, (), 1);
@@ -116,7 +119,7 @@ impl DecodedCache {
     }
 
     /// Says whether so little is kept that what is used for the first time may be, too.
-    pub(crate) fn keeps_little(&self) -> bool {
+    fn keeps_little(&self) -> bool {
         self.columns.bytes() < self.bytes_max / LITTLE_SHARE
     }
 
@@ -164,7 +167,7 @@ impl DecodedCache {
 
     /// Says whether a page of spans that is about to be read should be kept; notes its use.
     pub(crate) fn wants_rows(&self, part: PartId, group: usize, page: u32) -> bool {
-        self.has_room(ROWS_BYTES_MAX, 1) && self.wants_page(part, group, ROWS, page)
+        self.has_room(ROWS_BYTES_MAX, 1) && self.is_used_again((part, group as u32, ROWS.into(), page))
     }
 
     /// Keeps a page of spans, or that it is too large.
@@ -196,23 +199,28 @@ mod tests {
 
     #[test]
     fn kept_at_the_second_use_and_only_while_it_fits() {
-        let cache = DecodedCache::new(1 << 20);
-        let part = PartId::from_u128(7);
+        let (part, other) = (PartId::from_u128(7), PartId::from_u128(8));
         let values = Values::Int(vec![1i64; 1000].into());
+        let cache = DecodedCache::new(values.memory_bytes() as u64 * 8 * LITTLE_SHARE);
+        for page in 0..8 {
+            cache.insert_page(other, 0, "z", page, &values);
+        }
         assert!(!cache.wants(part, 0, "a") && cache.wants(part, 0, "a") && !cache.wants(part, 1, "a"));
         cache.insert(part, 0, "a", &values, 1);
         assert!(cache.get(part, 0, "a").is_some() && cache.get(part, 0, "b").is_none());
         cache.insert(part, 0, "b", &values, 1000);
         assert!(cache.get(part, 0, "b").is_none());
-        assert_eq!(cache.stats().entries, 1);
+        assert_eq!(cache.stats().entries, 9);
         assert!(!cache.wants_page(part, 0, "c", 3) && cache.wants_page(part, 0, "c", 3));
         cache.insert_page(part, 0, "c", 3, &values);
         assert!(cache.page(part, 0, "c", 3).is_some() && cache.page(part, 0, "c", 4).is_none());
         assert!(cache.get(part, 0, "c").is_none());
         assert!(!DecodedCache::new(0).wants(part, 0, "a"));
         cache.forget(&HashSet::from([part]));
-        assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
+        assert_eq!(cache.stats().entries, 8);
         assert!(!cache.wants(part, 0, "a"), "as if it had never been");
+        cache.forget(&HashSet::from([other]));
+        assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
     }
 
     #[test]
@@ -221,12 +229,12 @@ mod tests {
         let cache = DecodedCache::new(values.memory_bytes() as u64 * LITTLE_SHARE * 2);
         let part = PartId::from_u128(7);
         for page in 0..2 {
-            assert!(cache.keeps_little(), "page {page}");
+            assert!(cache.wants_page(part, 0, "a", page), "page {page}");
             cache.insert_page(part, 0, "a", page, &values);
         }
-        assert!(!cache.keeps_little());
+        assert!(!cache.wants(part, 0, "b"));
         cache.forget(&HashSet::from([part]));
-        assert!(cache.keeps_little() && !DecodedCache::new(0).keeps_little());
+        assert!(cache.wants(part, 0, "b") && !DecodedCache::new(0).wants(part, 0, "b"));
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub const EPOCH_PREFIX: &str = "_epoch";
 /// Key of the identity object.
 pub const IDENTITY_KEY: &str = "_quiver.json";
 
+/// The catalog's database in the data directory.
+const DATABASE: &str = "quiver.db";
+
 /// The data directory, locked as long as this value lives.
 #[derive(Debug)]
 pub struct DataDir {
@@ -62,6 +65,11 @@ impl DataDir {
         Ok(Self { root: root.to_owned(), _lock: lock })
     }
 
+    /// Says whether a server ever ran over a directory, without making it one: its catalog is there.
+    pub fn is_known(root: &Path) -> bool {
+        root.join(DATABASE).is_file()
+    }
+
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -84,7 +92,7 @@ impl DataDir {
 
     /// The catalog's database.
     pub fn database(&self) -> PathBuf {
-        self.root.join("quiver.db")
+        self.root.join(DATABASE)
     }
 }
 
@@ -284,7 +292,10 @@ mod tests {
         assert_eq!(second.kind(), ErrorKind::Conflict);
         assert!(second.to_string().contains("in use by another process"), "{second}");
         drop(first);
-        DataDir::open(&dir.path().join("a/b")).unwrap();
+        let again = DataDir::open(&dir.path().join("a/b")).unwrap();
+        assert!(!DataDir::is_known(again.root()));
+        std::fs::write(again.database(), "").unwrap();
+        assert!(DataDir::is_known(again.root()) && !DataDir::is_known(dir.path()));
     }
 
     #[test]

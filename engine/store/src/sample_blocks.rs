@@ -21,6 +21,8 @@ use crate::run::FloatRun;
 const BLOCK_SAMPLES: u64 = 1 << 16;
 /// Uses that are remembered of blocks that are not (yet) held.
 const SEEN_MAX: usize = 1 << 16;
+/// Little is held while less than this part of the budget is taken.
+const LITTLE_SHARE: u64 = 4;
 
 /// The float samples of some neighbouring series of a part. Series that were sampled at the same times share these.
 #[derive(Debug)]
@@ -149,7 +151,8 @@ impl SampleBlocks {
     }
 
     /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on,
-    /// later when only a small part of it is wanted. `again`: the same query will want it once more.
+    /// later when only a small part of it is wanted. `again`: the same query will want it once more. While little is held the
+    /// first use of most of a block is enough: nothing has to go for it, and it is not decoded twice.
     pub(crate) fn admits(&self, part: PartId, block: u32, (wanted, rows): (u64, u64), again: bool) -> bool {
         if self.bytes_max < 16 * rows {
             return false;
@@ -164,7 +167,8 @@ impl SampleBlocks {
             *uses
         };
         let enough = if wanted * 8 < rows { 4 } else { 2 };
-        if uses < enough && !(again && wanted * 2 >= rows) {
+        let little = self.blocks.stats().bytes + 16 * rows <= self.bytes_max / LITTLE_SHARE;
+        if uses < enough && !((again || little) && wanted * 2 >= rows) {
             return false;
         }
         // When more is hot than there is room for, holding some of it beats replacing all of it again and again.
@@ -218,9 +222,12 @@ mod tests {
     fn blocks_are_admitted_at_their_second_use() {
         let cache = SampleBlocks::new(1 << 20);
         let part = Uuid::now_v7();
-        assert!(!cache.admits(part, 0, (100, 100), false));
-        assert!(cache.admits(part, 0, (100, 100), false));
-        assert!(cache.admits(part, 1, (100, 100), true), "wanted again by the same query");
+        assert!(!cache.admits(part, 0, (40, 100), false));
+        assert!(cache.admits(part, 0, (40, 100), false));
+        assert!(cache.admits(part, 4, (50, 100), false), "little is held");
+        let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
+        assert!(!cache.admits(part, 1, (large, large), false), "much would be held");
+        assert!(cache.admits(part, 5, (large, large), true), "wanted again by the same query");
         assert!((0..3).all(|_| !cache.admits(part, 2, (1, 100), false)) && cache.admits(part, 2, (1, 100), false));
         assert!(!cache.admits(part, 3, (100, 1 << 20), true), "more than there is room for");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));

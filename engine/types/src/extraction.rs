@@ -208,7 +208,7 @@ impl Extracting<'_> {
         if !(0..targets).any(|n| rule.is_open(n, record)) {
             return rule.method.finds(source, &mut self.places, &RecordFields(record)).then_some(0);
         }
-        let found = rule.method.run(source, &mut self.places, &RecordFields(record));
+        let found = rule.method.run(source, &rule.targets, &mut self.places, &RecordFields(record));
         if !found.matched() {
             return None;
         }
@@ -309,6 +309,11 @@ mod tests {
         check(one("regex", "n", json!({"expression": "gave (?P<n>.)"})), "took 12 ms", json!({}));
         check(one("jsonPath", "$.a['b'][1]", json!({})), r#"{"a":{"b":[1,2]}}"#, json!({"x": "2"}));
         check(one("json", "a.b", json!({})), r#"{"a":{"b":true}}"#, json!({"x": "true"}));
+        let targets = [("x", "a.b"), ("y", "a.c"), ("z", "d"), ("n", "a.n")];
+        let targets = targets.map(|(field, from)| json!({"field": field, "from": from}));
+        let flat = json!({"options": {"maxDepth": 2}, "targets": targets});
+        let text = r#"{"d":[1,{"e":2}],"a":{"b":{"c":{}},"c":"","n":null},"a.b":7}"#;
+        check(one("json", "", flat), text, json!({"x": "{\"c\":{}}", "y": "", "z": "[1,{\"e\":2}]"}));
         check(one("logfmt", "user", json!({})), r#"level=info user="Ann B" x=1"#, json!({"x": "Ann B"}));
         let columns = json!({"options": {"delimiter": ";", "columns": ["_", "b"]}});
         check(one("delimited", "b", columns), "1;2;3", json!({"x": "2"}));

@@ -24,15 +24,19 @@ thread_local! {
 /// Whom work asks whether it may go on, and whether it was told to stop. What stopped work says is worth nothing:
 /// whoever runs it drops it, as [`Self::is_stopped`] tells.
 #[derive(Debug, Clone)]
-pub struct Watch {
+pub struct Watch(Arc<Watched>);
+
+/// What all handles of a watch share: one of them is taken for each piece of work, such as a span.
+#[derive(Debug)]
+struct Watched {
     gate: Arc<dyn Gate>,
-    stopped: Arc<AtomicBool>,
+    stopped: AtomicBool,
 }
 
 impl Watch {
     /// Watches the work of a run of a query.
     pub fn new(gate: Arc<dyn Gate>) -> Self {
-        Self { gate, stopped: Arc::default() }
+        Self(Arc::new(Watched { gate, stopped: AtomicBool::default() }))
     }
 
     /// For whom this thread works.
@@ -42,12 +46,12 @@ impl Watch {
 
     /// Gives whom it asks.
     pub fn gate(&self) -> &dyn Gate {
-        &*self.gate
+        &*self.0.gate
     }
 
     /// Says whether some of its work was told to stop.
     pub fn is_stopped(&self) -> bool {
-        self.stopped.load(Relaxed)
+        self.0.stopped.load(Relaxed)
     }
 
     /// Does work on this thread, to which it must not give way.
@@ -57,8 +61,8 @@ impl Watch {
     }
 
     fn asks(&self) -> bool {
-        if !self.is_stopped() && self.gate.check().is_err() {
-            self.stopped.store(true, Relaxed);
+        if !self.is_stopped() && self.0.gate.check().is_err() {
+            self.0.stopped.store(true, Relaxed);
         }
         !self.is_stopped()
     }

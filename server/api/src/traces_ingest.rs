@@ -185,7 +185,10 @@ fn format_of(headers: &HeaderMap, query: Option<&str>) -> Result<TraceFormat> {
     match content_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
         "application/x-protobuf" | "application/protobuf" => Ok(TraceFormat::Otlp),
         "application/json" => Ok(TraceFormat::OtlpJson),
-        other => Err(Error::new(ErrorKind::Unsupported, format!("unsupported content type `{other}`"))),
+        other => {
+            let text = format!("unsupported content type `{other}`; send application/x-protobuf or application/json");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
     }
 }
 

@@ -63,7 +63,8 @@ impl Column {
         }
     }
 
-    fn holds(&self) -> Holds {
+    /// What it holds.
+    pub(crate) fn holds(&self) -> Holds {
         match self {
             Self::Created | Self::Updated => Holds::Number,
             Self::Id | Self::Text | Self::Field(_) => Holds::Text,
@@ -122,9 +123,38 @@ impl<'a> Walk<'a> {
         Level { at, within, from: from.map(|value| (value, true)), has_cursor }
     }
 
+    /// Where it begins: by the first field in which not all entities of the place have the same value. Others order nothing,
+    /// and to look at each entity for them takes as long as half a page.
+    async fn first_level(&self, db: &mut Connection, narrowed: Option<Narrowed>) -> Result<Level> {
+        let (mut at, has_cursor) = (0, !self.cursor.is_empty());
+        // What comes last is the id.
+        while let [(Some(column), _), _, ..] = &self.order[at..] {
+            let only = self.only_value(db, column).await?.filter(|value| !is_cut(value));
+            if only.is_none() || has_cursor && self.cursor.get(at) != Some(&only) {
+                break;
+            }
+            at += 1;
+        }
+        Ok(self.level(at, narrowed, has_cursor))
+    }
+
+    /// The value that all entities of the place have in a column; none: there are several.
+    async fn only_value(&self, db: &mut Connection, column: &Column) -> Result<Option<Argument>> {
+        let (name, (table, by_field)) = (column.name(), column.table());
+        let end = |end: &str| format!("(SELECT {end}({name}) FROM {table} WHERE family = ? AND owner = ?{by_field})");
+        let mut select = statement(format!("SELECT {}, {}", end("min"), end("max")));
+        for _ in 0..2 {
+            select = select.bind(self.place.family.name).bind(&self.place.owner);
+            select = column.field().into_iter().fold(select, Statement::bind);
+        }
+        let row = select.fetch_one(db).await?;
+        let (least, most) = (row.argument(0, column.holds())?, row.argument(1, column.holds())?);
+        Ok((least == most && !matches!(least, Argument::Null(_))).then_some(least))
+    }
+
     /// Goes on until the page is full; `false`: after so many entities it was not.
     async fn go(&mut self, db: &mut Connection, narrowed: Option<Narrowed>, most: usize) -> Result<bool> {
-        let mut levels = vec![self.level(0, narrowed, !self.cursor.is_empty())];
+        let mut levels = vec![self.first_level(db, narrowed).await?];
         while let Some(level) = levels.pop() {
             if self.kept.len() >= self.wanted {
                 break;
@@ -180,17 +210,13 @@ impl<'a> Walk<'a> {
         };
         let within = level.within.as_ref().map(|within| within.on_the_way(column.field()));
         let (within, values) = within.unwrap_or_default();
-        let (table, field) = match column {
-            Column::Field(field) => ("entity_value", Some(field)),
-            _ => ("entity", None),
-        };
-        let by_field = if field.is_some() { " AND field = ?" } else { "" };
+        let (table, by_field) = column.table();
         let sql = format!(
             "SELECT {name} AS held, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
             ORDER BY {name}{way} LIMIT ?"
         );
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
-        let select = field.into_iter().fold(select, Statement::bind);
+        let select = column.field().into_iter().fold(select, Statement::bind);
         let select = level.from.iter().map(|(value, _)| value.clone()).fold(select, Statement::bind);
         let select = values.into_iter().fold(select, Statement::bind).bind(self.rows as i64);
         let read =
@@ -286,6 +312,7 @@ impl Config {
             return Ok(None);
         }
         drop(db);
-        self.page_of(walk.kept, place, query, narrowed).await.map(Some)
+        let total = self.total(place, query, narrowed).await?;
+        Ok(Some(query.page_of(walk.kept, total)))
     }
 }

@@ -2,12 +2,13 @@
 //! texts of that field, for each of its pages. Where such a list is asked again and again and nothing changes meanwhile, its
 //! texts are kept here, in the order of the list: a page then costs the database the entities that it gives.
 //!
-//! They only narrow: each entity that is read is asked again.
+//! They only narrow: each entity that is read is asked again, but for those that are only counted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use quiver_database::{Connection, Statement, statement};
+use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
 use crate::beside::Beside;
@@ -26,12 +27,16 @@ const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
 const TOO_MUCH: u32 = u32::MAX;
 /// Bytes of all that is kept.
 const BYTES_MAX: usize = 32 << 20;
-/// Lists that are counted.
-const COUNTED_MAX: usize = 64;
+/// Lists that are counted, and lists that are kept: one without entities takes next to no bytes.
+const LISTS_MAX: usize = 64;
 /// Rows that are read with one statement.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
+/// The same of words, among which descriptions of 16 KiB may be: they come in one piece.
+const WORDS_AT_ONCE: usize = if cfg!(test) { 5 } else { 250 };
 /// Between the texts that one entity has in a list.
 const BETWEEN: char = '\u{0}';
+/// Stands for a field of which the index keeps all.
+const WHOLE: usize = usize::MAX;
 /// Fields that are noted without a change of the configuration (`seen`, `usage`): nothing would tell that they are others.
 const NOTED: [&str; 3] = ["lastSeen", "health", "lastUsedAt"];
 
@@ -40,11 +45,17 @@ struct Part<'a> {
     field: Option<&'a str>,
     op: Op,
     text: &'a str,
-    /// Characters from which on a text may have been cut, so that nobody knows.
+    /// Characters from which on a text may have been cut, so that nobody knows; [`WHOLE`]: none is cut.
     cut: usize,
 }
 
 impl Part<'_> {
+    /// Says whether all entities of which it says so have it, and no others.
+    fn is_exact(&self) -> bool {
+        // Without a text there is nothing that an empty part could be in.
+        self.cut == WHOLE && !self.text.is_empty()
+    }
+
     /// Says whether one of the texts of an entity may have it.
     fn is_in(&self, texts: &str) -> bool {
         texts.split(BETWEEN).any(|text| {
@@ -58,10 +69,18 @@ impl ListQuery {
     /// A part that all entities of the list must have.
     fn part(&self, family: &Family) -> Option<Part<'_>> {
         let part = match &self.contains {
-            Some(text) if family.has_words() => Some(Part { field: None, op: Op::Contains, text, cut: usize::MAX }),
+            Some(text) if family.has_words() => Some(Part { field: None, op: Op::Contains, text, cut: WHOLE }),
             _ => self.filter.as_ref().and_then(|filter| filter.part(family)),
         };
         part.filter(|part| !part.text.contains([BETWEEN, texts::BETWEEN]))
+    }
+
+    /// Whether that is all that is asked for.
+    fn is_part(&self) -> bool {
+        match (&self.contains, &self.filter) {
+            (Some(_), filter) => filter.is_none(),
+            (None, filter) => filter.as_ref().is_some_and(Filter::is_one),
+        }
     }
 }
 
@@ -71,10 +90,29 @@ impl Filter {
             Self::All(list) => list.iter().find_map(|one| one.part(family)),
             Self::Compare(path, op @ (Op::Contains | Op::Ends), Value::String(text)) => {
                 let is_kept = family.form_of(path).is_some() && !NOTED.contains(&path.as_str());
-                is_kept.then(|| Part { field: Some(path), op: *op, text, cut: family.chars_of(path) })
+                let cut = if family.may_be_cut(path) { family.chars_of(path) } else { WHOLE };
+                is_kept.then_some(Part { field: Some(path), op: *op, text, cut })
             }
             Self::Any(_) | Self::Not(_) | Self::Present(_) | Self::Compare(..) | Self::In(..) => None,
         }
+    }
+
+    /// Whether it is one comparison.
+    fn is_one(&self) -> bool {
+        match self {
+            Self::All(list) => matches!(list.as_slice(), [one] if one.is_one()),
+            Self::Compare(..) => true,
+            Self::Any(_) | Self::Not(_) | Self::Present(_) | Self::In(..) => false,
+        }
+    }
+}
+
+/// A value that a list is ordered by as a text that orders as it does; none: nothing.
+fn ordering(value: &Argument) -> Option<Cow<'_, str>> {
+    match value {
+        Argument::Text(text) => Some(Cow::Borrowed(text)),
+        Argument::Number(number) => Some(Cow::Owned(format!("{:016x}", (*number as u64) ^ (1 << 63)))),
+        Argument::Bytes(_) | Argument::Null(_) => None,
     }
 }
 
@@ -106,13 +144,26 @@ impl Held {
         self.bytes.len() + self.rows.len() * size_of::<Row>()
     }
 
-    /// The ids of the first entities behind the cursor of a list that may have a part.
-    fn having(&self, part: &Part<'_>, ordered: &Ordered, most: usize) -> Vec<String> {
-        let text = |from: usize, to: usize| &self.bytes[from..to];
-        let is_before = |row: &Row| !ordered.goes_on_with(text(row.value, row.id), text(row.id, row.texts));
-        let rows = &self.rows[self.rows.partition_point(is_before)..];
-        let having = rows.iter().filter(|row| part.is_in(text(row.texts, row.end)));
-        having.take(most).map(|row| text(row.id, row.texts).to_owned()).collect()
+    fn text(&self, from: usize, to: usize) -> &str {
+        &self.bytes[from..to]
+    }
+
+    /// The entities behind the cursor of a list.
+    fn behind(&self, ordered: &Ordered) -> &[Row] {
+        let Some((value, after)) = &ordered.after else { return &self.rows };
+        let Some(from) = ordering(value) else { return &self.rows };
+        let is_before = |row: &Row| {
+            let order = self.text(row.value, row.id).cmp(&*from);
+            let order = if ordered.descending { order.reverse() } else { order };
+            order.then_with(|| self.text(row.id, row.texts).cmp(after)).is_le()
+        };
+        &self.rows[self.rows.partition_point(is_before)..]
+    }
+
+    /// The ids of those of some entities that may have a part.
+    fn having<'h>(&'h self, part: &'h Part<'_>, rows: &'h [Row]) -> impl Iterator<Item = &'h str> {
+        let having = rows.iter().filter(move |row| part.is_in(self.text(row.texts, row.end)));
+        having.map(move |row| self.text(row.id, row.texts))
     }
 }
 
@@ -154,7 +205,7 @@ impl Kept {
 
     /// Counts that a list is asked, and says whether its texts are worth being kept.
     fn ask(&mut self, key: &Key, change: u64) -> bool {
-        if self.asked.len() >= COUNTED_MAX && !self.asked.contains_key(key) {
+        if self.asked.len() >= LISTS_MAX && !self.asked.contains_key(key) {
             self.asked.clear();
         }
         let (at, times) = self.asked.entry(key.clone()).or_insert((change, 0));
@@ -169,7 +220,8 @@ impl Kept {
     fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
         self.lists.retain(|(known, at, _)| *at == change && *known != key);
         self.lists.push((key, change, held));
-        while self.lists.iter().map(|(.., held)| held.size()).sum::<usize>() > BYTES_MAX {
+        let bytes = |lists: &[(Key, u64, Arc<Held>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
+        while self.lists.len() > LISTS_MAX || bytes(&self.lists) > BYTES_MAX {
             self.lists.remove(0);
         }
     }
@@ -197,7 +249,8 @@ impl Lists {
 
 impl Config {
     /// Gives a page of what has a part of a text, without a look at the others in the database. None: texts of such a list
-    /// are not kept, it counts, or rights and the rest of a filter leave out some of what has the part.
+    /// are not kept, or rights and the rest of a filter leave out some of what has the part, be it on the page or where it
+    /// counts.
     pub(crate) async fn page_held(
         &self,
         place: &Place,
@@ -206,17 +259,12 @@ impl Config {
         beside: &Beside,
     ) -> Result<Option<Page>> {
         let Some(part) = query.part(place.family) else { return Ok(None) };
-        if !query.can_be_cut(false, None) {
+        let is_exact = part.is_exact() && query.is_part() && place.family.shows_all(caller);
+        if !query.can_be_cut(is_exact, None) {
             return Ok(None);
         }
         let Some(ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
-        let is_kept = match &ordered.column {
-            Column::Id | Column::Text => true,
-            Column::Field(field) => !NOTED.contains(&field.as_str()),
-            // These are numbers.
-            Column::Created | Column::Updated => false,
-        };
-        if !is_kept {
+        if ordered.column.field().is_some_and(|field| NOTED.contains(&field)) {
             return Ok(None);
         }
         let key = Key::of(place, &ordered, part.field);
@@ -228,13 +276,14 @@ impl Config {
         let Some(held) = self.held(key, place, &ordered, part.field, &mut db).await? else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
-        let ids = held.having(&part, &ordered, wanted);
+        let ids: Vec<String> = held.having(&part, held.behind(&ordered)).take(wanted).map(str::to_owned).collect();
         let kept = read_in_order(&ids, place, query, caller, beside, &mut db).await?;
         drop(db);
         if kept.len() < wanted && ids.len() == wanted {
             return Ok(None);
         }
-        self.page_of(kept, place, query, None).await.map(Some)
+        let total = query.count.then(|| held.having(&part, &held.rows).count());
+        Ok(Some(query.page_of(kept, total)))
     }
 
     /// The texts of a list, which are kept from now on. The state that `db` sees says whether they are still the same.
@@ -269,19 +318,21 @@ async fn read(place: &Place, ordered: &Ordered, field: Option<&str>, db: &mut Co
     let mut walk = Ordered { column: ordered.column.clone(), descending: ordered.descending, after: None };
     let mut held = Held::default();
     loop {
-        let (rest, values) = walk.rest(place, None, ROWS_AT_ONCE);
-        let sql = format!("SELECT {} AS held, id {rest}", walk.column.name());
-        let select = values.into_iter().fold(statement(sql), Statement::bind);
-        let rows = select.fetch_packed("held, id", &mut *db).await?;
-        for row in &rows {
-            let (value, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-            held.push(&value, &id, texts.get(&id).map_or("", String::as_str));
-            walk.after = Some((value.into(), id));
+        let entries = walk.entries(place, ROWS_AT_ONCE, db).await?;
+        let is_end = entries.len() < ROWS_AT_ONCE;
+        for (value, id) in entries {
+            if let Some(text) = ordering(&value) {
+                held.push(&text, &id, texts.get(&id).map_or("", String::as_str));
+            }
+            walk.after = Some((value, id));
         }
         if held.size() > BYTES_MAX {
             return Ok(None);
         }
-        if rows.len() < ROWS_AT_ONCE {
+        if is_end {
+            // What it grew by for more is not counted.
+            held.bytes.shrink_to_fit();
+            held.rows.shrink_to_fit();
             return Ok(Some(held));
         }
     }
@@ -292,6 +343,7 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
     let (mut found, mut bytes) = (HashMap::<String, String>::new(), 0);
     // The first character of a value says that it is a text.
     let (mut last, mut last_id) = ("3".to_owned(), String::new());
+    let at_once = if field.is_some() { ROWS_AT_ONCE } else { WORDS_AT_ONCE };
     loop {
         let select = if let Some(field) = field {
             let sql = "SELECT value AS held, id FROM entity_value WHERE family = ? AND owner = ? AND field = ? \
@@ -302,24 +354,63 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
                     ORDER BY id LIMIT ?";
             statement(sql).bind(place.family.name).bind(&place.owner)
         };
-        let select = select.bind(&last_id).bind(ROWS_AT_ONCE as i64);
+        let select = select.bind(&last_id).bind(at_once as i64);
         let rows = select.fetch_packed("held, id", &mut *db).await?;
         for row in &rows {
             (last, last_id) = (row.try_get(0)?, row.try_get(1)?);
             let text = if field.is_some() { last.get(1..).unwrap_or_default() } else { last.as_str() };
-            bytes += text.len() + last_id.len();
+            bytes += text.len();
             if let Some(others) = found.get_mut(&last_id) {
                 others.push(BETWEEN);
                 others.push_str(text);
             } else {
+                // Most texts are shorter than what stands around them.
+                bytes += last_id.len() + size_of::<(String, String)>();
                 found.insert(last_id.clone(), text.to_owned());
             }
         }
         if bytes > BYTES_MAX {
             return Ok(None);
         }
-        if rows.len() < ROWS_AT_ONCE {
+        if rows.len() < at_once {
             return Ok(Some(found));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::RESOURCES;
+
+    fn put(kept: &mut Kept, field: usize, change: u64, bytes: usize) {
+        let field = Some(format!("attributes.{field}"));
+        let key = Key { family: RESOURCES.name, owner: String::new(), column: Column::Id, descending: false, field };
+        let mut held = Held::default();
+        if bytes > 0 {
+            held.push("", "", &"x".repeat(bytes));
+        }
+        kept.put(key.clone(), change, Arc::new(held));
+        let is_kept = kept.find(&key, change).is_some();
+        assert_eq!(is_kept, bytes < BYTES_MAX, "{bytes}");
+    }
+
+    /// Breaks where lists of nothing are kept without end, or those of another state.
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::default();
+        for field in 0..2 * LISTS_MAX {
+            put(&mut kept, field, 1, 0);
+        }
+        assert_eq!(kept.lists.len(), LISTS_MAX);
+        for field in 0..3 {
+            put(&mut kept, field, 1, BYTES_MAX / 2);
+        }
+        assert_eq!(kept.lists.len(), 1);
+        put(&mut kept, 3, 1, BYTES_MAX);
+        assert!(kept.lists.is_empty());
+        put(&mut kept, 4, 1, 1);
+        put(&mut kept, 5, 2, 1);
+        assert_eq!(kept.lists.len(), 1);
     }
 }

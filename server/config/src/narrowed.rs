@@ -407,9 +407,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
             if let Some(known) = words.and_then(|words| with_word(place, path, op, part, words)) {
                 return Some(known);
             }
-            // Entries of lists are shorter than what is kept.
-            let may_be_cut = place.family.is_entry(path) || form == Form::One { sorts: false };
-            Some(with_part(place, path, op, part, may_be_cut.then_some(chars)))
+            Some(with_part(place, path, op, part, place.family.may_be_cut(path).then_some(chars)))
         }
         _ => None,
     }

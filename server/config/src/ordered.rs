@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 
 use futures::TryStreamExt;
-use quiver_database::{Argument, Connection, Statement, statement};
+use quiver_database::{Argument, Connection, Row, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::beside::Beside;
@@ -20,6 +20,10 @@ use crate::narrowed::Narrowed;
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
 use crate::values::encoded;
+
+mod steps;
+
+use steps::Steps;
 
 /// Longest field that is sorted by through an index, in characters: PostgreSQL's rows of indexes have 2,700 bytes.
 const CHARS_MAX: usize = 500;
@@ -66,6 +70,11 @@ impl Column {
             Self::Field(field) => Some(field.as_str()),
             Self::Id | Self::Created | Self::Updated | Self::Text => None,
         }
+    }
+
+    /// The table that has it, and what picks its rows there by the field.
+    pub(crate) fn table(&self) -> (&'static str, &'static str) {
+        if self.field().is_some() { ("entity_value", " AND field = ?") } else { ("entity", "") }
     }
 
     /// The value of the column by the keys of a cursor; none: no entity of ours has such keys.
@@ -196,30 +205,6 @@ impl Ordered {
         Some(Self { column, descending, after })
     }
 
-    /// Says whether an entry of an index of texts is not left out by where the page begins.
-    pub(crate) fn goes_on_with(&self, value: &str, id: &str) -> bool {
-        let Some((Argument::Text(from), after)) = &self.after else { return true };
-        let order = value.cmp(from.as_str());
-        let order = if self.descending { order.reverse() } else { order };
-        order.then_with(|| id.cmp(after.as_str())).is_gt()
-    }
-
-    /// The next rows.
-    fn statement(&self, place: &Place, rows: usize) -> Statement {
-        let (columns, column) = (Entity::COLUMNS, self.column.name());
-        let (rest, values) = self.rest(place, None, rows);
-        let select = |sql: String| values.into_iter().fold(statement(sql), Statement::bind);
-        if self.column.field().is_none() {
-            return select(format!("SELECT {columns} {rest}"));
-        }
-        let way = if self.descending { " DESC" } else { "" };
-        let sql = format!(
-            "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
-            CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value{way}, found"
-        );
-        select(sql).bind(place.family.name)
-    }
-
     /// The ids of the next entities that pass a condition, by the indexes alone.
     fn ids(&self, place: &Place, within: &Narrowed, rows: usize) -> Statement {
         let (rest, values) = self.rest(place, Some(within), rows);
@@ -230,7 +215,7 @@ impl Ordered {
     pub(crate) fn rest(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> (String, Vec<Argument>) {
         let (column, field) = (self.column.name(), self.column.field());
         let way = if self.descending { " DESC" } else { "" };
-        let (table, by_field) = if field.is_some() { ("entity_value", " AND field = ?") } else { ("entity", "") };
+        let (table, by_field) = self.column.table();
         let mut values: Vec<Argument> = vec![place.family.name.into(), place.owner.as_str().into()];
         values.extend(field.map(Argument::from));
         let from = match (&self.after, self.descending) {
@@ -277,6 +262,15 @@ impl ListQuery {
         self.limit <= PAGE_MAX && (!self.count || plain || narrowed.is_some_and(|narrowed| narrowed.exact))
     }
 
+    /// The page of some entities in their order; one more than it holds tells that there is a next one.
+    pub(crate) fn page_of(&self, mut kept: Vec<(String, Map<String, Value>)>, total: Option<usize>) -> Page {
+        let more = kept.len() > self.limit;
+        kept.truncate(self.limit);
+        let next_cursor = kept.last().filter(|_| more).map(|(id, map)| self.cursor(&self.keys(map), id));
+        let items = kept.into_iter().map(|(_, map)| self.cut(map)).collect();
+        Page { items, next_cursor, total }
+    }
+
     /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
     pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<Argument>)> {
         let filter = self.filter.as_ref()?;
@@ -293,6 +287,21 @@ impl ListQuery {
     }
 }
 
+/// Reads entities by their ids, in that order.
+async fn rows_of(ids: &[String], place: &Place, db: &mut Connection) -> Result<Vec<Row>> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let places = vec!["?"; ids.len()].join(", ");
+    let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
+    let select = ids.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
+    let mut found = HashMap::new();
+    for row in select.fetch_packed(Entity::COLUMNS, db).await? {
+        found.insert(row.try_get::<String>(0)?, row);
+    }
+    Ok(ids.iter().filter_map(|id| found.remove(id)).collect())
+}
+
 /// Reads entities by their ids, in that order, as far as a list shows them, until there is one more than a page holds: ids,
 /// and what is shown.
 pub(crate) async fn read_in_order(
@@ -305,15 +314,8 @@ pub(crate) async fn read_in_order(
 ) -> Result<Vec<(String, Map<String, Value>)>> {
     let mut kept = Vec::new();
     for some in ids.chunks(PIECE.1) {
-        let places = vec!["?"; some.len()].join(", ");
-        let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
-        let select = some.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
-        let mut found = HashMap::new();
-        for row in select.fetch_packed(Entity::COLUMNS, &mut *db).await? {
-            let entity = Entity::read(&row)?;
-            found.insert(entity.id.clone(), entity);
-        }
-        for mut entity in some.iter().filter_map(|id| found.remove(id)) {
+        for row in rows_of(some, place, db).await? {
+            let mut entity = Entity::read(&row)?;
             let is_listed = is_listed(place, &entity, caller);
             let mut map = entity.take_shown();
             beside.add(&entity, &mut map);
@@ -356,7 +358,8 @@ impl Config {
         if kept.len() < wanted && ids.len() == most {
             return Ok(None);
         }
-        self.page_of(kept, place, query, Some(within)).await.map(Some)
+        let total = self.total(place, query, Some(within)).await?;
+        Ok(Some(query.page_of(kept, total)))
     }
 
     /// Gives a page without reading the whole family, where no filter is that narrow by itself. None: no index has its
@@ -373,7 +376,7 @@ impl Config {
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
-        let Some(mut ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
+        let Some(ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let most = match narrowed {
@@ -383,13 +386,13 @@ impl Config {
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, Vec::new());
-        let piece = wanted.clamp(PIECE.0, PIECE.1);
+        let (piece, mut steps) = (wanted.clamp(PIECE.0, PIECE.1), Steps::new(ordered));
         // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
-        let mut db = if most <= piece { self.pool.acquire().await? } else { self.pool.snapshot().await? };
+        let is_one = most <= piece && !steps.ordered.descending;
+        let mut db = if is_one { self.pool.acquire().await? } else { self.pool.snapshot().await? };
         loop {
-            let piece = piece.min(most - read);
-            let rows = ordered.statement(place, piece).fetch_packed(Entity::COLUMNS, &mut db).await?;
-            let is_end = rows.len() < piece;
+            let left = most - read;
+            let rows = steps.next(place, piece.min(left), wanted.min(left), &mut db).await?;
             read += rows.len();
             let mut last = None;
             for (n, row) in rows.iter().enumerate() {
@@ -407,39 +410,43 @@ impl Config {
                     break;
                 }
             }
-            if kept.len() == wanted || is_end {
+            if kept.len() == wanted || steps.is_end() {
                 break;
             }
-            let after = last.and_then(|(keys, id)| Some((ordered.column.value(&keys)?, id)));
+            let after = last.and_then(|(keys, id)| Some((steps.ordered.column.value(&keys)?, id)));
             // At this rate it would come too far: the database finds what passes sooner.
             let is_late = narrowed.is_some() && read * wanted / kept.len().max(1) > most;
             if read == most || is_late || after.is_none() {
                 return Ok(None);
             }
-            ordered.after = after;
+            steps.ordered.after = after;
         }
         drop(db);
-        self.page_of(kept, place, query, narrowed).await.map(Some)
+        let total = self.total(place, query, narrowed).await?;
+        Ok(Some(query.page_of(kept, total)))
     }
 
-    /// The page of some entities in their order; one more than it holds tells that there is a next one.
-    pub(crate) async fn page_of(
+    /// How many entities a list has, if it counts them.
+    pub(crate) async fn total(
         &self,
-        mut kept: Vec<(String, Map<String, Value>)>,
         place: &Place,
         query: &ListQuery,
         narrowed: Option<&Narrowed>,
-    ) -> Result<Page> {
-        let more = kept.len() > query.limit;
-        kept.truncate(query.limit);
-        let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
-        let exact = narrowed.filter(|narrowed| narrowed.exact);
-        let total = if query.count { Some(self.count(place, exact).await?) } else { None };
-        let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
-        Ok(Page { items, next_cursor, total })
+    ) -> Result<Option<usize>> {
+        if !query.count {
+            return Ok(None);
+        }
+        self.count(place, narrowed.filter(|narrowed| narrowed.exact)).await.map(Some)
     }
 
     async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {
+        // How many a family has is known; where they have owners that says nothing of those of one.
+        if within.is_none() && place.family.owners.is_empty() {
+            let sql = "SELECT number FROM entity_count WHERE family = ?";
+            let row = statement(sql).bind(place.family.name).fetch_optional(&self.pool).await?;
+            let Some(row) = row else { return Ok(0) };
+            return Ok(row.try_get::<i64>(0)? as usize);
+        }
         let all = || {
             let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
             statement(sql).bind(place.family.name).bind(&place.owner)

@@ -143,6 +143,11 @@ impl Family {
         self.entry(path).is_some()
     }
 
+    /// Whether the index may have the beginning of a value alone. Entries of lists are shorter than what it keeps.
+    pub(crate) fn may_be_cut(&self, path: &str) -> bool {
+        self.is_entry(path) || self.form_of(path) == Some(Form::One { sorts: false })
+    }
+
     /// Characters that the index keeps of a value.
     pub(crate) fn chars_of(&self, path: &str) -> usize {
         if self.is_entry(path) { ENTRY_CHARS_MAX } else { CHARS_MAX }

@@ -5,6 +5,7 @@
 
 mod cli;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -14,6 +15,7 @@ use quiver_api::AppState;
 use quiver_api::sql_forms::Form;
 use quiver_store::BackupRequest;
 use quiver_store::backup::Detach;
+use quiver_store::layout::DataDir;
 use quiver_types::{Error, ErrorKind, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -25,13 +27,17 @@ use self::cli::{
 use crate::demo::alerts::DemoAlerts;
 use crate::reload::Reloading;
 use crate::server::{Addresses, Bound};
-use crate::settings::print_settings;
+use crate::settings::{Settings, print_settings};
 use crate::{
     analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
 };
 
 /// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
 const STACK_BYTES: usize = 16 << 20;
+
+/// How commands are told what to work on: those that a running server answers, too, and others.
+const ANY: &str = "by `--data`, or a running server by `--server`";
+const STOPPED: &str = "by `--data`";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -112,18 +118,30 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
             Ok(())
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
-            let settings = wiring::store_settings(&args.load()?.settings);
+            let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let report = runtime()?.block_on(quiver_store::check::check(settings))?;
             println!("{report}");
             if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
         }
         Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
-            let settings = wiring::store_settings(&args.load()?.settings);
+            let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
             println!("brought back {parts} parts; mend the clock or the retention before the server starts");
             Ok(())
         }
     }
+}
+
+/// The settings of a server that has run: opened by a name that is misspelt, a data directory would be made, with nothing in it.
+/// `by`: how to name what was meant.
+fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
+    let settings = args.load()?.settings;
+    let data = &settings.store.data;
+    if DataDir::is_known(Path::new(data)) {
+        return Ok(settings);
+    }
+    let lost = "where only its catalog is lost, `quiver catalog rebuild` makes that anew";
+    Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
 }
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
@@ -139,7 +157,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
         let remote = remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
         runtime()?.block_on(remote.backup(&request))?
     } else {
-        let settings = args.serve.load()?.settings;
+        let settings = installed(&args.serve, ANY)?;
         let configuration = saved::AtRest(&settings);
         let store = wiring::store_settings(&settings);
         let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
@@ -175,7 +193,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
                 remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
             runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
         }
-        None => runtime()?.block_on(sql::ask_at_rest(&asked, &args.serve.load()?.settings, &mut out)).map_err(|e| {
+        None => runtime()?.block_on(sql::ask_at_rest(&asked, &installed(&args.serve, ANY)?, &mut out)).map_err(|e| {
             if e.kind == ErrorKind::Conflict {
                 return Error::new(e.kind, "a running server is asked by `--server ADDR`").with_source(e);
             }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 
 mod checks;
+mod environment;
 mod oidc;
 mod printed;
 mod tls;
@@ -405,12 +406,12 @@ settings! {
 #[derive(Debug, thiserror::Error)]
 pub enum SettingsError {
     /// The file cannot be read.
-    #[error("cannot read settings file `{path}`: {source}")]
+    #[error("cannot read settings file `{path}`: {why}")]
     Read {
         /// Its path.
         path: String,
-        /// What the system says.
-        source: std::io::Error,
+        /// What the system says; part of the text, so that it is said once.
+        why: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong form.
     #[error("settings are not valid: {0}")]
@@ -438,20 +439,20 @@ impl Loaded {
     /// An unreadable file, an unknown key, a value of the wrong form: the text names it.
     pub fn load(
         file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
+        variables: impl Iterator<Item = (String, String)>,
         flags: &[(&str, String)],
     ) -> Result<Self, SettingsError> {
         let mut given = Table::new();
         if let Some(path) = file {
             let shown = path.display().to_string();
-            let text =
-                std::fs::read_to_string(path).map_err(|source| SettingsError::Read { path: shown.clone(), source })?;
-            given = text.parse().map_err(|e| SettingsError::Invalid(format!("`{shown}`: {e}")))?;
+            let text = std::fs::read_to_string(path).map_err(|why| SettingsError::Read { path: shown.clone(), why })?;
+            given = text.parse().map_err(|e: toml::de::Error| {
+                SettingsError::Invalid(format!("`{shown}`: {}", e.to_string().trim_end()))
+            })?;
         }
-        for (name, text) in environment {
-            let Some(path) = name.strip_prefix("QUIVER_") else { continue };
-            if let Some((section, key)) = path.to_ascii_lowercase().split_once("__") {
-                put(&mut given, section, key, literal(&text));
+        for (name, text) in variables {
+            if let Some((section, key, value)) = environment::read(&name, &text)? {
+                put(&mut given, &section, &key, value);
             }
         }
         for (name, text) in flags {
@@ -462,7 +463,7 @@ impl Loaded {
                 key,
                 match text.as_str() {
                     "true" | "false" => Value::Boolean(text == "true"),
-                    list if list.starts_with("[\"") => literal(list),
+                    list if list.starts_with("[\"") => environment::literal(list),
                     _ => Value::String(text.clone()),
                 },
             );
@@ -475,7 +476,9 @@ impl Loaded {
                 (None, _) => return Err(SettingsError::Invalid(format!("unknown section `{section}`"))),
             }
         }
-        let settings = Settings::deserialize(Value::Table(all)).map_err(|e| SettingsError::Invalid(e.to_string()))?;
+        // TOML says in a line of its own in which section it is.
+        let wrong = |e: toml::de::Error| SettingsError::Invalid(e.to_string().trim_end().replace('\n', " "));
+        let settings = Settings::deserialize(Value::Table(all)).map_err(wrong)?;
         let loaded = Self { settings, given };
         checks::check(&loaded.settings)?;
         Ok(loaded)
@@ -485,12 +488,6 @@ impl Loaded {
     pub fn is_given(&self, section: &str, key: &str) -> bool {
         self.given.get(section).and_then(|s| s.get(key)).is_some()
     }
-}
-
-/// Reads a value of the environment: TOML where it is TOML, else text.
-fn literal(text: &str) -> Value {
-    let parsed = format!("v = {text}").parse::<Table>().ok();
-    parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| Value::String(text.to_owned()))
 }
 
 fn put(table: &mut Table, section: &str, key: &str, value: Value) {
@@ -531,7 +528,7 @@ mod tests {
     fn refusals_name_the_setting() {
         let check = |env: &[(&str, &str)], part: &str| {
             let text = load(env, &[]).unwrap_err().to_string();
-            assert!(text.contains(part), "{text}");
+            assert!(text.contains(part) && text.lines().count() == 1, "{text}");
         };
         check(&[("QUIVER_HTTP__LISTN", "x")], "listn");
         check(&[("QUIVER_HTP__LISTEN", "x")], "htp");
@@ -547,6 +544,25 @@ mod tests {
         check(&[("QUIVER_WAL__LEVEL", "object")], "wal.level");
         check(&[("QUIVER_MEMORY__LIMIT", "1 GB")], "1 GB");
         check(&[("QUIVER_QUERY__TIMEOUT", "none")], "query.timeout");
+    }
+
+    #[test]
+    fn files_that_cannot_be_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let told = |text: Option<&str>| {
+            let path = dir.path().join("quiver.toml");
+            if let Some(text) = text {
+                std::fs::write(&path, text).unwrap();
+            }
+            let error = Loaded::load(Some(&path), std::iter::empty(), &[]).unwrap_err();
+            // Who prints it prints its cause as well.
+            assert!(std::error::Error::source(&error).is_none(), "{error}");
+            error.to_string()
+        };
+        let missing = told(None);
+        assert!(missing.contains("quiver.toml`: No such file"), "{missing}");
+        let open = told(Some("[memory"));
+        assert!(open.contains("quiver.toml`: ") && open.contains("line 1") && !open.ends_with('\n'), "{open}");
     }
 
     #[test]

@@ -241,6 +241,9 @@ async fn other_formats() {
             400,
             None,
         );
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let form = server.post(path, &headers, push_json("m")).await;
+        assert!(form.status == 400 && form.text().contains("`Content-Type: application/json`"), "{}", form.text());
     }
     assert_eq!(rows(&server, "aggregator").await, 3);
     for (body, status) in [

@@ -12,7 +12,7 @@ use std::time::Instant;
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use quiver_types::SpansBatch;
 use quiver_types::condition::{FieldName, Fields};
-use quiver_types::extraction::Record;
+use quiver_types::extraction::{Made, Record};
 use quiver_types::spans::{Attributes, SpanRow, Value};
 use quiver_types::watch::{RULE_MAX, Until, Watch};
 
@@ -57,13 +57,23 @@ impl Fields for SpanRecord<'_> {
     }
 }
 
-impl Record for SpanRecord<'_> {
-    fn set(&mut self, field: &str, value: &serde_json::Value) {
+impl SpanRecord<'_> {
+    fn put(&mut self, field: &str, value: serde_json::Value) {
         let key = written(field);
         match self.set.iter_mut().find(|(known, _)| known == key) {
-            Some((_, old)) => *old = value.clone(),
-            None => self.set.push((key.to_owned(), value.clone())),
+            Some((_, old)) => *old = value,
+            None => self.set.push((key.to_owned(), value)),
         }
+    }
+}
+
+impl Record for SpanRecord<'_> {
+    fn set(&mut self, field: &str, value: &serde_json::Value) {
+        self.put(field, value.clone());
+    }
+
+    fn write(&mut self, _: usize, field: &str, made: &Made<'_>) {
+        self.put(field, made.to_json());
     }
 }
 

@@ -1,4 +1,5 @@
-//! `approx_distinct`, of numbers with a fraction, too: DataFusion does not hash these, and each has one shortest text.
+//! `approx_distinct`, of numbers with a fraction, too: DataFusion does not hash these, and each has one shortest text. Nor
+//! does it hash small numbers: it counts them, which sketches of parts could not give.
 
 use std::sync::Arc;
 
@@ -15,6 +16,15 @@ use datafusion::logical_expr::{
 struct Approximate {
     inner: Arc<AggregateUDF>,
     signature: Signature,
+}
+
+/// The type as which values of a type are hashed.
+pub(super) fn hashed(kind: &DataType) -> DataType {
+    match kind {
+        kind if kind.is_floating() => DataType::Utf8View,
+        DataType::Boolean | DataType::Int8 | DataType::Int16 | DataType::UInt8 | DataType::UInt16 => DataType::Int32,
+        kind => kind.clone(),
+    }
 }
 
 /// Gives the function.
@@ -36,8 +46,7 @@ impl AggregateUDFImpl for Approximate {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [kind] if kind.is_floating() => Ok(vec![DataType::Utf8View]),
-            [kind] => Ok(vec![kind.clone()]),
+            [kind] => Ok(vec![hashed(kind)]),
             types => plan_err!("`{}` takes one value, not {}", self.name(), types.len()),
         }
     }

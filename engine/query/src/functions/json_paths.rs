@@ -23,7 +23,7 @@ use super::held::Room;
 use super::json::{field, member, parts, unquoted, whole};
 use super::json_values::push_normal;
 use super::making::Making;
-use path::{Condition, Method, Operator, Path, Place, Scalar, Step, Steps};
+use path::{Condition, LAST, Method, Operator, Path, Place, Scalar, Step, Steps};
 
 /// Bytes that an item takes while it is looked at.
 const ITEM: usize = 32;
@@ -278,7 +278,9 @@ impl Walk<'_> {
     /// What is within a piece, from one level to another.
     fn deep<'d>(&mut self, piece: &'d str, level: u32, range: (u32, u32), out: &mut Vec<&'d str>) -> Result<()> {
         goes_on(piece)?;
-        if level >= range.0 {
+        // Of a value that holds no others the path goes nowhere.
+        let is_last = range == (LAST, LAST) && level > 0 && !piece.starts_with(['{', '[']);
+        if level >= range.0 || is_last {
             self.keep([piece], out)?;
         }
         if level >= range.1 {
@@ -458,6 +460,8 @@ mod tests {
         check("$.b.c[1].**", &["{\"d\": 2}", "2"]);
         check("$.b.c[1].**{1 to last}", &["2"]);
         check("$.**{5}", &[]);
+        check("$.b.**{last}", &["1", "\"one\"", "2", "\"two\""]);
+        check("$.n.**{last}", &[]);
     }
 
     #[test]

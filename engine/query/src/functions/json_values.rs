@@ -28,7 +28,7 @@ const ROOM: usize = 32;
 /// Bytes of a member that is sorted among others.
 const MEMBER: usize = 48;
 /// Longest exponent that is written out.
-const EXPONENT_MAX: i64 = 400;
+const EXPONENT_MAX: u64 = 400;
 
 /// The values of a column.
 pub(super) enum Values {
@@ -325,7 +325,7 @@ fn plain(piece: &str, numbers: Numbers) -> Cow<'_, str> {
         return Cow::Borrowed(piece);
     }
     let (digits, exponent) = digits.split_once(['e', 'E']).map_or((digits, Some(0)), |(digits, exponent)| {
-        (digits, exponent.parse::<i64>().ok().filter(|exponent| exponent.abs() <= EXPONENT_MAX))
+        (digits, exponent.parse::<i64>().ok().filter(|exponent| exponent.unsigned_abs() <= EXPONENT_MAX))
     });
     // Longer ones stay as they are written.
     let Some(exponent) = exponent else { return Cow::Borrowed(piece) };
@@ -395,7 +395,9 @@ mod tests {
         check("[]", Some("[]"));
         check("{}", Some("{}"));
         check("[1E2,-0,-0.0,1.5e-3,12.50e1,1e0,-7,true,0.10]", Some("[100, 0, 0.0, 0.0015, 125.0, 1, -7, true, 0.10]"));
-        check("1e999999", Some("1e999999"));
+        for beyond in ["1e999999", "1e-401", "1e-9223372036854775808", "1e9223372036854775808"] {
+            check(beyond, Some(beyond));
+        }
         check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), None);
     }
 

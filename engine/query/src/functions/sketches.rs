@@ -8,10 +8,10 @@ use std::fmt;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, BooleanArray};
-use arrow::compute::{filter, nullif};
+use arrow::array::{Array, ArrayRef, AsArray as _, BinaryArray, BooleanArray};
+use arrow::compute::filter;
 use arrow::datatypes::{DataType, Field, FieldRef};
-use datafusion::common::{ScalarValue, internal_datafusion_err, plan_err};
+use datafusion::common::{ScalarValue, exec_err, internal_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -19,6 +19,15 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 use parking_lot::Mutex;
+
+use super::approximate::hashed;
+
+/// Bytes of a sketch of many values, each of which says how many bits a hash has up to its first one.
+const REGISTERS: usize = 16 << 10;
+/// A hash has so many bits beside those that choose a register, and one more where none is set.
+const REGISTER_MAX: u8 = 51;
+/// Longest sketch of few values, which is their hashes.
+const HASHES_BYTES_MAX: usize = 256 * size_of::<u64>();
 
 /// What becomes of sketches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -57,17 +66,15 @@ impl AggregateUDFImpl for Sketch {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        use DataType::{Binary, Boolean, Dictionary, Int8, Int16, Int32, Null, UInt8, UInt16, Utf8View};
+        use DataType::{Binary, Dictionary, Int32, Null};
         let [kind] = types else { return plan_err!("`{}` takes one value, not {}", self.name(), types.len()) };
         Ok(vec![match (self.role, kind) {
             (Role::Counted, Binary) => Binary,
             (Role::Counted, kind) => return plan_err!("`{}` takes sketches, not values of type {kind}", self.name()),
-            // As `count_distinct_approx` takes them.
-            (Role::Made, kind) if kind.is_floating() => Utf8View,
-            // DataFusion counts these without a sketch.
-            (Role::Made, Boolean | Int8 | Int16 | UInt8 | UInt16 | Null) => Int32,
-            (Role::Made, Dictionary(_, kind)) => (**kind).clone(),
-            (Role::Made, kind) => kind.clone(),
+            // DataFusion counts nothing without a sketch.
+            (Role::Made, Null) => Int32,
+            (Role::Made, Dictionary(_, kind)) => hashed(kind),
+            (Role::Made, kind) => hashed(kind),
         }])
     }
 
@@ -128,11 +135,15 @@ impl GroupsAccumulator for OfGroups {
     ) -> Result<()> {
         match (self.role, kept) {
             (Role::Made, kept) => self.inner.update_batch(values, groups, kept, total),
-            (Role::Counted, None) => self.inner.merge_batch(values, groups, total),
+            (Role::Counted, None) => {
+                sketches(values)?;
+                self.inner.merge_batch(values, groups, total)
+            }
             (Role::Counted, Some(kept)) => {
                 let values = values.iter().map(|v| Ok(filter(&**v, kept)?)).collect::<Result<Vec<_>>>()?;
                 let there = groups.iter().zip(kept).filter(|(_, kept)| *kept == Some(true));
                 let groups: Vec<usize> = there.map(|(group, _)| *group).collect();
+                sketches(&values)?;
                 self.inner.merge_batch(&values, &groups, total)
             }
         }
@@ -154,18 +165,31 @@ impl GroupsAccumulator for OfGroups {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], kept: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        match (self.role, kept) {
-            (Role::Made, kept) => self.inner.convert_to_state(values, kept),
-            (Role::Counted, None) => Ok(values.to_vec()),
-            (Role::Counted, Some(kept)) => {
-                let dropped: BooleanArray = kept.iter().map(|kept| Some(kept != Some(true))).collect();
-                values.iter().map(|v| Ok(nullif(&**v, &dropped)?)).collect()
-            }
+        if self.role == Role::Made {
+            return self.inner.convert_to_state(values, kept);
         }
+        let sketches = sketches(values)?;
+        let counts =
+            |row: usize| sketches.is_valid(row) && kept.is_none_or(|kept| kept.is_valid(row) && kept.value(row));
+        // A state is never NULL: what does not count is a sketch of nothing.
+        let states = (0..sketches.len()).map(|row| if counts(row) { sketches.value(row) } else { &[] });
+        Ok(vec![Arc::new(BinaryArray::from_iter_values(states))])
     }
 
     fn size(&self) -> usize {
         self.inner.size() + size_of::<Self>()
+    }
+}
+
+/// The sketches that are to be counted. Bytes that are none are refused: DataFusion looks at them as if it had made them.
+fn sketches(values: &[ArrayRef]) -> Result<&BinaryArray> {
+    let is_sketch = |bytes: &[u8]| match bytes.len() {
+        REGISTERS => bytes.iter().all(|register| *register <= REGISTER_MAX),
+        len => len <= HASHES_BYTES_MAX && len.is_multiple_of(size_of::<u64>()),
+    };
+    match values.first().and_then(|values| values.as_binary_opt::<i32>()) {
+        Some(found) if found.iter().flatten().all(is_sketch) => Ok(found),
+        _ => exec_err!("`distinct_of_sketches` counts what `distinct_sketch` made, and no other bytes"),
     }
 }
 
@@ -211,5 +235,66 @@ impl Accumulator for OfAll {
 
     fn size(&self) -> usize {
         self.0.lock().size()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::Schema;
+    use datafusion::physical_expr::aggregate::AggregateExprBuilder;
+    use datafusion::physical_expr::expressions::Column;
+
+    use super::*;
+
+    fn groups(role: Role, kind: DataType) -> Box<dyn GroupsAccumulator> {
+        let [made, counted] = functions();
+        let function = if role == Role::Made { made } else { counted };
+        let schema = Arc::new(Schema::new(vec![Field::new("s", kind, true)]));
+        let call = AggregateExprBuilder::new(function, vec![Arc::new(Column::new("s", 0))]);
+        call.schema(schema).alias("a").build().unwrap().create_groups_accumulator().unwrap()
+    }
+
+    fn sketch_of(values: std::ops::Range<i64>) -> Vec<u8> {
+        let mut made = groups(Role::Made, DataType::Int64);
+        let values: ArrayRef = Arc::new(Int64Array::from_iter_values(values));
+        made.update_batch(&[Arc::clone(&values)], &vec![0; values.len()], None, 1).unwrap();
+        made.evaluate(EmitTo::All).unwrap().as_binary::<i32>().value(0).to_vec()
+    }
+
+    /// Breaks where a query of many groups, which DataFusion no longer puts together before it divides rows, has a state
+    /// that is NULL, or none for a row that does not count.
+    #[test]
+    fn rows_that_are_groups_of_their_own_have_states() {
+        let (few, many) = (sketch_of(0..3), sketch_of(0..3000));
+        assert_eq!((few.len(), many.len()), (3 * size_of::<u64>(), REGISTERS));
+        let rows = vec![Some(&few[..]), None, Some(&many[..]), Some(&many[..]), Some(&few[..])];
+        let values: [ArrayRef; 1] = [Arc::new(BinaryArray::from(rows))];
+        let kept = BooleanArray::from(vec![Some(true), Some(true), Some(true), Some(false), None]);
+        for (kept, expected) in [(Some(&kept), [3, 0, 3000, 0, 0]), (None, [3, 0, 3000, 3000, 3])] {
+            let mut counted = groups(Role::Counted, DataType::Binary);
+            let states = counted.convert_to_state(&values, kept).unwrap();
+            assert_eq!(states[0].null_count(), 0);
+            let each: Vec<usize> = (0..5).collect();
+            counted.merge_batch(&states, &each, 5).unwrap();
+            let found = counted.evaluate(EmitTo::All).unwrap();
+            let found = found.as_primitive::<arrow::datatypes::UInt64Type>().values().to_vec();
+            for (found, expected) in found.into_iter().zip(expected) {
+                assert!(found.abs_diff(expected) <= expected / 20, "{found} of {expected}");
+            }
+        }
+    }
+
+    /// Breaks where bytes that no sketch has end the process that looks at them.
+    #[test]
+    fn other_bytes_are_refused() {
+        for bytes in [vec![1], vec![0; 8 * 257], vec![REGISTER_MAX + 1; REGISTERS]] {
+            let values: [ArrayRef; 1] = [Arc::new(BinaryArray::from_iter_values([&bytes]))];
+            let mut counted = groups(Role::Counted, DataType::Binary);
+            assert!(counted.update_batch(&values, &[0], None, 1).is_err());
+            assert!(counted.update_batch(&values, &[0], Some(&BooleanArray::from(vec![true])), 1).is_err());
+            assert!(counted.convert_to_state(&values, None).is_err());
+            assert!(counted.update_batch(&values, &[0], Some(&BooleanArray::from(vec![false])), 1).is_ok());
+        }
     }
 }

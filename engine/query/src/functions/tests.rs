@@ -308,6 +308,7 @@ async fn sketches_of_parts_give_the_number_of_all() {
             (&same("x::text"), &["true"]),
             (&same("x / 4.0::double"), &["true"]),
             (&same("(x % 10)::smallint"), &["true"]),
+            (&same("x::smallint"), &["true"]),
             (&same("x % 3 = 1"), &["true"]),
             (&grouped, &["2"]),
             (&of_few, &["2"]),

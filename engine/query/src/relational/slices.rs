@@ -11,7 +11,7 @@ use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{Column, InListExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -84,6 +84,11 @@ fn is_volatile(call: &ScalarFunctionExpr) -> bool {
 pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
     let mut bytes = 0;
     expr.apply(|e| {
+        // What values are looked up in is in no row.
+        if let Some(list) = e.downcast_ref::<InListExpr>() {
+            bytes += constants_in(list.expr())?;
+            return Ok(TreeNodeRecursion::Jump);
+        }
         if let Some(literal) = e.downcast_ref::<Literal>() {
             bytes += literal.value().size().saturating_sub(size_of::<ScalarValue>());
         }

@@ -33,7 +33,12 @@ struct Table {
     columns: Option<Vec<String>>,
     /// Whether the data may give it more of them.
     is_open: bool,
+    /// Whether they are items, for which the planner has a name beside the one of the statement.
+    gives_items: bool,
 }
+
+/// What the planner calls items.
+const ITEM: &str = "value";
 
 impl Table {
     fn has(&self, column: &str) -> bool {
@@ -73,7 +78,12 @@ impl Outer<'_> {
             }
             _ => false,
         };
-        Table { name: called(factor), columns: known.of_factor(factor), is_open }
+        let gives_items = matches!(
+            factor,
+            TableFactor::UNNEST { alias: Some(alias), .. } | TableFactor::Table { alias: Some(alias), args: Some(_), .. }
+                if alias.columns.is_empty()
+        );
+        Table { name: called(factor), columns: known.of_factor(factor), is_open, gives_items }
     }
 
     fn known(&self) -> Known<'_> {
@@ -114,8 +124,10 @@ impl Outer<'_> {
             return None;
         }
         for around in self.visible() {
-            // Two tables of telemetry may both have a column that only one of them always has.
-            let has = |table: &&Table| table.has(column) && !(is_open && table.is_open);
+            // Two tables of telemetry may both have a column that only one of them always has, and the data a field that a
+            // statement cannot mean otherwise.
+            let is_unsure = |table: &Table| table.is_open || table.gives_items && column == ITEM;
+            let has = |table: &&Table| table.has(column) && !(is_open && is_unsure(table));
             if let Some(table) = around.tables.iter().find(has) {
                 return table.name.as_deref();
             }
@@ -255,6 +267,7 @@ mod tests {
             "WITH c AS (SELECT max(l.n) AS n FROM logs l) SELECT (SELECT count(*) FROM logs WHERE n > c.n) FROM c",
             // Records may have a field of the name of a column of spans.
             "SELECT 1 FROM spans WHERE start_time IN (SELECT time FROM logs WHERE duration > 5)",
+            "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE value = 'x' AND time > 1)",
             // Tables beside each other do not see each other.
             "SELECT 1 FROM (SELECT 1 AS a) x JOIN (SELECT time FROM logs WHERE a = 1) y ON true",
             // A table of its own may have it, as far as is known.

@@ -225,12 +225,11 @@ impl GroupBlock {
     fn admits(&mut self, name: &str, page: Option<u32>) -> bool {
         let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
         let is_new = self.sweep.as_mut().is_none_or(|asked| asked.insert((name.to_owned(), page)));
-        let again = is_new
+        is_new
             && match page {
                 Some(page) => cache.wants_page(part, self.group, name, page),
                 None => cache.wants(part, self.group, name),
-            };
-        again || (is_new && cache.keeps_little())
+            }
     }
 
     /// A few rows of a column out of pages that are kept decoded; `None` while they are not. Pages are decompressed whole

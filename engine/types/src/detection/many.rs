@@ -26,13 +26,7 @@ struct Places {
 /// Decides about spans one after the other, as [`Detector::decide`] does.
 #[derive(Debug)]
 pub struct Detecting<'a> {
-    detector: &'a Detector,
-    by_service: HashMap<String, Arc<Places>>,
-    /// The service of the last span: mostly that of the next one.
-    last: Option<(String, Arc<Places>)>,
-    answers: Vec<u8>,
-    /// Which screens have told of the present span.
-    screened: Vec<bool>,
+    asking: Asking<'a>,
     until: Arc<Until>,
     watch: Watch,
     /// Spans that took too long.
@@ -41,14 +35,29 @@ pub struct Detecting<'a> {
     gave_up: bool,
 }
 
+/// The rules, and what is known of the present span.
+#[derive(Debug)]
+struct Asking<'a> {
+    detector: &'a Detector,
+    /// The rules for each service that came up.
+    places: Vec<Places>,
+    by_service: HashMap<String, usize>,
+    /// The service of the last span: mostly that of the next one.
+    last: (String, Option<usize>),
+    answers: Vec<u8>,
+    /// Which screens have told of the present span.
+    screened: Vec<bool>,
+}
+
 impl<'a> Detecting<'a> {
     /// Begins.
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
+        let (places, by_service, last) = (Vec::new(), HashMap::new(), (String::new(), None));
+        let asking = Asking { detector, places, by_service, last, answers, screened };
         let until = Until::new(RULE_MAX);
         let watch = Watch::new(Arc::clone(&until) as _);
-        let (by_service, last) = (HashMap::new(), None);
-        Self { detector, by_service, last, answers, screened, until, watch, long: 0, gave_up: false }
+        Self { asking, until, watch, long: 0, gave_up: false }
     }
 
     /// Finds the rule that decides about a span, by its id, and what the span belongs to by it. Texts of a span that take
@@ -59,7 +68,8 @@ impl<'a> Detecting<'a> {
             return None;
         }
         self.until.restart();
-        let decided = self.watch.clone().over(|| self.decide_watched(span));
+        let asking = &mut self.asking;
+        let decided = self.watch.over(|| asking.decide(span));
         if self.watch.is_stopped() {
             self.watch = Watch::new(Arc::clone(&self.until) as _);
             self.long += 1;
@@ -73,9 +83,12 @@ impl<'a> Detecting<'a> {
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
+}
 
-    fn decide_watched(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
-        let places = self.places(span.service);
+impl<'a> Asking<'a> {
+    fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
+        let places = self.places_of(span.service);
+        let places = &self.places[places];
         let places = if span.is_entry { &places.all } else { &places.any_scope };
         if places.is_empty() {
             return None;
@@ -105,14 +118,15 @@ impl<'a> Detecting<'a> {
         Some((&rule.id, detector.found(rule, span, rule.rendered(span))))
     }
 
-    fn places(&mut self, service: &str) -> Arc<Places> {
-        if let Some((last, places)) = &self.last
+    /// The number of the rules for a service.
+    fn places_of(&mut self, service: &str) -> usize {
+        if let (last, Some(number)) = &self.last
             && last == service
         {
-            return Arc::clone(places);
+            return *number;
         }
-        let places = if let Some(places) = self.by_service.get(service) {
-            Arc::clone(places)
+        let number = if let Some(number) = self.by_service.get(service) {
+            *number
         } else {
             let rules = self.detector.rules.iter().enumerate().filter(|(_, rule)| rule.is_for(service));
             let mut found = Places::default();
@@ -122,12 +136,14 @@ impl<'a> Detecting<'a> {
                     found.any_scope.push(place);
                 }
             }
-            let found = Arc::new(found);
-            self.by_service.insert(service.to_owned(), Arc::clone(&found));
-            found
+            self.places.push(found);
+            self.by_service.insert(service.to_owned(), self.places.len() - 1);
+            self.places.len() - 1
         };
-        self.last = Some((service.to_owned(), Arc::clone(&places)));
-        places
+        let (last, of_last) = &mut self.last;
+        service.clone_into(last);
+        *of_last = Some(number);
+        number
     }
 }
 

@@ -1,5 +1,11 @@
 //! Singular queries of JSONPath (RFC 9535 section 2.3.5.1): `$`, then names and indexes, which lead to one node at most.
+//!
+//! A text is read once for all queries of a rule, and no more of it is kept than the nodes that they lead to.
 
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, de};
 use serde_json::Value;
 
 /// Most steps.
@@ -46,17 +52,144 @@ impl JsonPath {
         }
         Ok(Self(steps))
     }
+}
 
-    /// Gives the node that it leads to.
-    pub(super) fn get<'a>(&self, value: &'a Value) -> Option<&'a Value> {
-        self.0.iter().try_fold(value, |at, step| match (step, at) {
-            (Step::Name(name), Value::Object(map)) => map.get(name),
-            (Step::Index(n), Value::Array(items)) => {
-                let n = if *n < 0 { *n + items.len() as i64 } else { *n };
-                items.get(usize::try_from(n).ok()?)
+/// Gives the node that steps lead to.
+fn node<'v>(steps: &[Step], value: &'v Value) -> Option<&'v Value> {
+    steps.iter().try_fold(value, |at, step| match (step, at) {
+        (Step::Name(name), Value::Object(map)) => map.get(name),
+        (Step::Index(n), Value::Array(items)) => {
+            let n = if *n < 0 { *n + items.len() as i64 } else { *n };
+            items.get(usize::try_from(n).ok()?)
+        }
+        _ => None,
+    })
+}
+
+/// Gives the node that each of some queries leads to in a text. None: it is no JSON.
+pub(super) fn nodes<'p>(text: &str, paths: Vec<&'p JsonPath>) -> Option<Vec<(&'p JsonPath, Option<Value>)>> {
+    let mut found = vec![None; paths.len()];
+    let steps: Vec<(usize, &[Step])> = paths.iter().map(|path| path.0.as_slice()).enumerate().collect();
+    let mut reader = serde_json::Deserializer::from_str(text);
+    Seek { paths: &steps, found: &mut found }.deserialize(&mut reader).ok()?;
+    reader.end().ok()?;
+    Some(paths.into_iter().zip(found).collect())
+}
+
+/// Queries by their numbers, each with the steps that lead on from a node.
+type Paths<'p> = Vec<(usize, &'p [Step])>;
+
+/// Those of some queries that lead through a node below, from there on.
+fn below<'p>(paths: &[(usize, &'p [Step])], through: impl Fn(&Step) -> bool) -> Paths<'p> {
+    let on = |&(n, steps): &(usize, &'p [Step])| match steps {
+        [first, rest @ ..] if through(first) => Some((n, rest)),
+        _ => None,
+    };
+    paths.iter().filter_map(on).collect()
+}
+
+/// A node that is read for the queries that lead through it; where there are none, only whether it is JSON.
+struct Seek<'s, 'p> {
+    paths: &'s [(usize, &'p [Step])],
+    found: &'s mut [Option<Value>],
+}
+
+impl<'de> DeserializeSeed<'de> for Seek<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
+        // From the end of a list nobody counts before it is read.
+        let is_whole = |steps: &[Step]| match steps {
+            [] => true,
+            [Step::Index(n), ..] => *n < 0,
+            [Step::Name(_), ..] => false,
+        };
+        if !self.paths.iter().any(|(_, steps)| is_whole(steps)) {
+            return reader.deserialize_any(self);
+        }
+        let value = Value::deserialize(reader)?;
+        for (n, steps) in self.paths {
+            self.found[*n] = node(steps, &value).cloned();
+        }
+        Ok(())
+    }
+}
+
+impl<'de> Visitor<'de> for Seek<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of JSON")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_bool<E: de::Error>(self, _: bool) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_i64<E: de::Error>(self, _: i64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_u64<E: de::Error>(self, _: u64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_f64<E: de::Error>(self, _: f64) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_str<E: de::Error>(self, _: &str) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        let Self { paths, found } = self;
+        for at in 0.. {
+            let through = below(paths, |step| *step == Step::Index(at));
+            if items.next_element_seed(Seek { paths: &through, found: &mut *found })?.is_none() {
+                break;
             }
-            _ => None,
-        })
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
+        let Self { paths, found } = self;
+        while let Some(through) = entries.next_key_seed(Key(paths))? {
+            // Of a name that stands twice the last one counts.
+            for (n, _) in &through {
+                found[*n] = None;
+            }
+            entries.next_value_seed(Seek { paths: &through, found: &mut *found })?;
+        }
+        Ok(())
+    }
+}
+
+/// A name within an object, read for the queries that lead through it.
+struct Key<'s, 'p>(&'s [(usize, &'p [Step])]);
+
+impl<'de, 'p> DeserializeSeed<'de> for Key<'_, 'p> {
+    type Value = Paths<'p>;
+
+    fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<Paths<'p>, D::Error> {
+        reader.deserialize_str(self)
+    }
+}
+
+impl<'p> Visitor<'_> for Key<'_, 'p> {
+    type Value = Paths<'p>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a name")
+    }
+
+    fn visit_str<E: de::Error>(self, name: &str) -> Result<Paths<'p>, E> {
+        Ok(below(self.0, |step| matches!(step, Step::Name(known) if known == name)))
     }
 }
 
@@ -93,21 +226,62 @@ mod tests {
 
     use super::*;
 
+    /// The nodes that queries lead to together are those to which each leads in the whole document.
+    fn check(text: &str, paths: &[&str]) -> Vec<Option<Value>> {
+        let paths: Vec<JsonPath> = paths.iter().map(|path| JsonPath::parse(path).unwrap()).collect();
+        let found = nodes(text, paths.iter().collect());
+        let found: Option<Vec<Option<Value>>> = found.map(|all| all.into_iter().map(|(_, value)| value).collect());
+        let whole = serde_json::from_str::<Value>(text).ok();
+        let expected: Option<Vec<Option<Value>>> =
+            whole.map(|whole| paths.iter().map(|path| node(&path.0, &whole).cloned()).collect());
+        assert_eq!(found, expected, "{text} {paths:?}");
+        found.unwrap_or_default()
+    }
+
     #[test]
     fn queries() {
         let value = json!({"a": {"b c": [1, {"d": 2}]}, "é": 3, "it's": 4});
-        let check = |path: &str, expected: Option<Value>| {
-            assert_eq!(JsonPath::parse(path).unwrap().get(&value).cloned(), expected, "{path}");
+        let one = |path: &str, expected: Option<Value>| {
+            assert_eq!(check(&value.to_string(), &[path]), [expected], "{path}");
         };
-        check("$.a['b c'][1].d", Some(json!(2)));
-        check("$['a'][\"b c\"][-2]", Some(json!(1)));
-        check("$.é", Some(json!(3)));
-        check("$['it\\'s']", Some(json!(4)));
-        check("$.a.x", None);
-        check("$[0]", None);
-        check("$", Some(value.clone()));
+        one("$.a['b c'][1].d", Some(json!(2)));
+        one("$['a'][\"b c\"][-2]", Some(json!(1)));
+        one("$.é", Some(json!(3)));
+        one("$['it\\'s']", Some(json!(4)));
+        one("$.a.x", None);
+        one("$[0]", None);
+        one("$", Some(value.clone()));
         for wrong in ["", "a", "$.", "$..a", "$[*]", "$.*", "$[1:2]", "$[?@.a]", "$['a'", "$.1", "$[01]", "$[-0]"] {
             assert!(JsonPath::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn many_queries_read_a_text_once() {
+        let all = ["$", "$.a", "$.a.b", "$.a.b[0]", "$.a.b[-1]", "$.a.b[1].c", "$.a.b[7]", "$.a.x", "$.d", "$['d']"];
+        let texts = [
+            r#"{"a": {"b": [1, {"c": "x"}, [2.5, -3, true]], "x": null}, "d": "\u00e9\n"}"#,
+            // The last one of a name counts, with all that is in it.
+            r#"{"a": {"b": [1, {"c": 2}]}, "d": 1, "a": {"b": [], "x": 7}}"#,
+            r#"{"a": {"b": [1]}, "a": 5}"#,
+            r#"[{"a": 1}]"#,
+            "7",
+            // All of this is no JSON, be it asked for or not.
+            r#"{"a": {"b": [1]}} x"#,
+            r#"{"a": {"b": [1]}, "d": 01}"#,
+            r#"{"a": {"b": [1]}, "e": "\ud800"}"#,
+            r#"{"a": {"b": [1]}, "e": 1e999}"#,
+            r#"{"a": {"b": [1]}, e: 1}"#,
+            "",
+        ];
+        let deep = format!("{{\"a\": 1, \"e\": {}1{}}}", "[".repeat(200), "]".repeat(200));
+        for text in texts.into_iter().chain([deep.as_str()]) {
+            check(text, &all[1..]);
+            check(text, &all);
+            check(text, &[]);
+            for one in all {
+                check(text, &[one]);
+            }
         }
     }
 }

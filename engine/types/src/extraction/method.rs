@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
-use super::json_path::JsonPath;
+use super::json_path::{JsonPath, nodes};
+use super::target::Target;
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
 use crate::matcher::{Places, WatchedRegex};
 
@@ -46,6 +47,16 @@ pub(super) enum From {
     Path(JsonPath),
 }
 
+impl From {
+    fn name(&self) -> Option<&str> {
+        if let Self::Name(name) = self { Some(name) } else { None }
+    }
+
+    fn path(&self) -> Option<&JsonPath> {
+        if let Self::Path(path) = self { Some(path) } else { None }
+    }
+}
+
 /// What a method found in a text.
 pub(super) enum Found<'a> {
     Nothing,
@@ -54,7 +65,8 @@ pub(super) enum Found<'a> {
     Groups(&'a str, &'a Places),
     /// Parts of an address, and its query.
     Address(Vec<(&'static str, &'a str)>, &'a str),
-    Tree(Value),
+    /// What queries lead to in a document.
+    Nodes(Vec<(&'a JsonPath, Option<Value>)>),
     Whole(Cow<'a, str>),
 }
 
@@ -267,22 +279,39 @@ impl Method {
         match self {
             Self::Regex(regex) => regex.is_match(source),
             Self::Constant(_) | Self::Template(_) => true,
-            _ => self.run(source, places, row).matched(),
+            Self::JsonPath | Self::Json(_) => is_tree(source) && nodes(source, Vec::new()).is_some(),
+            Self::Logfmt | Self::Delimited(..) | Self::Pattern(_) | Self::UrlPart => {
+                self.run(source, &[], places, row).matched()
+            }
         }
     }
 
-    /// Takes a text apart; `places` is room that this method alone uses.
-    pub(super) fn run<'a>(&'a self, source: &'a str, places: &'a mut Option<Places>, row: &dyn Fields) -> Found<'a> {
+    /// Takes a text apart for some targets; `places` is room that this method alone uses.
+    pub(super) fn run<'a>(
+        &'a self,
+        source: &'a str,
+        targets: &'a [Target],
+        places: &'a mut Option<Places>,
+        row: &dyn Fields,
+    ) -> Found<'a> {
         match self {
             Self::Regex(regex) => {
                 let places = places.get_or_insert_with(|| regex.places(true));
                 if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
-            Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
+            Self::JsonPath if is_tree(source) => {
+                let paths = targets.iter().filter_map(|target| target.from().path());
+                nodes(source, paths.collect()).map_or(Found::Nothing, Found::Nodes)
+            }
+            Self::JsonPath => Found::Nothing,
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
-                flatten(&value, String::new(), *depth, &mut flat);
-                Found::Named(flat.into_iter().map(|(k, v)| (Cow::Owned(k), Cow::Owned(v))).collect())
+                flatten(&value, &mut String::new(), *depth, &mut |name, value| {
+                    if targets.iter().any(|target| target.from().name() == Some(name)) {
+                        flat.push((Cow::Owned(name.to_owned()), Cow::Owned(plain(value).into_owned())));
+                    }
+                });
+                Found::Named(flat)
             }),
             Self::Logfmt => Found::of(logfmt(source)),
             Self::Delimited(delimiter, columns) => {
@@ -324,7 +353,10 @@ impl<'a> Found<'a> {
                 };
                 found.map(|(_, value)| Cow::Borrowed(value))
             }
-            (Self::Tree(value), From::Path(path)) => path.get(value).filter(|v| !v.is_null()).map(plain),
+            (Self::Nodes(all), From::Path(path)) => {
+                let found = all.iter().find(|(known, _)| *known == path).and_then(|(_, node)| node.as_ref());
+                found.filter(|node| !node.is_null()).map(plain)
+            }
             _ => None,
         }
     }
@@ -337,21 +369,32 @@ fn plain(value: &Value) -> Cow<'_, str> {
     }
 }
 
-/// Reads JSON, if the text is an object or a list.
-fn tree(text: &str) -> Option<Value> {
-    text.trim_start().starts_with(['{', '[']).then(|| serde_json::from_str(text).ok()).flatten()
+/// Whether a text, if it is JSON, is an object or a list.
+fn is_tree(text: &str) -> bool {
+    text.trim_start().starts_with(['{', '['])
 }
 
-fn flatten(value: &Value, name: String, depth: usize, into: &mut Vec<(String, String)>) {
+/// Reads JSON, if the text is an object or a list.
+fn tree(text: &str) -> Option<Value> {
+    is_tree(text).then(|| serde_json::from_str(text).ok()).flatten()
+}
+
+/// Gives what is not taken apart any further, by the names that lead there; `name` is the one of the value.
+fn flatten(value: &Value, name: &mut String, depth: usize, take: &mut dyn FnMut(&str, &Value)) {
     match value {
         Value::Object(map) if depth > 0 && !map.is_empty() => {
+            let end = name.len();
             for (key, inner) in map {
-                let name = if name.is_empty() { key.clone() } else { format!("{name}.{key}") };
-                flatten(inner, name, depth - 1, into);
+                if end > 0 {
+                    name.push('.');
+                }
+                name.push_str(key);
+                flatten(inner, name, depth - 1, take);
+                name.truncate(end);
             }
         }
         Value::Null => {}
-        other => into.push((name, plain(other).into_owned())),
+        other => take(name, other),
     }
 }
 

@@ -125,7 +125,14 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
             judge(report)?;
             Ok(Success::new(StatusCode::NO_CONTENT, "", ""))
         };
-        take(&state, Endpoint::Push, intake, default, body, decode, answer).await
+        let is_text = !is_json && body.first() == Some(&b'{');
+        take(&state, Endpoint::Push, intake, default, body, decode, answer).await.map_err(|mut e| {
+            // What `curl -d` sends is a form to it, and no valid snappy to us.
+            if is_text && e.kind == ErrorKind::Invalid {
+                e.message.push_str("; JSON is sent with `Content-Type: application/json`");
+            }
+            e
+        })
     };
     outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
@@ -176,7 +183,8 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
     let outcome = async {
         if !matches!(&*media, "" | "application/json" | "application/x-protobuf" | "application/protobuf") {
             let shown: String = media.chars().take(100).collect();
-            return Err(Error::new(ErrorKind::Unsupported, format!("unsupported content type `{shown}`")));
+            let text = format!("unsupported content type `{shown}`; send application/x-protobuf or application/json");
+            return Err(Error::new(ErrorKind::Unsupported, text));
         }
         let intake = Intake::read(&state, &head)?;
         let body = body_of(&state, &head, body).await?;

@@ -199,6 +199,39 @@ async fn texts_that_are_kept_follow_each_change() {
     same_as_whole(&fx, &RESOURCES, &narrow, "displayName", &having).await;
 }
 
+/// Lists that count come from memory, too, as do those in the order of times.
+#[tokio::test]
+async fn texts_that_are_kept_are_counted() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let (system, narrow) = (Caller::system(), caller(&["{view, resources, s1*}", "{view, resources, s3*}"]));
+    let lists = [
+        (("filter", r#"key co "3""#), "createdAt"),
+        (("q", "shop 1"), "-updatedAt"),
+        (("filter", r#"tags ew "1""#), "displayName"),
+    ];
+    for (n, (more, sort)) in lists.into_iter().enumerate() {
+        let expected = whole(&fx, &RESOURCES, &system, &[more, ("sort", sort)]).await;
+        for _ in 0..4 {
+            let parameters = [more, ("sort", sort), ("limit", "3"), ("count", "true")];
+            let page = fx.list(&RESOURCES, &parameters).await.unwrap();
+            let ids: Vec<&str> = page.items.iter().map(|item| item["id"].as_str().unwrap()).collect();
+            assert_eq!(ids, expected[..3]);
+            assert_eq!(page.total, Some(expected.len()));
+        }
+        assert_eq!(fx.config.lists.len(), n + 1, "{sort}");
+        for who in [&system, &narrow] {
+            same_as_whole(&fx, &RESOURCES, who, sort, &[more, ("count", "true")]).await;
+        }
+    }
+    let parameters = [("filter", r#"key co "3""#), ("sort", "createdAt"), ("limit", "3"), ("count", "true")];
+    let own = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let query = ListQuery::parse(&RESOURCES, &own, &[]).unwrap();
+    let page = fx.config.list(&Place::of(&RESOURCES), &query, &narrow).await.unwrap();
+    let expected = whole(&fx, &RESOURCES, &narrow, &parameters[..2]).await;
+    assert_eq!(page.total, Some(expected.len()));
+}
+
 /// Orders by several fields are those of the whole family, whatever the groups are.
 #[tokio::test]
 async fn several_fields_give_an_order() {
@@ -227,6 +260,38 @@ async fn several_fields_give_an_order() {
     }
     let narrow = caller(&["{view, resources, s1*}", "{view, resources, s3*}"]);
     same_as_whole(&fx, &RESOURCES, &narrow, "state,displayName", &[]).await;
+}
+
+/// A field in which all entities have one value orders nothing, but for the cursor of a page that was made before.
+#[tokio::test]
+async fn one_value_of_all_gives_no_order() {
+    let fx = fixture().await;
+    let mut ids = Vec::new();
+    for n in 0..9 {
+        let body = json!({
+            "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 2), "state": "active",
+            "attributes": {"service.name": format!("s{n}")},
+        });
+        ids.push(fx.create(&RESOURCES, body).await.unwrap().id);
+    }
+    for sort in ["state,-key", "-state,key", "managedBy,state,-displayName", "-createdAt,state", "-state"] {
+        for more in [&[][..], &[("filter", r#"key co "s""#)], &[("count", "true")]] {
+            same_as_whole(&fx, &RESOURCES, &Caller::system(), sort, more).await;
+        }
+    }
+    let first = async |sort: &str| {
+        let page = fx.list(&RESOURCES, &[("sort", sort), ("limit", "4"), ("count", "true")]).await.unwrap();
+        assert_eq!((page.items.len(), page.total), (4, Some(9)));
+        page.next_cursor.unwrap()
+    };
+    let (ascending, descending) = (first("state,key").await, first("-state,key").await);
+    for id in &ids {
+        fx.op(&RESOURCES, patch(id, json!({"state": "retired"}))).await.unwrap();
+    }
+    let behind = async |sort: &str, cursor: &str| {
+        fx.list(&RESOURCES, &[("sort", sort), ("cursor", cursor)]).await.unwrap().items.len()
+    };
+    assert_eq!((behind("state,key", &ascending).await, behind("-state,key", &descending).await), (9, 0));
 }
 
 /// The conditions on parts of times hold where their texts have these parts.

@@ -5,6 +5,8 @@ use std::cmp::Ordering;
 use quiver_types::matcher::{affordable, builder};
 use regex::Regex;
 
+/// The last level, whichever that is.
+pub(super) const LAST: u32 = u32::MAX;
 /// Most conditions that stand in each other.
 const DEPTH_MAX: usize = 50;
 
@@ -389,24 +391,21 @@ impl<'p> Reader<'p> {
         }
     }
 
-    /// Levels behind `**`: all, or `{2}`, `{1 to 3}`, `{2 to last}`.
+    /// Levels behind `**`: all, or `{2}`, `{1 to 3}`, `{2 to last}`; `{last}` are all values that hold no others.
     fn levels(&mut self) -> Reading<(u32, u32)> {
         if !self.takes("{") {
-            return Ok((0, u32::MAX));
+            return Ok((0, LAST));
         }
         let from = self.level()?;
-        let to = if !self.takes_word("to") {
-            from
-        } else if self.takes_word("last") {
-            u32::MAX
-        } else {
-            self.level()?
-        };
+        let to = if self.takes_word("to") { self.level()? } else { from };
         self.wants("}")?;
         Ok((from, to))
     }
 
     fn level(&mut self) -> Reading<u32> {
+        if self.takes_word("last") {
+            return Ok(LAST);
+        }
         let digits = self.while_is(|letter: char| letter.is_ascii_digit());
         digits.parse().map_err(|_| self.fault("the number of a level is missing"))
     }

@@ -1,0 +1,141 @@
+//! Steps along an index in the order of a list: the next entities, the next entries.
+//!
+//! Ids ascend among entities of one value, whichever way the values go. Where these descend the index has the ids the other
+//! way round, and a database that is asked for both sorts all entities of a value before it gives the first one: those that
+//! came with one request share a time, and there may be 10,000 of them. So statements go along the index there, and the
+//! last value, of which some may be left behind, is asked for by itself.
+
+use quiver_database::{Argument, Connection, Row, Statement, statement};
+
+use super::{Ordered, rows_of};
+use crate::document::{Entity, Place};
+use crate::problem::Result;
+
+/// A walk in the order of a list.
+pub(super) struct Steps {
+    pub(super) ordered: Ordered,
+    /// Ids that come next, as far as they are known.
+    ahead: Vec<String>,
+    /// Whether nothing comes behind these.
+    is_last: bool,
+}
+
+impl Steps {
+    pub(super) fn new(ordered: Ordered) -> Self {
+        Self { ordered, ahead: Vec::new(), is_last: false }
+    }
+
+    /// Whether nothing comes any more.
+    pub(super) fn is_end(&self) -> bool {
+        self.is_last && self.ahead.is_empty()
+    }
+
+    /// Reads the next entities, a piece of the page at most; the page begins behind what was read.
+    pub(super) async fn next(
+        &mut self,
+        place: &Place,
+        piece: usize,
+        page: usize,
+        db: &mut Connection,
+    ) -> Result<Vec<Row>> {
+        if !self.ordered.descending {
+            let rows = self.ordered.ascending(place, piece).fetch_packed(Entity::COLUMNS, db).await?;
+            self.is_last = rows.len() < piece;
+            return Ok(rows);
+        }
+        if self.ahead.is_empty() {
+            let entries = self.ordered.entries(place, page, db).await?;
+            self.is_last = entries.len() < page;
+            self.ahead = entries.into_iter().map(|(_, id)| id).collect();
+        }
+        let rest = self.ahead.split_off(piece.min(self.ahead.len()));
+        let ids = std::mem::replace(&mut self.ahead, rest);
+        rows_of(&ids, place, db).await
+    }
+}
+
+impl Ordered {
+    /// The next rows, where values ascend.
+    fn ascending(&self, place: &Place, rows: usize) -> Statement {
+        let (columns, column) = (Entity::COLUMNS, self.column.name());
+        let (rest, values) = self.rest(place, None, rows);
+        let select = |sql: String| values.into_iter().fold(statement(sql), Statement::bind);
+        if self.column.field().is_none() {
+            return select(format!("SELECT {columns} {rest}"));
+        }
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
+            CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value, found"
+        );
+        select(sql).bind(place.family.name)
+    }
+
+    /// The next entries of the index: values and ids.
+    pub(crate) async fn entries(
+        &self,
+        place: &Place,
+        most: usize,
+        db: &mut Connection,
+    ) -> Result<Vec<(Argument, String)>> {
+        let column = self.column.name();
+        if !self.descending {
+            let (rest, values) = self.rest(place, None, most);
+            let select = statement(format!("SELECT {column} AS held, id {rest}"));
+            return self.read(values.into_iter().fold(select, Statement::bind), db).await;
+        }
+        let (mut found, from) = match &self.after {
+            Some((value, id)) => {
+                let left = format!(" AND {column} = ? AND id > ? ORDER BY id");
+                let found = self.along(place, &left, vec![value.clone(), id.into()], most, db).await?;
+                (found, Some(value.clone()))
+            }
+            None => (Vec::new(), None),
+        };
+        let lacking = most - found.len();
+        if lacking == 0 {
+            return Ok(found);
+        }
+        let less = if from.is_some() { format!(" AND {column} < ?") } else { String::new() };
+        let less = format!("{less} ORDER BY {column} DESC");
+        // One more than that tells whether something of the last value is left behind.
+        let mut less = self.along(place, &less, from.into_iter().collect(), lacking + 1, db).await?;
+        let cut = less.last().filter(|_| less.len() > lacking).map(|(value, _)| value.clone());
+        if let Some(cut) = &cut {
+            less.truncate(less.partition_point(|(value, _)| value != cut));
+        }
+        for same in less.chunk_by_mut(|(one, _), (next, _)| one == next) {
+            same.sort_by(|(_, one), (_, next)| one.cmp(next));
+        }
+        found.append(&mut less);
+        if let (Some(cut), lacking @ 1..) = (cut, most - found.len()) {
+            let first = format!(" AND {column} = ? ORDER BY id");
+            found.append(&mut self.along(place, &first, vec![cut], lacking, db).await?);
+        }
+        Ok(found)
+    }
+
+    /// Entries of the index by a condition and an order that go along it.
+    async fn along(
+        &self,
+        place: &Place,
+        rest: &str,
+        values: Vec<Argument>,
+        most: usize,
+        db: &mut Connection,
+    ) -> Result<Vec<(Argument, String)>> {
+        let (table, by_field) = self.column.table();
+        let column = self.column.name();
+        let sql =
+            format!("SELECT {column} AS held, id FROM {table} WHERE family = ? AND owner = ?{by_field}{rest} LIMIT ?");
+        let select = statement(sql).bind(place.family.name).bind(&place.owner);
+        let select = self.column.field().into_iter().fold(select, Statement::bind);
+        self.read(values.into_iter().fold(select, Statement::bind).bind(most as i64), db).await
+    }
+
+    async fn read(&self, select: Statement, db: &mut Connection) -> Result<Vec<(Argument, String)>> {
+        let rows = select.fetch_packed("held, id", db).await?;
+        let entry =
+            |row: &Row| -> Result<(Argument, String)> { Ok((row.argument(0, self.column.holds())?, row.try_get(1)?)) };
+        rows.iter().map(entry).collect()
+    }
+}

@@ -1,0 +1,55 @@
+//! Settings in variables of the environment: `QUIVER_SECTION__KEY`.
+
+use toml::{Table, Value};
+
+use super::{DOCS, Doc, SettingsError};
+
+/// Section, key and value of a variable; none: it is none of ours.
+///
+/// # Errors
+/// A name that means a setting and is that of none.
+pub(super) fn read(name: &str, text: &str) -> Result<Option<(String, String, Value)>, SettingsError> {
+    let Some(path) = name.strip_prefix("QUIVER_").map(str::to_ascii_lowercase) else { return Ok(None) };
+    if let Some((section, key)) = path.split_once("__") {
+        return Ok(Some((section.to_owned(), key.to_owned(), literal(text))));
+    }
+    // Other names may be anybody's, such as those that Kubernetes makes of a service (`QUIVER_SERVICE_HOST`).
+    let is_meant = |doc: &&Doc| path.strip_prefix(doc.section).and_then(|rest| rest.strip_prefix('_')) == Some(doc.key);
+    let Some(doc) = DOCS.iter().find(is_meant) else { return Ok(None) };
+    let meant = format!("QUIVER_{}__{}", doc.section, doc.key).to_ascii_uppercase();
+    Err(SettingsError::Invalid(format!("`{name}` is no setting; write `{meant}`")))
+}
+
+/// Reads a value: TOML where it is TOML, else text.
+pub(super) fn literal(text: &str) -> Value {
+    let parsed = format!("v = {text}").parse::<Table>().ok();
+    parsed.and_then(|mut t| t.remove("v")).unwrap_or_else(|| Value::String(text.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let check = |name: &str, expected: Option<(&str, &str)>| {
+            let found = read(name, "1").unwrap();
+            assert!(found.as_ref().is_none_or(|(.., value)| *value == Value::Integer(1)), "{name}");
+            let found = found.as_ref().map(|(section, key, _)| (section.as_str(), key.as_str()));
+            assert_eq!(found, expected, "{name}");
+        };
+        check("QUIVER_MEMORY__LIMIT", Some(("memory", "limit")));
+        check("QUIVER_HTP__BODY_MAX", Some(("htp", "body_max")));
+        for of_others in
+            ["QUIVER_SERVICE_HOST", "QUIVER_PORT_8800_TCP", "QUIVER_ADMIN_PASSWORD", "QUIVER_", "MEMORY__LIMIT"]
+        {
+            check(of_others, None);
+        }
+        for (name, meant) in
+            [("QUIVER_MEMORY_LIMIT", "QUIVER_MEMORY__LIMIT"), ("QUIVER_AUTH_PUBLIC_URL", "QUIVER_AUTH__PUBLIC_URL")]
+        {
+            let told = read(name, "1").unwrap_err().to_string();
+            assert!(told.contains(&format!("`{name}` is no setting; write `{meant}`")), "{told}");
+        }
+    }
+}
