@@ -203,7 +203,7 @@ mod tests {
     #[test]
     fn pages_of_named_origins_read_answers() {
         const PAGE: &str = "https://grafana.example";
-        for origins in [&[PAGE][..], &["https://other.example", PAGE], &["*"]] {
+        for origins in [&[PAGE][..], &["https://other.example", PAGE][..], &["*"][..]] {
             let headers = allowed(origins, PAGE);
             // The origin itself: what names a caller is sent with it.
             assert_eq!(headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], PAGE, "{origins:?}");
