@@ -135,6 +135,8 @@ impl PartIo for LocalIo {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::*;
 
     #[tokio::test]

@@ -322,3 +322,25 @@ async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
         let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_are_off_are_told_where_one_expects_them() {
+        let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let most = Addresses {
+            http: at(1),
+            otlp_http: Some(at(2)),
+            otlp_grpc: Some(at(3)),
+            zipkin: Some(at(4)),
+            postgres: Some(at(5)),
+        };
+        let expected = "quiver listens: http 127.0.0.1:1, otlp-http 127.0.0.1:2, otlp-grpc 127.0.0.1:3, \
+                        zipkin 127.0.0.1:4, postgres 127.0.0.1:5";
+        assert_eq!(listening(&most), expected);
+        let least = Addresses { http: at(1), otlp_http: None, otlp_grpc: None, zipkin: None, postgres: None };
+        assert_eq!(listening(&least), "quiver listens: http 127.0.0.1:1, otlp-http off, otlp-grpc off");
+    }
+}

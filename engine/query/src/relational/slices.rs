@@ -6,8 +6,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
-use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
@@ -22,6 +22,7 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, is_long};
+use crate::heads::{no_expressions, one_input};
 
 /// Bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;
@@ -161,6 +162,10 @@ impl SliceExec {
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, rows: self.rows }
+    }
 }
 
 impl DisplayAs for SliceExec {
@@ -182,29 +187,8 @@ impl ExecutionPlan for SliceExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = children.as_slice() else { return internal_err!("slices are of one input") };
-        Ok(Arc::new(Self { input: Arc::clone(input), rows: self.rows }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.rows;

@@ -442,7 +442,7 @@ fn streams_of(batch: &RecordBatch, out: &mut Vec<PartStream>) -> Option<()> {
 /// Rows of the index that may be of a column.
 fn index_rows(footer: &Footer, column: &str) -> Vec<Range<u64>> {
     use parquet::file::page_index::column_index::ColumnIndexMetaData;
-    let all = || vec![0..footer.rows()];
+    let all = || std::iter::once(0..footer.rows()).collect();
     let Some(at) = footer.column("column") else { return all() };
     let mut out = Vec::new();
     for (group, bounds) in footer.group_starts().windows(2).enumerate() {
