@@ -390,16 +390,22 @@ impl WritePath {
     /// Whether more waits for its flush than one generation beside the open one: memory would grow with what comes in,
     /// as long as that is faster than the disk.
     fn runs_ahead(&self) -> bool {
-        let visible = self.shared.visible();
-        let unflushed: usize = visible.generations.iter().map(|g| g.bytes()).sum();
-        let generations = visible.generations.len();
+        let (generations, bytes) = self.unflushed();
         generations > SMALL_GENERATIONS_MAX[0]
-            || (generations > 1 && unflushed as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
+            || (generations > 1 && bytes as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
+    }
+
+    /// The open generation and those on their way to parts, and their bytes. Those that were set aside are not on their
+    /// way: whoever waited for them would wait for ever.
+    fn unflushed(&self) -> (usize, usize) {
+        let visible = self.shared.visible();
+        let on_their_way = visible.generations.iter().filter(|g| !g.is_aside());
+        on_their_way.fold((0, 0), |(count, bytes), g| (count + 1, bytes + g.bytes()))
     }
 
     /// Whether so many generations wait that the flush has to come first, whatever their size.
     fn lacks_flush(&self) -> bool {
-        self.shared.visible().generations.len() > SMALL_GENERATIONS_MAX[1]
+        self.unflushed().0 > SMALL_GENERATIONS_MAX[1]
     }
 
     /// Waits until there is room. Who only runs ahead of the flush goes on after a while, who is over the budget does not.
@@ -409,7 +415,7 @@ impl WritePath {
         }
         METRICS.ingest_waits.inc();
         let started = Instant::now();
-        if self.shared.visible().generations.len() <= 1 {
+        if self.unflushed().0 <= 1 {
             // Nothing is on its way out, so nothing would ever become free.
             self.seal().await?;
         }
@@ -479,17 +485,16 @@ impl WritePath {
     /// before it.
     ///
     /// # Errors
-    /// What the disk says. What has not moved then is moved at the next start, before the replay.
+    /// What the disk says. What has not moved then is moved by the next try, or at the next start before the replay.
     pub fn set_aside(&self, id: GenerationId) -> Result<()> {
         let held_dir = self.dir.join(HELD);
         let mut files = self.files.lock();
         let Some(files) = files.get_mut(&id) else { return Ok(()) };
-        let mut paths = files.paths.clone();
-        // The first that moves tells the next start that all of them belong there.
-        for path in &mut paths {
+        // The first that moves tells the next start that all of them belong there. Each is known where it lies, also
+        // when the next one does not move.
+        for path in &mut files.paths {
             hold(&*self.disk, path, &held_dir)?;
         }
-        files.paths = paths;
         self.disk.sync_dir(&held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))?;
         self.disk.sync_dir(&self.dir).map_err(|e| io_error("cannot sync the folder of the WAL", e))
     }
@@ -515,10 +520,15 @@ impl WritePath {
 fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
     let Some(name) = path.file_name() else { return Ok(()) };
     let to = held_dir.join(name);
-    if *path != to {
-        disk.rename(path, &to).map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?;
-        *path = to;
+    if *path == to {
+        return Ok(());
     }
+    match disk.rename(path, &to) {
+        // A try before has moved it and could not make that last; whoever calls does.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && disk.read_head(&to, 1).is_ok() => {}
+        moved => moved.map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?,
+    }
+    *path = to;
     Ok(())
 }
 
