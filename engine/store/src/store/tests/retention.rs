@@ -230,3 +230,34 @@ async fn a_commit_whose_answer_is_lost_is_known() {
     drop(store);
     bench.sound().await;
 }
+
+/// What took the place of a part may be gone before the files of that part, which a query holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_replaced_is_not_brought_back() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    for i in 0..2 {
+        bench.write(&store, &[START + i]).await;
+        store.flush_all().await.unwrap();
+    }
+    let held = store.core_snapshot();
+    store.compact_all(true).await.unwrap();
+    bench.write(&store, &[START + 2]).await;
+    store.compact_all(true).await.unwrap();
+    store.clean().await.unwrap();
+    assert_eq!((levels(&store), store.core.catalog.removed_count().await.unwrap()), (vec![2], 2));
+    store.close(CLOSE).await;
+    drop((store, held));
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let again = async || crate::undrop::undrop(bench.settings(), Arc::clone(&clock), None).await.unwrap();
+    assert_eq!(again().await, 0);
+    rebuild_with(bench.settings(), Arc::clone(&clock), None).await.unwrap();
+    assert_eq!(again().await, 0, "after a rebuild");
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
