@@ -176,7 +176,7 @@ impl State {
     fn apply(&mut self, object: CommitObject) {
         let commit = object.commit;
         self.installation = Some(object.installation);
-        // A full list adds little that is new, too.
+        // A full list names all that is live: what is new in it took the place of what went.
         let dropped = object.added.iter().all(|part| self.live.contains_key(&part.id));
         for id in &object.removed {
             let removed = self.live.remove(id);
