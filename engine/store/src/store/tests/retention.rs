@@ -207,6 +207,21 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     bench.sound().await;
 }
 
+/// Rows of days to come do not make the day at hand one of those that may go.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_day_at_hand_stays_when_the_store_is_too_large() {
+    let mut bench = Bench::new(false);
+    bench.tune = |s| (s.retention, s.size_max) = (None, Some(1));
+    let store = bench.open().await;
+    bench.write(&store, &[START - DAY_MS, START, START + 100 * DAY_MS, START + 300 * DAY_MS]).await;
+    store.flush_all().await.unwrap();
+    store.expire().await.unwrap();
+    assert_eq!(days_left(&store), 2);
+    bench.written.retain(|(_, ts), _| [START, START + 300 * DAY_MS].contains(ts));
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_is_known() {
     let mut bench = Bench::new(false);
