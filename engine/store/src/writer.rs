@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::error::io_error;
 use crate::failpoint;
-use crate::flush::Found;
+use crate::flush::{Found, held_id};
 use crate::health::Heartbeat;
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
@@ -468,17 +468,23 @@ impl WritePath {
         failpoint::hit("wal.after-retire");
     }
 
-    /// Gives the writers of which segments are in the folder. What was removed from it before stays removed: whoever
-    /// forgets the floors of other writers must not see their segments come back with a power cut.
+    /// Gives the writers of which segments are there, those under which generations that were set aside are committed
+    /// among them: that a segment which could not be deleted was flushed is known by its writer's floor. What was removed
+    /// before stays removed: whoever forgets the floors of other writers must not see their segments come back with a
+    /// power cut.
     ///
     /// # Errors
     /// Internal: the folder cannot be synced or listed.
     pub(crate) fn writers_with_segments(&self) -> Result<std::collections::HashSet<Uuid>> {
         let failed = |e| io_error(format!("cannot read `{}`", self.dir.display()), e);
-        self.disk.sync_dir(&self.dir.join(HELD)).map_err(failed)?;
-        self.disk.sync_dir(&self.dir).map_err(failed)?;
-        let paths = self.disk.list(&self.dir).map_err(failed)?;
-        Ok(paths.iter().filter_map(|path| Some(segment::parse_file_name(path)?.0.writer)).collect())
+        let held_dir = self.dir.join(HELD);
+        let list = |dir: &Path| {
+            self.disk.sync_dir(dir).map_err(failed)?;
+            let paths = self.disk.list(dir).map_err(failed)?;
+            Ok::<Vec<GenerationId>, Error>(paths.iter().filter_map(|p| Some(segment::parse_file_name(p)?.0)).collect())
+        };
+        let held = list(&held_dir)?.into_iter().map(|id| held_id(id).writer);
+        Ok(held.chain(list(&self.dir)?.into_iter().map(|id| id.writer)).collect())
     }
 
     /// Moves the segments of a generation that cannot be flushed out of the way of the others, which are committed

@@ -194,3 +194,17 @@ async fn writes_do_not_wait_for_what_was_set_aside() {
     assert!(!rig.path.runs_ahead());
     assert_eq!(rig.path.unflushed().0, 1, "the open one");
 }
+
+/// Floors of these are kept: the next start must know a segment as flushed that could not be deleted.
+#[tokio::test]
+async fn writers_of_all_segments_are_known() {
+    let dir = TempDir::new().unwrap();
+    let rig = open(dir.path());
+    rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
+    let held = rig.path.seal().await.unwrap().unwrap();
+    rig.path.set_aside(held.id()).unwrap();
+    let aside = held_id(held.id()).writer;
+    assert_eq!(rig.path.writers_with_segments().unwrap(), std::collections::HashSet::from([aside]));
+    rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
+    assert_eq!(rig.path.writers_with_segments().unwrap(), std::collections::HashSet::from([aside, held.writer]));
+}
