@@ -1,6 +1,7 @@
 //! What goes with time and size, and that no clock makes more of it.
 
 use super::*;
+use crate::catalog::{Change, NextObject};
 
 /// Days 0 to `days` before today, each with samples; flushed.
 async fn fill(bench: &mut Bench, store: &Store, days: i64) {
@@ -272,6 +273,35 @@ async fn what_was_replaced_is_not_brought_back() {
     bench.verify(&store).await;
     store.flush_all().await.unwrap();
     store.clean().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// A server that is killed between writing a commit object and noting that: bringing parts back must not make the object
+/// another server's.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_come_back_though_their_removal_was_not_noted() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    fill(&mut bench, &store, 2).await;
+    store.close(CLOSE).await;
+    drop(store);
+    let (data, clock) = (bench.settings().data_dir, Arc::clone(&bench.clock) as Arc<dyn Clock>);
+    let catalog = Catalog::open(&data.join("quiver.db"), Arc::clone(&clock)).await.unwrap();
+    let (_, live) = catalog.live_parts().await.unwrap();
+    let removed = vec![live[0].id];
+    let commit = catalog.commit(&Change { removed, ..Change::default() }).await.unwrap();
+    let NextObject::Ready(object) = catalog.next_object(&HashSet::new()).await.unwrap() else { panic!("one waits") };
+    assert_eq!(object.commit, commit);
+    let storage = Storage::local(&data.join("store"), &bench.settings());
+    let taken = storage.create(&crate::layout::commit_key(commit), object.body(None).into()).await.unwrap();
+    assert_eq!(taken, None);
+    catalog.close().await;
+    assert_eq!(crate::undrop::undrop(bench.settings(), clock, None).await.unwrap(), 1);
+    let store = bench.try_open().await.expect("the store is ours");
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
     store.close(CLOSE).await;
     drop(store);
     bench.sound().await;
