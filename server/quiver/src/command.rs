@@ -103,7 +103,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         Some(Command::Restore(args)) => restore(&args),
         Some(Command::Sql(args)) => ask(&args),
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
-            let settings = wiring::store_settings(&args.load()?.settings);
+            let settings = wiring::store_settings(&written(&args)?);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
             println!("{report}");
             Ok(())
@@ -142,6 +142,18 @@ fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
     }
     let lost = "where only its catalog is lost, `quiver catalog rebuild` makes that anew";
     Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
+}
+
+/// The settings of a server whose catalog may be lost: what it wrote is in its data directory, or in a store of its own, over
+/// which any directory may be made.
+fn written(args: &ServeArgs) -> Result<Settings, Failure> {
+    let settings = args.load()?.settings;
+    let data = &settings.store.data;
+    if !settings.store.url.is_empty() || DataDir::is_written(Path::new(data)) {
+        return Ok(settings);
+    }
+    let lost = "where only that is lost, say where its store is by `store.url`";
+    Err(format!("no server has run over the data directory `{data}`; name another one {STOPPED}; {lost}").into())
 }
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {

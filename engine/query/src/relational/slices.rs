@@ -10,8 +10,8 @@ use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_expr::expressions::{Column, InListExpr, Literal};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, LikeExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -81,6 +81,17 @@ fn is_volatile(call: &ScalarFunctionExpr) -> bool {
     call.fun().signature().volatility == Volatility::Volatile
 }
 
+/// What a comparison compares; none: it is none.
+fn compared(expr: &Arc<dyn PhysicalExpr>) -> Option<[&Arc<dyn PhysicalExpr>; 2]> {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    if let Some(like) = expr.downcast_ref::<LikeExpr>() {
+        return Some([like.expr(), like.pattern()]);
+    }
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let compares = matches!(binary.op(), Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom);
+    compares.then(|| [binary.left(), binary.right()])
+}
+
 /// Bytes of the constants in an expression, beside numbers.
 pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
     let mut bytes = 0;
@@ -88,6 +99,15 @@ pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
         // What values are looked up in is in no row.
         if let Some(list) = e.downcast_ref::<InListExpr>() {
             bytes += constants_in(list.expr())?;
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        // Nor is one that all are compared with.
+        if let Some(sides) = compared(e) {
+            for side in sides {
+                if side.downcast_ref::<Literal>().is_none() {
+                    bytes += constants_in(side)?;
+                }
+            }
             return Ok(TreeNodeRecursion::Jump);
         }
         if let Some(literal) = e.downcast_ref::<Literal>() {
