@@ -38,7 +38,6 @@ use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
 
 pub use basis::Basis;
-pub(crate) use parted::HIDDEN;
 use rolled::Chosen;
 
 /// Analytics over tables.
@@ -437,22 +436,16 @@ impl OlapEngine {
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
-        // A plan over buckets tells which are kept: to whom rows are hidden the one over rows is shown, and that they serve.
+        // Which buckets are kept tells when rows were written, those of others, too.
+        let hidden = || "which buckets are kept is shown to who may see all rows".to_owned();
         let sees_all = access.is_full_everywhere();
-        let hides = !sees_all && matches!(chosen, Some(Chosen::Buckets(_)));
-        let parted = if sees_all {
-            self.parted(catalog, query, &tables, access)
-        } else if hides {
-            Err(HIDDEN.to_owned())
-        } else {
-            Err(self.hidden(catalog, query, &tables))
-        };
+        let parted = if sees_all { self.parted(catalog, query, &tables, access) } else { Err(hidden()) };
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();
             // What is shown is what runs, so a rollup is made here, too.
             let rolled = match &chosen {
-                Some(chosen) if hides => Some((chosen.id(), Err(HIDDEN.to_owned()))),
+                Some(chosen @ Chosen::Buckets(_)) if !sees_all => Some((chosen.id(), Err(hidden()))),
                 Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
                 None => None,
             };
@@ -461,8 +454,7 @@ impl OlapEngine {
                 (_, Ok(parted)) => this.over_parts(parted, &inner).await?,
                 (_, Err(reason)) => Err(reason.clone()),
             };
-            let outcome =
-                rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().filter(|_| !hides).map(String::as_str)));
+            let outcome = rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().map(String::as_str)));
             let rollup = rollup::shown(&candidates, outcome);
             let buckets = rollup::shown_parts(match &rolled {
                 Some((_, Ok((_, _, Some(parts))))) => Ok(parts),

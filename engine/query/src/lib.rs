@@ -24,7 +24,6 @@ pub mod failpoint;
 mod forms;
 pub mod functions;
 mod gate;
-mod heads;
 mod in_turn;
 pub mod index;
 mod kept;

@@ -30,9 +30,6 @@ pub const IDENTITY_KEY: &str = "_quiver.json";
 
 /// The catalog's database in the data directory.
 const DATABASE: &str = "quiver.db";
-/// The WAL, and the store where none is named, in the data directory.
-const WAL: &str = "wal";
-const STORE: &str = "store";
 
 /// The data directory, locked as long as this value lives.
 #[derive(Debug)]
@@ -62,7 +59,7 @@ impl DataDir {
         }
         // For people who look who has it; nothing reads it.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        for folder in [WAL, "parts"] {
+        for folder in ["wal", "parts"] {
             create_dir_synced(&root.join(folder))?;
         }
         Ok(Self { root: root.to_owned(), _lock: lock })
@@ -73,11 +70,6 @@ impl DataDir {
         root.join(DATABASE).is_file()
     }
 
-    /// Says whether a server began to write in a directory, whatever became of its catalog: its WAL or its store is there.
-    pub fn is_written(root: &Path) -> bool {
-        root.join(WAL).is_dir() || root.join(STORE).is_dir()
-    }
-
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -85,7 +77,7 @@ impl DataDir {
 
     /// WAL segments.
     pub fn wal(&self) -> PathBuf {
-        self.root.join(WAL)
+        self.root.join("wal")
     }
 
     /// Spool: parts that a remote store does not have yet.
@@ -95,7 +87,7 @@ impl DataDir {
 
     /// The object store when it is local and nothing else was said.
     pub fn store(&self) -> PathBuf {
-        self.root.join(STORE)
+        self.root.join("store")
     }
 
     /// The catalog's database.
@@ -304,7 +296,6 @@ mod tests {
         assert!(!DataDir::is_known(again.root()));
         std::fs::write(again.database(), "").unwrap();
         assert!(DataDir::is_known(again.root()) && !DataDir::is_known(dir.path()));
-        assert!(DataDir::is_written(again.root()) && !DataDir::is_written(dir.path()));
     }
 
     #[test]

@@ -21,5 +21,4 @@ mod sql_languages;
 pub mod stop;
 pub mod telemetry;
 pub mod through;
-mod warm;
 pub mod wiring;

@@ -204,7 +204,6 @@ enum Place {
 
 /// See `NUMDesc` of PostgreSQL.
 #[derive(Debug, Default)]
-#[allow(clippy::struct_excessive_bools, reason = "the flags of PostgreSQL's `NUMDesc`")]
 struct Pattern {
     nodes: Vec<Node>,
     /// Digits before and behind the point.
@@ -323,7 +322,6 @@ impl Pattern {
 }
 
 /// See `NUMProc` of PostgreSQL.
-#[allow(clippy::struct_excessive_bools, reason = "the flags of PostgreSQL's `NUMProc`")]
 struct Writing<'p> {
     pattern: &'p Pattern,
     digits: &'p [u8],
