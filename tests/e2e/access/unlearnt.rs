@@ -350,10 +350,12 @@ async fn kept_answers_do_not_tell_of_writes() {
     }
     // Nor is it there at once, which says the same.
     let waits = async |who: &str| {
-        let headers = [("authorization", who), ("content-type", "application/json"), ("x-wait", "0")];
         let query = json!({"query": {"measures": ["Logs.count"], "cache": "must-revalidate"}}).to_string();
-        let answer = server.post("/olap-api/v1/load", &headers, query.into_bytes()).await;
-        answer.json()["error"] == "Continue wait"
+        // Straight: `Server::post` asks again until there is an answer.
+        let request = reqwest::Client::new().post(server.url("/olap-api/v1/load")).header("authorization", who);
+        let request = request.header("content-type", "application/json").header("x-wait", "0").body(query);
+        let text = request.send().await.expect("sent").text().await.expect("an answer");
+        serde_json::from_str::<Value>(&text).expect("JSON")["error"] == "Continue wait"
     };
     let began = Instant::now();
     while !waits(&viewer).await {
