@@ -77,6 +77,8 @@ struct Execution {
     waiters: usize,
     /// When somebody was last told to come again.
     promised: Option<Instant>,
+    /// How many were told to and have not come. Its answer is for them: whoever comes later asks what is there by then.
+    owed: usize,
 }
 
 #[derive(Default)]
@@ -136,7 +138,12 @@ impl Drop for Waiter<'_> {
         let mut inner = self.waiting.0.lock();
         let Some(execution) = inner.execution(self.key, self.number) else { return };
         execution.waiters -= 1;
-        if execution.waiters == 0 && execution.promised.is_none() {
+        if execution.waiters > 0 || execution.owed > 0 {
+            return;
+        }
+        if execution.answer.borrow().is_some() {
+            inner.remove(self.key, self.number);
+        } else if execution.promised.is_none() {
             execution.cancel.cancel();
             inner.remove(self.key, self.number);
         }
@@ -180,6 +187,7 @@ impl Waiting {
         }
         if let Some(execution) = self.0.lock().execution(&key, number) {
             execution.promised = Some(Instant::now());
+            execution.owed += 1;
         }
         drop(waiter);
         match older().filter(|_| mode == CacheMode::StaleIfSlow) {
@@ -192,7 +200,11 @@ impl Waiting {
     fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant, u64) {
         let mut inner = self.0.lock();
         if let Some(execution) = inner.running.get_mut(key) {
-            execution.waiters += usize::from(!promised);
+            if !promised {
+                execution.waiters += 1;
+                // Who was told to come again is not known: whoever comes is taken for one of them.
+                execution.owed = execution.owed.saturating_sub(1);
+            }
             execution.promised = execution.promised.map(|_| Instant::now());
             return (execution.answer.clone(), execution.began, execution.number);
         }
@@ -206,6 +218,7 @@ impl Waiting {
             cancel: work.cancel.clone(),
             waiters: usize::from(!promised),
             promised: promised.then(Instant::now),
+            owed: 0,
         };
         let began = execution.began;
         inner.running.insert(key.to_owned(), execution);
@@ -273,7 +286,7 @@ impl Waiting {
             inner.kept.insert(key.to_owned(), older);
         }
         let _ = sender.send(Some(outcome));
-        let over = inner.execution(key, number).is_none_or(|e| e.promised.is_none());
+        let over = inner.execution(key, number).is_none_or(|e| e.owed == 0);
         if over {
             inner.remove(key, number);
         }
@@ -336,6 +349,21 @@ mod tests {
         assert_eq!(ask(&waiting, work(&runs, 100), mode, 10).await, None);
         let answer = ask(&waiting, work(&runs, 100), mode, 5_000).await.unwrap();
         assert_eq!((answer["run"].as_u64(), runs.load(SeqCst)), (Some(1), 1));
+    }
+
+    /// The answer of an execution that is done is for those who were told to come for it, however often others ask.
+    #[tokio::test]
+    async fn what_was_come_for_is_not_given_again() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let mode = CacheMode::MustRevalidate;
+        let told = tokio::join!(ask(&waiting, work(&runs, 500), mode, 1), ask(&waiting, work(&runs, 500), mode, 1));
+        assert_eq!(told, (None, None));
+        let mut answer = waiting.0.lock().running["k"].answer.clone();
+        answer.wait_for(Option::is_some).await.unwrap();
+        for run in [1, 1, 2, 3] {
+            let answer = ask(&waiting, work(&runs, 0), mode, 5_000).await.unwrap();
+            assert_eq!(answer["run"].as_u64(), Some(run));
+        }
     }
 
     #[tokio::test]
