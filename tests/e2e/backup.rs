@@ -50,8 +50,13 @@ fn where_no_server_has_run() {
     let (empty, nowhere, place) = (dir.path().join("empty"), dir.path().join("nowhere"), dir.path().join("backups"));
     std::fs::create_dir(&empty).expect("a folder");
     let to = place.display().to_string();
-    let commands =
-        [vec!["backup", "--to", to.as_str()], vec!["store", "check"], vec!["store", "undrop"], vec!["sql", "select 1"]];
+    let commands = [
+        vec!["backup", "--to", to.as_str()],
+        vec!["catalog", "rebuild"],
+        vec!["store", "check"],
+        vec!["store", "undrop"],
+        vec!["sql", "select 1"],
+    ];
     for words in commands {
         for data in [&empty, &nowhere] {
             let out = quiver(&words, data, &Options::default()).expect_err("no server has run");

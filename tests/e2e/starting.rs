@@ -49,6 +49,18 @@ async fn the_start_can_be_watched() {
     assert_eq!(server.stop(), Some(0));
 }
 
+/// What is made at the first query of a language is made before anybody asks.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_query_of_each_language_ran_before_the_first_request() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let metrics = server.get("/metrics").await.text();
+    let counted = |name: &str| metrics.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<f64>().ok());
+    assert!(counted("quiver_query_started_total").is_some_and(|queries| queries >= 3.0), "{metrics}");
+    assert_eq!(counted("quiver_query_failed_total"), Some(0.0), "{metrics}");
+    assert_eq!(server.stop(), Some(0));
+}
+
 /// A start ends when it is asked to: in order while the log is replayed, and not in order where it hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_ends_when_it_is_asked_to() {

@@ -7,10 +7,8 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// Bytes that every request may have.
-const FREE: usize = 4 << 20;
-/// Bytes that are asked for at once.
-const STEP: usize = 1 << 20;
+/// Bytes that are asked for at once: many requests are small.
+const STEP: usize = 16 << 10;
 
 /// Where decoders take memory from.
 pub trait DecodeRoom: Send + Sync {
@@ -39,7 +37,7 @@ impl Drop for Before {
 
 /// Decodes on this thread, with memory from a room.
 pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
-    let _before = Before(CURRENT.replace(Some(Current { room, held: FREE })));
+    let _before = Before(CURRENT.replace(Some(Current { room, held: 0 })));
     decode()
 }
 
@@ -51,7 +49,7 @@ pub(crate) fn hold(bytes: usize) -> Result<()> {
     CURRENT.with_borrow_mut(|current| {
         let Some(current) = current.as_mut().filter(|current| bytes > current.held) else { return Ok(()) };
         let wanted = bytes.next_multiple_of(STEP);
-        if !current.room.hold(wanted - FREE) {
+        if !current.room.hold(wanted) {
             return Err(Error::NoRoom);
         }
         current.held = wanted;
@@ -78,14 +76,17 @@ mod tests {
     #[test]
     fn what_grows_asks() {
         assert!(hold(1 << 30).is_ok(), "nobody says where from");
-        let room = Arc::new(Few(3 << 20, AtomicUsize::new(0)));
+        let room = Arc::new(Few(3 * STEP, AtomicUsize::new(0)));
+        let asked = || room.1.load(Ordering::Relaxed);
         within(Arc::clone(&room) as Arc<dyn DecodeRoom>, || {
-            assert!(hold(FREE).is_ok());
-            assert_eq!(room.1.load(Ordering::Relaxed), 0, "small batches are nobody's concern");
-            assert!(hold(FREE + 1).is_ok());
-            assert_eq!(room.1.load(Ordering::Relaxed), STEP);
-            assert!(hold(FREE + (3 << 20)).is_ok());
-            assert!(matches!(hold(FREE + (3 << 20) + 1), Err(Error::NoRoom)));
+            assert!(hold(1).is_ok());
+            assert_eq!(asked(), STEP, "the first byte counts");
+            assert!(hold(STEP).is_ok());
+            assert_eq!(asked(), STEP, "it is held already");
+            assert!(hold(STEP + 1).is_ok());
+            assert_eq!(asked(), 2 * STEP);
+            assert!(hold(3 * STEP).is_ok());
+            assert!(matches!(hold(3 * STEP + 1), Err(Error::NoRoom)));
         });
         assert!(hold(1 << 30).is_ok());
     }

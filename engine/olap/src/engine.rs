@@ -38,6 +38,7 @@ use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
 
 pub use basis::Basis;
+pub(crate) use parted::HIDDEN;
 use rolled::Chosen;
 
 /// Analytics over tables.
@@ -436,16 +437,22 @@ impl OlapEngine {
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
-        // Which buckets are kept tells when rows were written, those of others, too.
-        let hidden = || "which buckets are kept is shown to who may see all rows".to_owned();
+        // A plan over buckets tells which are kept: to whom rows are hidden the one over rows is shown, and that they serve.
         let sees_all = access.is_full_everywhere();
-        let parted = if sees_all { self.parted(catalog, query, &tables, access) } else { Err(hidden()) };
+        let hides = !sees_all && matches!(chosen, Some(Chosen::Buckets(_)));
+        let parted = if sees_all {
+            self.parted(catalog, query, &tables, access)
+        } else if hides {
+            Err(HIDDEN.to_owned())
+        } else {
+            Err(self.hidden(catalog, query, &tables))
+        };
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();
             // What is shown is what runs, so a rollup is made here, too.
             let rolled = match &chosen {
-                Some(chosen @ Chosen::Buckets(_)) if !sees_all => Some((chosen.id(), Err(hidden()))),
+                Some(chosen) if hides => Some((chosen.id(), Err(HIDDEN.to_owned()))),
                 Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
                 None => None,
             };
@@ -454,7 +461,8 @@ impl OlapEngine {
                 (_, Ok(parted)) => this.over_parts(parted, &inner).await?,
                 (_, Err(reason)) => Err(reason.clone()),
             };
-            let outcome = rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().map(String::as_str)));
+            let outcome =
+                rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().filter(|_| !hides).map(String::as_str)));
             let rollup = rollup::shown(&candidates, outcome);
             let buckets = rollup::shown_parts(match &rolled {
                 Some((_, Ok((_, _, Some(parts))))) => Ok(parts),

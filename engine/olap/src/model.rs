@@ -213,6 +213,7 @@ pub enum Label {
 
 /// A dimension.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "the switches of the format of models")]
 pub struct Dimension {
     /// Name and what people read.
     pub common: Common,

@@ -101,6 +101,7 @@ pub type ScalarKernel = fn(f64, f64) -> f64;
 
 /// What the planner has to know about a range function.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "what the planner asks of each function")]
 pub struct RangeFunction {
     /// Which argument is the range vector.
     pub matrix_arg: usize,

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning,
-    PlanProperties, ReplaceChildrenOptions,
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
 };
 use futures::{TryStreamExt as _, stream};
 
+use crate::heads::{no_expressions, one_input};
 use crate::operator::{Operator, operator_plan};
 
 /// Goes through the inputs of a union in turn; in which order rows come is not said.
@@ -102,6 +102,10 @@ impl InTurnExec {
     pub(crate) fn partitions(&self) -> usize {
         self.properties.output_partitioning().partition_count()
     }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(input, self.partitions())
+    }
 }
 
 impl DisplayAs for InTurnExec {
@@ -119,29 +123,8 @@ impl ExecutionPlan for InTurnExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = children.as_slice() else { return internal_err!("turns are of one input") };
-        Ok(Arc::new(Self::new(Arc::clone(input), self.partitions())))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let (input, partitions) = (Arc::clone(&self.input), self.partitions());

@@ -360,6 +360,17 @@ fn offset_of(offset: &str) -> Option<String> {
     (hours < 16 && minutes < 60).then(|| format!("{sign}{hours:02}:{minutes:02}"))
 }
 
+/// Years of a part of times that the planner does not know, and how many years before 1 the first of them began: decades
+/// count from the year 0, centuries from the year 1.
+pub fn era(part: &str) -> Option<(i64, i64)> {
+    Some(match part.to_lowercase().as_str() {
+        "decade" | "decades" => (10, 0),
+        "century" | "centuries" => (100, 99),
+        "millennium" | "millenium" | "millennia" => (1000, 999),
+        _ => return None,
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,6 +8,7 @@ use quiver_types::{MillisRange, ReadStats, Result, SelectedSeries};
 
 /// What a scan of selected series must deliver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(clippy::struct_excessive_bools, reason = "columns that are wanted or not")]
 pub struct SampleRequest {
     /// Times, both ends included.
     pub range: MillisRange,

@@ -303,8 +303,8 @@ impl VisitorMut for Expander<'_> {
     }
 }
 
-/// Columns that `*` leaves out: those of both sides of a join stand before it.
-fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
+/// Columns that `*` leaves out: those of both sides of a join stand before it, and what is read through it was not there.
+pub(crate) fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
     match &options.opt_exclude {
         Some(ExcludeSelectItem::Multiple(names)) => names.iter().filter_map(|name| parts(name).pop()).collect(),
         Some(ExcludeSelectItem::Single(name)) => parts(name).pop().into_iter().collect(),

@@ -120,16 +120,25 @@ impl Store {
             (visible.commit, Arc::clone(&visible.parts))
         };
         failpoint::hit("backup.after-snapshot");
-        let stage = stage(&core.settings);
-        let backup = Backup { core, to: &to, stage: &stage, attached };
-        let done = backup.run(commit, &parts, request.keep).await;
-        let _ = tokio::fs::remove_dir_all(&stage).await;
-        let mut report = done?;
+        let stage = Stage(stage(&core.settings));
+        let backup = Backup { core, to: &to, stage: &stage.0, attached };
+        let mut report = backup.run(commit, &parts, request.keep).await?;
+        drop(stage);
         report.damaged.extend(aside);
         METRICS.backup_last_success.set_time(core.now());
         METRICS.backup_bytes.add(report.copied_bytes);
         tracing::info!(to = to.url(), "{report}");
         Ok(report)
+    }
+}
+
+/// A folder that goes with the backup, also with one whose client has gone.
+struct Stage(PathBuf);
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Often there is none.
+        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 

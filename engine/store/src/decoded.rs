@@ -4,7 +4,8 @@
 //! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
 //! Where single rows are looked up, their pages are kept likewise: of logs by column, of spans with all flat columns.
 //! Columns, and pages of logs, need no second use while little of the budget is taken: nothing would have to go for them, and
-//! what is kept then is not decoded twice. A page of spans does: its first reader wants a few columns of it.
+//! what is kept then is not decoded twice. What would be read and decoded for the cache alone does: pages of a column that
+//! its first reader does not ask for, columns of a page of spans.
 
 use std::sync::Arc;
 
@@ -100,6 +101,11 @@ impl DecodedCache {
     /// Says whether a column that is about to be read should be kept; notes its use.
     pub(crate) fn wants(&self, part: PartId, group: usize, column: &str) -> bool {
         self.wants_page(part, group, column, WHOLE)
+    }
+
+    /// The same where more of it would be read than is asked for: who comes first should not wait for that.
+    pub(crate) fn wants_more(&self, part: PartId, group: usize, column: &str) -> bool {
+        self.is_used_again((part, group as u32, column.into(), WHOLE))
     }
 
     /// The same for a page.
@@ -234,6 +240,7 @@ mod tests {
         }
         assert!(!cache.wants(part, 0, "b"));
         cache.forget(&HashSet::from([part]));
+        assert!(!cache.wants_more(part, 0, "c") && cache.wants_more(part, 0, "c"), "more than is asked for");
         assert!(cache.wants(part, 0, "b") && !DecodedCache::new(0).wants(part, 0, "b"));
     }
 

@@ -49,7 +49,7 @@ pub(crate) trait Retire: Send + Sync {
     /// Keeps the WAL of a generation elsewhere, until it is retired: later ones are committed before it.
     ///
     /// # Errors
-    /// What the disk says; a part of its files may have moved, and the next start moves the rest.
+    /// What the disk says; a part of its files may have moved, and the next try or the next start moves the rest.
     fn set_aside(&self, id: GenerationId) -> Result<()>;
 }
 
@@ -127,13 +127,12 @@ pub(crate) async fn run(
                 retire.retire(id);
                 failpoint::hit("flush.after-retire");
             }
-            Outcome::GivenUp(why) => match retire.set_aside(id) {
-                Ok(()) => aside.add(next, why),
-                Err(e) => {
-                    tracing::error!(generation = %id, error = %chain(&e), "cannot set a generation aside");
-                    waiting.push_front(next);
+            Outcome::GivenUp(why) => {
+                if !set_aside(&core, &*retire, id).await {
+                    return;
                 }
-            },
+                aside.add(next, why);
+            }
             Outcome::Closing => return,
         }
         *flushing.now.lock() = None;
@@ -142,6 +141,21 @@ pub(crate) async fn run(
         core.upload.notify_one();
         core.outbox.notify_one();
     }
+}
+
+/// Keeps the WAL of a generation elsewhere, again and again until that is done; false when the store closes meanwhile.
+/// From its first segment that moved on the next start takes it for one that was set aside: committed under its own id
+/// it would be replayed, and its rows be there twice.
+async fn set_aside(core: &Core, retire: &dyn Retire, id: GenerationId) -> bool {
+    let mut backoff = Backoff::new(core);
+    while let Err(e) = retire.set_aside(id) {
+        tracing::error!(generation = %id, error = %chain(&e), "cannot set a generation aside, will retry");
+        core.flush_health.failed(format!("generation {id} cannot be set aside: {}", chain(&e)));
+        if !backoff.pause(&core.stop).await {
+            return false;
+        }
+    }
+    true
 }
 
 /// How a generation left the queue.

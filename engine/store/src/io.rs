@@ -1,6 +1,7 @@
 //! Where the bytes of parts come from: positioned reads of ranges, on local disk or through an object store.
 
 use std::fs::File;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use rustix::fs::{Advice, fadvise};
 
 use crate::cache::Lru;
 use crate::error::{Error, ErrorKind, Result, is_short_of_resources};
@@ -25,6 +27,15 @@ pub trait PartIo: Send + Sync + std::fmt::Debug {
     /// Damaged: there is no such object, it is shorter than its ranges, or the disk fails. Unavailable: a store that does
     /// not answer, or no descriptor is free.
     async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>>;
+
+    /// Reads a range on the calling thread; none where it comes over the network.
+    ///
+    /// # Errors
+    /// As [`PartIo::read`].
+    fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+        let _ = (key, place, range);
+        None
+    }
 
     /// Says whether reads of a place go over the network, so that bytes are worth keeping in memory. (The system
     /// keeps those of a local disk.)
@@ -76,6 +87,23 @@ impl LocalIo {
     }
 }
 
+/// Tells the system of ranges that are read now, one after the other: what it does not have comes from the disk at once, and
+/// not each piece when the one before it is there.
+fn announce(file: &File, ranges: &[Range<u64>]) {
+    for range in ranges {
+        if let Some(len) = NonZeroU64::new(range.end - range.start) {
+            // Only helps, so a refusal is no error.
+            let _ = fadvise(file, range.start, Some(len), Advice::WillNeed);
+        }
+    }
+}
+
+fn read_range(file: &File, key: &str, range: &Range<u64>) -> Result<Bytes> {
+    let mut bytes = vec![0u8; (range.end - range.start) as usize];
+    file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
+    Ok(Bytes::from(bytes))
+}
+
 /// Says what is wrong with a file: a process that is short of descriptors or memory may read it later.
 fn cannot_read(key: &str, error: std::io::Error) -> Error {
     use std::io::ErrorKind as Io;
@@ -94,17 +122,21 @@ fn cannot_read(key: &str, error: std::io::Error) -> Error {
 impl PartIo for LocalIo {
     async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
         let file = self.open(key, place)?;
-        let read = |range: &Range<u64>| {
-            let mut bytes = vec![0u8; (range.end - range.start) as usize];
-            file.read_exact_at(&mut bytes, range.start).map_err(|e| cannot_read(key, e))?;
-            Ok(Bytes::from(bytes))
-        };
-        ranges.iter().map(read).collect()
+        if ranges.len() > 1 {
+            announce(&file, ranges);
+        }
+        ranges.iter().map(|range| read_range(&file, key, range)).collect()
+    }
+
+    fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+        Some(self.open(key, place).and_then(|file| read_range(&file, key, &range)))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::*;
 
     #[tokio::test]

@@ -30,6 +30,9 @@ pub const IDENTITY_KEY: &str = "_quiver.json";
 
 /// The catalog's database in the data directory.
 const DATABASE: &str = "quiver.db";
+/// The WAL, and the store where none is named, in the data directory.
+const WAL: &str = "wal";
+const STORE: &str = "store";
 
 /// The data directory, locked as long as this value lives.
 #[derive(Debug)]
@@ -59,7 +62,7 @@ impl DataDir {
         }
         // For people who look who has it; nothing reads it.
         let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
-        for folder in ["wal", "parts"] {
+        for folder in [WAL, "parts"] {
             create_dir_synced(&root.join(folder))?;
         }
         Ok(Self { root: root.to_owned(), _lock: lock })
@@ -70,6 +73,11 @@ impl DataDir {
         root.join(DATABASE).is_file()
     }
 
+    /// Says whether a server began to write in a directory, whatever became of its catalog: its WAL or its store is there.
+    pub fn is_written(root: &Path) -> bool {
+        root.join(WAL).is_dir() || root.join(STORE).is_dir()
+    }
+
     /// The directory itself.
     pub fn root(&self) -> &Path {
         &self.root
@@ -77,7 +85,7 @@ impl DataDir {
 
     /// WAL segments.
     pub fn wal(&self) -> PathBuf {
-        self.root.join("wal")
+        self.root.join(WAL)
     }
 
     /// Spool: parts that a remote store does not have yet.
@@ -87,7 +95,7 @@ impl DataDir {
 
     /// The object store when it is local and nothing else was said.
     pub fn store(&self) -> PathBuf {
-        self.root.join("store")
+        self.root.join(STORE)
     }
 
     /// The catalog's database.
@@ -296,6 +304,7 @@ mod tests {
         assert!(!DataDir::is_known(again.root()));
         std::fs::write(again.database(), "").unwrap();
         assert!(DataDir::is_known(again.root()) && !DataDir::is_known(dir.path()));
+        assert!(DataDir::is_written(again.root()) && !DataDir::is_written(dir.path()));
     }
 
     #[test]

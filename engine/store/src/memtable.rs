@@ -107,6 +107,7 @@ pub struct Generation {
     rows: AtomicU64,
     bytes: AtomicUsize,
     sealed: AtomicBool,
+    aside: AtomicBool,
     order: OnceLock<Order>,
 }
 
@@ -204,6 +205,7 @@ impl Generation {
             rows: AtomicU64::new(0),
             bytes: AtomicUsize::new(0),
             sealed: AtomicBool::new(false),
+            aside: AtomicBool::new(false),
             order: OnceLock::new(),
         }
     }
@@ -519,6 +521,16 @@ impl Generation {
     /// Ends it.
     pub(crate) fn seal(&self) {
         self.sealed.store(true, Release);
+    }
+
+    /// Notes that it was set aside: nobody waits for its flush any more.
+    pub(crate) fn set_aside(&self) {
+        self.aside.store(true, Release);
+    }
+
+    /// Says whether it was set aside.
+    pub(crate) fn is_aside(&self) -> bool {
+        self.aside.load(Acquire)
     }
 }
 

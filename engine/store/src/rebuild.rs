@@ -11,7 +11,7 @@ use std::sync::Arc;
 use quiver_types::{Clock, SystemClock};
 use uuid::Uuid;
 
-use crate::catalog::{CommitObject, Rebuilt, WriterFloor};
+use crate::catalog::{CommitObject, Rebuilt, Removal, WriterFloor};
 use crate::check::list;
 use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::identity;
@@ -99,7 +99,7 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
     let wal = wal_generations(offline)?;
     let adopted = adopt(&mut state, unnamed.flushed, &wal);
     let mut named: HashSet<&str> = HashSet::new();
-    for part in state.live.values().map(|(_, p)| p).chain(adopted.iter()).chain(state.removed.iter().map(|(_, p)| p)) {
+    for part in state.live.values().map(|(_, p)| p).chain(adopted.iter()).chain(state.removed.iter().map(|r| &r.part)) {
         named.extend(part.files.iter().map(|f| f.key.as_str()));
     }
     let files = objects.keys().chain(spool.keys()).filter(|k| parse_part_key(k).is_some());
@@ -116,7 +116,7 @@ async fn run(offline: &Offline) -> Result<RebuildReport> {
         installation,
         commits: state.commits.clone(),
         live: state.live.values().map(|(added, p)| (*added, p.clone(), spooled(p))).collect(),
-        removed: state.removed.iter().map(|(removed, p)| (*removed, p.clone(), spooled(p))).collect(),
+        removed: state.removed.iter().map(|r| Removal { spooled: spooled(&r.part), ..r.clone() }).collect(),
         adopted,
         floors: state.floors.iter().map(|(&writer, &floor)| WriterFloor { writer, floor }).collect(),
     };
@@ -136,7 +136,7 @@ struct State {
     /// Live parts with the commit that added them, as far as it is known.
     live: BTreeMap<PartId, (u64, PartMeta)>,
     /// Removed parts, whose files may still be there.
-    removed: Vec<(u64, PartMeta)>,
+    removed: Vec<Removal>,
     floors: BTreeMap<Uuid, u64>,
 }
 
@@ -176,8 +176,11 @@ impl State {
     fn apply(&mut self, object: CommitObject) {
         let commit = object.commit;
         self.installation = Some(object.installation);
+        // A full list names all that is live: what is new in it took the place of what went.
+        let dropped = object.added.iter().all(|part| self.live.contains_key(&part.id));
         for id in &object.removed {
-            self.removed.extend(self.live.remove(id).map(|(_, part)| (commit, part)));
+            let removed = self.live.remove(id);
+            self.removed.extend(removed.map(|(_, part)| Removal { commit, part, spooled: false, dropped }));
         }
         if object.full {
             let before = std::mem::take(&mut self.live);
@@ -188,12 +191,12 @@ impl State {
             self.live.extend(object.added.into_iter().map(|p| (p.id, (commit, p))));
         }
         // Dropped, and brought back.
-        self.removed.retain(|(_, part)| !self.live.contains_key(&part.id));
+        self.removed.retain(|r| !self.live.contains_key(&r.part.id));
         self.floors.extend(object.writers.iter().map(|w| (w.writer, w.floor)));
     }
 
     fn knows(&self, id: PartId) -> bool {
-        self.live.contains_key(&id) || self.removed.iter().any(|(_, p)| p.id == id)
+        self.live.contains_key(&id) || self.removed.iter().any(|r| r.part.id == id)
     }
 }
 

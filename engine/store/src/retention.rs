@@ -55,7 +55,7 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     METRICS.retention_parts.add(dropped.len() as u64);
     METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
     if let Some(limit) = core.settings.size_max {
-        let over = drop_all(core, "over the size of the store", |now| due::over(limit, now)).await?;
+        let over = drop_all(core, "over the size of the store", |now| due::over(limit, now, time)).await?;
         METRICS.size_parts.add(over.len() as u64);
         METRICS.size_bytes.add(over.iter().map(|p| p.meta.bytes).sum());
         // Room is what this is about, and no clock has a say in it.

@@ -33,6 +33,7 @@ use crate::select::Selection;
 
 /// What a scan of samples gives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "columns that are wanted or not")]
 pub struct SampleRequest {
     /// Samples inside this range, both ends included.
     pub range: MillisRange,

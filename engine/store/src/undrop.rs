@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use quiver_types::Clock;
 
+use crate::catalog::NextObject;
 use crate::error::Result;
 use crate::identity;
+use crate::layout::commit_key;
 use crate::object::Storage;
 use crate::offline::Offline;
 use crate::settings::StoreSettings;
@@ -25,6 +27,7 @@ pub async fn undrop(settings: StoreSettings, clock: Arc<dyn Clock>, storage: Opt
 async fn run(offline: &Offline) -> Result<usize> {
     let Some(installation) = offline.catalog.installation().await? else { return Ok(0) };
     identity::confirm(&offline.catalog, &offline.storage, installation).await?;
+    note_written(offline).await?;
     let mut whole = Vec::new();
     for part in offline.catalog.dropped_parts().await? {
         let mut there = true;
@@ -39,4 +42,20 @@ async fn run(offline: &Offline) -> Result<usize> {
         offline.catalog.undrop(&whole).await?;
     }
     Ok(whole.len())
+}
+
+/// Notes the commit object that a server wrote just before it was killed: it tells what was dropped, and once that is back
+/// in the catalog it would be taken for another server's.
+async fn note_written(offline: &Offline) -> Result<()> {
+    let spooled = offline.catalog.spooled_parts().await?.iter().map(|part| part.id).collect();
+    while let NextObject::Ready(object) = offline.catalog.next_object(&spooled).await? {
+        let key = commit_key(object.commit);
+        let Some(found) = offline.storage.get(&key).await? else { break };
+        // Creating it again makes it last, should the server have died before that.
+        if !object.is(&found) || offline.storage.create(&key, found).await?.is_some() {
+            break;
+        }
+        offline.catalog.object_written(object.commit).await?;
+    }
+    Ok(())
 }

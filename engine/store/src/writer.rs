@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::error::io_error;
 use crate::failpoint;
-use crate::flush::Found;
+use crate::flush::{Found, held_id};
 use crate::health::Heartbeat;
 use crate::memtable::logs::PreparedLogs;
 use crate::memtable::{Generation, GenerationId};
@@ -390,16 +390,22 @@ impl WritePath {
     /// Whether more waits for its flush than one generation beside the open one: memory would grow with what comes in,
     /// as long as that is faster than the disk.
     fn runs_ahead(&self) -> bool {
-        let visible = self.shared.visible();
-        let unflushed: usize = visible.generations.iter().map(|g| g.bytes()).sum();
-        let generations = visible.generations.len();
+        let (generations, bytes) = self.unflushed();
         generations > SMALL_GENERATIONS_MAX[0]
-            || (generations > 1 && unflushed as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
+            || (generations > 1 && bytes as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
+    }
+
+    /// The open generation and those on their way to parts, and their bytes. Those that were set aside are not on their
+    /// way: whoever waited for them would wait for ever.
+    fn unflushed(&self) -> (usize, usize) {
+        let visible = self.shared.visible();
+        let on_their_way = visible.generations.iter().filter(|g| !g.is_aside());
+        on_their_way.fold((0, 0), |(count, bytes), g| (count + 1, bytes + g.bytes()))
     }
 
     /// Whether so many generations wait that the flush has to come first, whatever their size.
     fn lacks_flush(&self) -> bool {
-        self.shared.visible().generations.len() > SMALL_GENERATIONS_MAX[1]
+        self.unflushed().0 > SMALL_GENERATIONS_MAX[1]
     }
 
     /// Waits until there is room. Who only runs ahead of the flush goes on after a while, who is over the budget does not.
@@ -409,7 +415,7 @@ impl WritePath {
         }
         METRICS.ingest_waits.inc();
         let started = Instant::now();
-        if self.shared.visible().generations.len() <= 1 {
+        if self.unflushed().0 <= 1 {
             // Nothing is on its way out, so nothing would ever become free.
             self.seal().await?;
         }
@@ -462,34 +468,39 @@ impl WritePath {
         failpoint::hit("wal.after-retire");
     }
 
-    /// Gives the writers of which segments are in the folder. What was removed from it before stays removed: whoever
-    /// forgets the floors of other writers must not see their segments come back with a power cut.
+    /// Gives the writers of which segments are there, those under which generations that were set aside are committed
+    /// among them: that a segment which could not be deleted was flushed is known by its writer's floor. What was removed
+    /// before stays removed: whoever forgets the floors of other writers must not see their segments come back with a
+    /// power cut.
     ///
     /// # Errors
     /// Internal: the folder cannot be synced or listed.
     pub(crate) fn writers_with_segments(&self) -> Result<std::collections::HashSet<Uuid>> {
         let failed = |e| io_error(format!("cannot read `{}`", self.dir.display()), e);
-        self.disk.sync_dir(&self.dir.join(HELD)).map_err(failed)?;
-        self.disk.sync_dir(&self.dir).map_err(failed)?;
-        let paths = self.disk.list(&self.dir).map_err(failed)?;
-        Ok(paths.iter().filter_map(|path| Some(segment::parse_file_name(path)?.0.writer)).collect())
+        let held_dir = self.dir.join(HELD);
+        let list = |dir: &Path| {
+            self.disk.sync_dir(dir).map_err(failed)?;
+            let paths = self.disk.list(dir).map_err(failed)?;
+            Ok::<Vec<GenerationId>, Error>(paths.iter().filter_map(|p| Some(segment::parse_file_name(p)?.0)).collect())
+        };
+        let held = list(&held_dir)?.into_iter().map(|id| held_id(id).writer);
+        Ok(held.chain(list(&self.dir)?.into_iter().map(|id| id.writer)).collect())
     }
 
     /// Moves the segments of a generation that cannot be flushed out of the way of the others, which are committed
     /// before it.
     ///
     /// # Errors
-    /// What the disk says. What has not moved then is moved at the next start, before the replay.
+    /// What the disk says. What has not moved then is moved by the next try, or at the next start before the replay.
     pub fn set_aside(&self, id: GenerationId) -> Result<()> {
         let held_dir = self.dir.join(HELD);
         let mut files = self.files.lock();
         let Some(files) = files.get_mut(&id) else { return Ok(()) };
-        let mut paths = files.paths.clone();
-        // The first that moves tells the next start that all of them belong there.
-        for path in &mut paths {
+        // The first that moves tells the next start that all of them belong there. Each is known where it lies, also
+        // when the next one does not move.
+        for path in &mut files.paths {
             hold(&*self.disk, path, &held_dir)?;
         }
-        files.paths = paths;
         self.disk.sync_dir(&held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))?;
         self.disk.sync_dir(&self.dir).map_err(|e| io_error("cannot sync the folder of the WAL", e))
     }
@@ -515,10 +526,15 @@ impl WritePath {
 fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
     let Some(name) = path.file_name() else { return Ok(()) };
     let to = held_dir.join(name);
-    if *path != to {
-        disk.rename(path, &to).map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?;
-        *path = to;
+    if *path == to {
+        return Ok(());
     }
+    match disk.rename(path, &to) {
+        // A try before has moved it and could not make that last; whoever calls does.
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound && disk.read_head(&to, 1).is_ok() => {}
+        moved => moved.map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?,
+    }
+    *path = to;
     Ok(())
 }
 

@@ -17,7 +17,7 @@ use arrow::array::{
     StringArray, StringViewArray, UInt8Array, UInt64Array,
 };
 use arrow::datatypes::{Int32Type, Int64Type, UInt8Type, UInt64Type};
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident};
 use quiver_query::QueryContext;
 use quiver_types::Error;
 use quiver_types::spans::{Attributes, SpanColumn, SpanFilter, SpanRequest, kind_name};
@@ -201,9 +201,9 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let request = SpanRequest { filter, columns: columns(&["attributes"], &[]) };
             let scan = LogicalPlanBuilder::from(reader.plan(&request)?);
-            let plan = scan.project(vec![functions::remote(col("attributes")).alias("name")]).and_then(|names| {
-                let said = names.filter(col("name").is_not_null())?;
-                said.aggregate([col("name")], Vec::<Expr>::new())?.sort(ascending(["name"]))
+            let plan = scan.project(vec![functions::remote(ident("attributes")).alias("name")]).and_then(|names| {
+                let said = names.filter(ident("name").is_not_null())?;
+                said.aggregate([ident("name")], Vec::<Expr>::new())?.sort(ascending(["name"]))
             });
             let mut names = Vec::new();
             reader

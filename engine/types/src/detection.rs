@@ -33,6 +33,7 @@ pub const BT_KIND: &str = "bt.kind";
 
 /// A compiled rule.
 #[derive(Debug, Clone)]
+#[allow(clippy::struct_excessive_bools, reason = "the switches of a rule as it is configured")]
 pub struct DetectionRule {
     /// The entity's id.
     pub id: String,

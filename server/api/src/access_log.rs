@@ -151,3 +151,21 @@ impl HttpBody for Followed {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn bodies_are_counted_as_they_come() {
+        let bytes = Arc::<AtomicU64>::default();
+        let counted = Counted { body: Body::from("twelve bytes"), bytes: Arc::clone(&bytes) };
+        // What is known of a body before it comes is handed on.
+        assert_eq!((counted.size_hint().exact(), counted.is_end_stream()), (Some(12), false));
+        assert_eq!(bytes.load(Relaxed), 0);
+        assert_eq!(Body::new(counted).collect().await.unwrap().to_bytes(), "twelve bytes");
+        assert_eq!(bytes.load(Relaxed), 12);
+    }
+}

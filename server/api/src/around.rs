@@ -171,3 +171,64 @@ fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS.clone());
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use http::HeaderName;
+    use quiver_query::Limits;
+
+    use super::*;
+
+    /// Headers of an answer to a page of an origin, where pages of these origins may read answers.
+    fn allowed(origins: &[&str], origin: &'static str) -> HeaderMap {
+        let live = LiveSettings {
+            query_limits: Limits::default(),
+            logs_timeout: Duration::from_secs(1),
+            slow_query: Duration::from_secs(1),
+            cors_origins: origins.iter().map(|origin| (*origin).to_owned()).collect(),
+            hosts: Vec::new(),
+            docs_public: false,
+            access_log: false,
+            admin_token: None,
+            listed: Vec::new(),
+        };
+        let mut headers = HeaderMap::new();
+        headers.insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+        allow(&live, HeaderValue::from_static(origin), &mut headers);
+        headers
+    }
+
+    #[test]
+    fn pages_of_named_origins_read_answers() {
+        const PAGE: &str = "https://grafana.example";
+        for origins in [&[PAGE][..], &["https://other.example", PAGE][..], &["*"][..]] {
+            let headers = allowed(origins, PAGE);
+            // The origin itself: what names a caller is sent with it.
+            assert_eq!(headers[header::ACCESS_CONTROL_ALLOW_ORIGIN], PAGE, "{origins:?}");
+            let vary: Vec<_> = headers.get_all(header::VARY).into_iter().collect();
+            assert_eq!(vary, ["Accept-Encoding", "Origin"], "{origins:?}");
+        }
+        assert_eq!(allowed(&[], PAGE).len(), 1, "no page may");
+        for other in ["https://grafana", "https://grafana.example:3000", "http://grafana.example", "https://*"] {
+            assert_eq!(allowed(&[other], PAGE).len(), 1, "{other}");
+        }
+    }
+
+    #[test]
+    fn lists_for_pages_are_of_headers_and_methods() {
+        let headers = allowed(&["*"], "https://a.example");
+        for list in [header::ACCESS_CONTROL_ALLOW_HEADERS, header::ACCESS_CONTROL_EXPOSE_HEADERS] {
+            let names: Vec<&str> = headers[&list].to_str().unwrap().split(", ").collect();
+            assert!(names.len() > 10, "{list}: {names:?}");
+            for name in names {
+                assert!(HeaderName::try_from(name).is_ok(), "{list}: `{name}`");
+            }
+        }
+        for method in headers[header::ACCESS_CONTROL_ALLOW_METHODS].to_str().unwrap().split(", ") {
+            let known = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+            assert!(known.iter().any(|m| m.as_str() == method) || method == "OPTIONS", "`{method}`");
+        }
+    }
+}

@@ -5,7 +5,8 @@
 //! their own, so that large bodies of slow senders leave small requests alone; and who sends slowly while others wait for
 //! the memory that it holds has to give it back (408).
 //!
-//! What bodies are decoded to has a budget beside it, held until it is stored: a few bytes can stand for many.
+//! What bodies are decoded to has a budget of the same kind beside it, held until it is stored: a few bytes can stand for
+//! many.
 //!
 //! Heads have a budget of the same kind, counted from when one is begun and not whole until its request is answered.
 
@@ -27,6 +28,8 @@ use crate::serve::{Pace, TooSlow};
 const UNIT: usize = 1024;
 /// Bytes of a body that come out of the budget of small ones.
 const SMALL_BYTES: usize = 64 * 1024;
+/// The same of what a body is decoded to.
+const SMALL_BATCH_BYTES: usize = 256 * 1024;
 /// How long a body waits for others to be done.
 const WAIT: Duration = Duration::from_secs(1);
 /// Bytes of a head that come out of the budget of small ones: most heads have no more.
@@ -49,9 +52,8 @@ pub struct BodyBudget {
     largest: usize,
     /// How many bodies wait for room in `large`.
     waiting: Arc<watch::Sender<usize>>,
-    /// For what bodies are decoded to, and its units.
-    decoded: Arc<Semaphore>,
-    decoded_most: usize,
+    /// For what bodies are decoded to; none: that comes out of this one.
+    decoded: Option<Arc<Self>>,
 }
 
 /// One of those that wait.
@@ -76,8 +78,9 @@ impl BodyBudget {
         let largest = bytes.max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
         let small = (largest / 4).max(SMALL_BYTES / UNIT);
         let most = (2 * bytes).max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
-        let decoded = Arc::new(Semaphore::new(most));
-        Self { decoded, decoded_most: most, ..Self::of(SMALL_BYTES, small, largest) }
+        // Each request has a batch, most of them a small one.
+        let decoded = Self::of(SMALL_BATCH_BYTES, (most / 2).max(SMALL_BATCH_BYTES / UNIT), most);
+        Self { decoded: Some(Arc::new(decoded)), ..Self::of(SMALL_BYTES, small, largest) }
     }
 
     /// Makes a budget of so many bytes for heads: half of it for the first bytes of each, so that large heads that nobody
@@ -99,15 +102,13 @@ impl BodyBudget {
             large: Arc::new(Semaphore::new(largest)),
             largest,
             waiting: Arc::new(watch::Sender::new(0)),
-            decoded: Arc::new(Semaphore::new(0)),
-            decoded_most: 0,
+            decoded: None,
         }
     }
 
     /// Begins to decode a body; what it takes is given back when the room is dropped.
     pub(crate) fn decoding(&self) -> Arc<dyn DecodeRoom> {
-        let (budget, most) = (Arc::clone(&self.decoded), self.decoded_most);
-        Arc::new(Decoding { budget, most, permit: Mutex::new(None) })
+        Arc::new(Decoding(Mutex::new(self.decoded.as_deref().unwrap_or(self).share())))
     }
 
     /// Begins with nothing.
@@ -116,23 +117,12 @@ impl BodyBudget {
     }
 }
 
-/// What the batch of one request holds, until it is dropped. One that is alone may have any number.
-struct Decoding {
-    budget: Arc<Semaphore>,
-    most: usize,
-    permit: Mutex<Option<OwnedSemaphorePermit>>,
-}
+/// What the batch of one request holds, until it is dropped.
+struct Decoding(Mutex<Share>);
 
 impl DecodeRoom for Decoding {
     fn hold(&self, bytes: usize) -> bool {
-        let mut permit = self.permit.lock();
-        let more = missing(&mut permit, bytes.div_ceil(UNIT).min(self.most));
-        if more == 0 {
-            return true;
-        }
-        let Ok(more) = Arc::clone(&self.budget).try_acquire_many_owned(more as u32) else { return false };
-        add(&mut permit, more);
-        true
+        self.0.lock().try_hold(bytes)
     }
 }
 
@@ -364,13 +354,25 @@ mod tests {
     fn batches_share_what_there_is() {
         let budget = BodyBudget::new(1 << 20, 1 << 20);
         let (first, second) = (budget.decoding(), budget.decoding());
-        assert!(first.hold(1 << 20) && second.hold(1 << 20));
-        assert!(!first.hold((1 << 20) + UNIT), "two megabytes are all there is");
+        let half = (1 << 20) + SMALL_BATCH_BYTES;
+        assert!(first.hold(half) && second.hold(half));
+        assert!(!first.hold(half + UNIT), "two megabytes are all there is for large ones");
         drop(second);
         // One that is alone may have more than there is.
         assert!(first.hold(1 << 30));
+        assert!(!budget.decoding().hold(SMALL_BATCH_BYTES + 1));
+        // Small ones have room beside it, and are counted from their first byte.
+        let mut small = Vec::new();
+        loop {
+            let room = budget.decoding();
+            if !room.hold(SMALL_BATCH_BYTES) {
+                break;
+            }
+            small.push(room);
+        }
+        assert_eq!(small.len(), (1 << 20) / SMALL_BATCH_BYTES - 1);
         assert!(!budget.decoding().hold(1));
-        drop(first);
+        drop((first, small));
         assert!(budget.decoding().hold(2 << 20));
     }
 

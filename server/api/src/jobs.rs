@@ -201,3 +201,18 @@ pub(crate) fn count(job: &mut Job, name: &str, more: u64) {
     let known = job.counters.get(name).and_then(Value::as_u64).unwrap_or_default();
     job.counters.insert(name.to_owned(), json!(known + more));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jobs_wait_for_a_busy_store_alone() {
+        let busy = Problem::new(ProblemKind::Busy, "STORE_BUSY", "later");
+        assert!(matches!(Stopped::from(busy), Stopped::Later(why) if why == "later"));
+        for problem in [Problem::not_found("x"), Problem::internal("a disk"), Problem::field("/a", "REQUIRED", "no")] {
+            let detail = problem.detail.clone();
+            assert!(matches!(Stopped::from(problem), Stopped::Failed(why) if why == detail));
+        }
+    }
+}

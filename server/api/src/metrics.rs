@@ -160,3 +160,38 @@ fn caches(state: &AppState, out: &mut String) {
     let help = "Steps of range queries whose results may be kept, by where they came from.";
     write_metric(out, "quiver_result_steps_total", "counter", help, &steps);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_count_by_family_and_class() {
+        let metrics = ApiMetrics::default();
+        let took = Duration::from_millis(1);
+        let otlp: Vec<usize> = (0..FAMILIES.len()).filter(|&n| FAMILIES[n].name == "otlp").collect();
+        assert!(otlp.len() > 1, "one family of several prefixes");
+        for &family in &otlp {
+            metrics.count(family, 204, took);
+        }
+        // What is no status counts as the nearest that is.
+        for status in [404, 422, 503, 99, 999] {
+            metrics.count(FAMILIES.len() - 1, status, took);
+        }
+        let mut out = String::new();
+        metrics.write_requests(&mut out);
+        for (family, class, count) in [
+            ("otlp", "2xx", otlp.len()),
+            ("otlp", "4xx", 0),
+            ("other", "1xx", 1),
+            ("other", "2xx", 0),
+            ("other", "4xx", 2),
+            ("other", "5xx", 2),
+        ] {
+            let line = format!("quiver_http_requests_total{{family=\"{family}\",class=\"{class}\"}} {count}");
+            assert_eq!(out.lines().filter(|l| *l == line).count(), 1, "`{line}` is not in\n{out}");
+        }
+        let line = "quiver_http_request_duration_seconds_count{family=\"other\"} 5";
+        assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+    }
+}

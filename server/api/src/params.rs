@@ -11,6 +11,9 @@ use crate::bodies::read_unpacked;
 use crate::segments;
 use crate::state::AppState;
 
+/// Most parameters of a request: one of a few bytes takes many times as much when it is read.
+const PARAMS_MAX: usize = 100_000;
+
 /// All parameters of a request in order, those of the body first. Empty values count as absent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Params(Vec<(String, String)>);
@@ -57,18 +60,23 @@ impl Params {
     /// Reads the query string and, of a POST with a form, the body.
     ///
     /// # Errors
-    /// Unsupported: a POST with a body of another content type.
+    /// Invalid: a POST with a body of another content type, or more parameters than are read.
     pub(crate) fn read(method: &Method, headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self> {
-        let mut pairs = Vec::new();
+        let mut form: &[u8] = &[];
         if method == Method::POST && !body.is_empty() {
             let content_type = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
             if content_type.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case("multipart/form-data") {
                 return Err(Error::invalid("error parsing form values: send application/x-www-form-urlencoded"));
             }
-            pairs.extend(url::form_urlencoded::parse(body).into_owned());
+            form = body;
         }
-        pairs.extend(url::form_urlencoded::parse(query.unwrap_or_default().as_bytes()).into_owned());
-        pairs.retain(|(_, value)| !value.is_empty());
+        let all = [form, query.unwrap_or_default().as_bytes()].into_iter().flat_map(url::form_urlencoded::parse);
+        let given = all.filter(|(_, value)| !value.is_empty()).take(PARAMS_MAX + 1);
+        let pairs: Vec<_> = given.map(|(name, value)| (name.into_owned(), value.into_owned())).collect();
+        if pairs.len() > PARAMS_MAX {
+            let text = format!("error parsing form values: more than {PARAMS_MAX} parameters");
+            return Err(Error::invalid(text));
+        }
         Ok(Self(pairs))
     }
 
@@ -193,6 +201,17 @@ mod tests {
         check("NaN", None);
         check("", None);
         check("tomorrow", None);
+    }
+
+    /// Breaks where a form is read whole before anybody asks how many parameters it has.
+    #[test]
+    fn parameters_are_bounded() {
+        let read = |body: &str| Params::read(&Method::POST, &HeaderMap::new(), Some("a=1"), body.as_bytes());
+        let most = "a=1&".repeat(PARAMS_MAX - 1);
+        assert_eq!(read(&most).unwrap().0.len(), PARAMS_MAX);
+        assert_eq!(read(&format!("{most}&b&c=&")).unwrap().0.len(), PARAMS_MAX, "empty ones are absent");
+        let text = read(&format!("{most}a=1")).unwrap_err().message;
+        assert_eq!(text, "error parsing form values: more than 100000 parameters");
     }
 
     #[test]

@@ -84,3 +84,51 @@ impl SpanMetrics {
         let _ = write!(out, "{name}_sum {}\n{name}_count {sum}\n", inner.late_sum);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_ingest::traces::{Refused, SpanReason};
+    use quiver_types::spans::Cut;
+
+    use super::*;
+
+    fn written(metrics: &SpanMetrics) -> String {
+        let mut out = String::new();
+        metrics.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn refusals_and_cuts_count_by_their_words() {
+        let metrics = SpanMetrics::default();
+        assert!(written(&metrics).contains("quiver_ingest_late_seconds_bucket{le=\"+Inf\"} 0\n"));
+        let refused = |reason, count| Refused { reason, count, first: String::new() };
+        let decoded = DecodedSpans {
+            refused: vec![refused(SpanReason::TooOld, 4), refused(SpanReason::TraceId, 1)],
+            cuts: vec![(Cut::Names, 2)],
+            ..DecodedSpans::default()
+        };
+        for _ in 0..2 {
+            metrics.count("otlp", &SpansBatch::default(), &decoded, 0);
+        }
+        let out = written(&metrics);
+        for line in [
+            "quiver_ingest_refused_spans_total{reason=\"too_old\"} 8",
+            "quiver_ingest_refused_spans_total{reason=\"trace_id\"} 2",
+            "quiver_ingest_cut_total{what=\"names\"} 4",
+            "quiver_ingest_late_seconds_count 0",
+        ] {
+            assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+        }
+        assert!(!out.contains("quiver_ingest_spans_total{"), "no span was taken:\n{out}");
+    }
+
+    #[test]
+    fn names_of_services_are_escaped() {
+        let metrics = SpanMetrics::default();
+        metrics.0.lock().spans.insert(("otlp", "a\"b\\c\nd".to_owned()), 3);
+        let line = r#"quiver_ingest_spans_total{protocol="otlp",service="a\"b\\c\nd"} 3"#;
+        let out = written(&metrics);
+        assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+    }
+}

@@ -51,3 +51,41 @@ fn progress() -> String {
         (done, all) => format!("starting: replaying the log, {} of {} KiB", done.min(all) >> 10, all >> 10),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    async fn answered(path: &str) -> (u16, String) {
+        let process_metrics: fn(&mut String) = |out| out.push_str("own_metric 1\n");
+        let starting = Starting { ids: RequestIds::default(), version: "1.2", process_metrics };
+        let request = Request::get(path).header(ID_HEADER, "abc").body(Body::empty()).unwrap();
+        let response = starting.answer(&request);
+        assert_eq!(response.headers()[ID_HEADER], "abc");
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn it_lives_and_is_not_ready() {
+        assert_eq!(answered("/health/live").await, (200, "live\n".to_owned()));
+        for path in ["/health/ready", "/health", "/", "/metrics/", "/metrics-api/api/v1/query"] {
+            let (status, text) = answered(path).await;
+            assert_eq!(status, 503, "{path}");
+            assert!(text.starts_with("starting: "), "{path}: {text}");
+        }
+    }
+
+    #[tokio::test]
+    async fn its_own_metrics_are_there() {
+        let (status, text) = answered("/metrics").await;
+        assert_eq!(status, 200);
+        for line in ["quiver_build_info{version=\"1.2\"} 1", "own_metric 1"] {
+            assert!(text.lines().any(|l| l == line), "`{line}` is not in\n{text}");
+        }
+        assert!(text.contains("# TYPE quiver_wal_") || text.contains("# TYPE quiver_store_"), "{text}");
+    }
+}

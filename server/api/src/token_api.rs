@@ -248,3 +248,42 @@ async fn logout_by_link(State(state): State<Arc<AppState>>, RawQuery(query): Raw
         Err(no) => refused(&no),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn refusals_say_how_to_ask_again() {
+        for (no, status, challenge, retry) in [
+            (Refused::client(), 401, Some(r#"Basic realm="platform""#), None),
+            // Not the client is wrong: no other credentials of it help.
+            (Refused::user(), 401, None, None),
+            (Refused::request("why"), 400, None, None),
+            (Refused::slow_down(7), 429, None, Some("7")),
+        ] {
+            let response = refused(&no);
+            let shown =
+                |name: header::HeaderName| response.headers().get(name).map(|value| value.to_str().unwrap().to_owned());
+            assert_eq!(response.status().as_u16(), status, "{no:?}");
+            assert_eq!(shown(header::WWW_AUTHENTICATE).as_deref(), challenge, "{no:?}");
+            assert_eq!(shown(header::RETRY_AFTER).as_deref(), retry, "{no:?}");
+            assert_eq!(shown(header::CACHE_CONTROL).as_deref(), Some("no-store"), "{no:?}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            assert_eq!(serde_json::from_slice::<Value>(&body).unwrap(), no.body());
+        }
+        assert_eq!(answer(0, &json!({})).status(), StatusCode::INTERNAL_SERVER_ERROR, "it is no status");
+    }
+
+    #[test]
+    fn a_request_has_one_authorization() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(one_authorization(&headers), Ok(None));
+        headers.append(header::AUTHORIZATION, HeaderValue::from_static("Basic YTpi"));
+        assert_eq!(one_authorization(&headers), Ok(Some(b"Basic YTpi".to_vec())));
+        headers.append(header::AUTHORIZATION, HeaderValue::from_static("Bearer b"));
+        assert_eq!(one_authorization(&headers), Err(()));
+    }
+}

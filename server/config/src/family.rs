@@ -98,6 +98,7 @@ pub enum Rows {
 
 /// A family of entities.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "what families do or do not, each for itself")]
 pub struct Family {
     /// Its name in audit and references: the path without its area.
     pub name: &'static str,

@@ -103,7 +103,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         Some(Command::Restore(args)) => restore(&args),
         Some(Command::Sql(args)) => ask(&args),
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
-            let settings = wiring::store_settings(&args.load()?.settings);
+            let settings = wiring::store_settings(&written(&args)?);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
             println!("{report}");
             Ok(())
@@ -142,6 +142,18 @@ fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
     }
     let lost = "where only its catalog is lost, `quiver catalog rebuild` makes that anew";
     Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
+}
+
+/// The settings of a server whose catalog may be lost: what it wrote is in its data directory, or in a store of its own, over
+/// which any directory may be made.
+fn written(args: &ServeArgs) -> Result<Settings, Failure> {
+    let settings = args.load()?.settings;
+    let data = &settings.store.data;
+    if !settings.store.url.is_empty() || DataDir::is_written(Path::new(data)) {
+        return Ok(settings);
+    }
+    let lost = "where only that is lost, say where its store is by `store.url`";
+    Err(format!("no server has run over the data directory `{data}`; name another one {STOPPED}; {lost}").into())
 }
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
@@ -320,5 +332,27 @@ async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
         let app = Arc::clone(&app);
         // Reads files. What came of it is in the log.
         let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_that_are_off_are_told_where_one_expects_them() {
+        let at = |port: u16| std::net::SocketAddr::from(([127, 0, 0, 1], port));
+        let most = Addresses {
+            http: at(1),
+            otlp_http: Some(at(2)),
+            otlp_grpc: Some(at(3)),
+            zipkin: Some(at(4)),
+            postgres: Some(at(5)),
+        };
+        let expected = "quiver listens: http 127.0.0.1:1, otlp-http 127.0.0.1:2, otlp-grpc 127.0.0.1:3, \
+                        zipkin 127.0.0.1:4, postgres 127.0.0.1:5";
+        assert_eq!(listening(&most), expected);
+        let least = Addresses { http: at(1), otlp_http: None, otlp_grpc: None, zipkin: None, postgres: None };
+        assert_eq!(listening(&least), "quiver listens: http 127.0.0.1:1, otlp-http off, otlp-grpc off");
     }
 }

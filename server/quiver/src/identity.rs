@@ -183,3 +183,73 @@ pub async fn reset_password(settings: &Settings, username: &str) -> Result<Optio
     quiver_api::identity::reset_password(&config, username, &password).await.map_err(fault)?;
     Ok(given.is_none().then_some(password))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Loaded;
+
+    fn settings(given: &[(&str, &str)]) -> Settings {
+        let given = given.iter().map(|(name, value)| (format!("QUIVER_{name}"), (*value).to_owned()));
+        Loaded::load(None, given, &[]).unwrap().settings
+    }
+
+    #[test]
+    fn faults_of_accounts_keep_their_kind() {
+        for (kind, expected) in [
+            (ProblemKind::Busy, ErrorKind::Unavailable),
+            (ProblemKind::Internal, ErrorKind::Internal),
+            (ProblemKind::NotFound, ErrorKind::NotFound),
+            (ProblemKind::Conflict, ErrorKind::Invalid),
+        ] {
+            let error = fault(Problem::new(kind, "CODE", "what is said"));
+            assert_eq!((error.kind, error.message.as_str()), (expected, "what is said"), "{kind:?}");
+        }
+        // Who starts the server reads nothing else of what the field belongs to.
+        assert_eq!(fault(Problem::field("/password", "REQUIRED", "lacks")).message, "accounts: /password: lacks");
+    }
+
+    #[test]
+    fn tokens_name_where_clients_reach_the_server() {
+        let plain = settings(&[]);
+        for (listen, expected) in [
+            ("127.0.0.1:8800", "http://127.0.0.1:8800"),
+            ("0.0.0.0:1", "http://127.0.0.1:1"),
+            ("[::]:2", "http://127.0.0.1:2"),
+            ("[::1]:3", "http://[::1]:3"),
+            ("quiver:4", "http://quiver:4"),
+        ] {
+            assert_eq!(base_url(&plain, listen), expected, "{listen}");
+        }
+        let encrypted = settings(&[("TLS__CERTIFICATE_FILE", "c"), ("TLS__KEY_FILE", "k")]);
+        assert_eq!(base_url(&encrypted, "10.0.0.1:5"), "https://10.0.0.1:5");
+        let named = settings(&[("AUTH__PUBLIC_URL", "https://quiver.example")]);
+        assert_eq!(base_url(&named, "0.0.0.0:1"), "https://quiver.example");
+    }
+
+    #[test]
+    fn the_database_is_named_by_a_setting_or_a_file() {
+        const URL: &str = "postgres://me:hunter2@db/quiver";
+        assert_eq!(database_url(&settings(&[])).unwrap(), None);
+        assert_eq!(database_url(&settings(&[("CONFIG__DATABASE_URL", URL)])).unwrap().as_deref(), Some(URL));
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("url").display().to_string();
+        let by_file = settings(&[("CONFIG__DATABASE_URL", "postgres://other/x"), ("CONFIG__DATABASE_URL_FILE", &path)]);
+        assert!(database_url(&by_file).unwrap_err().message.contains(&path));
+        std::fs::write(&path, format!("{URL}\n")).unwrap();
+        assert_eq!(database_url(&by_file).unwrap().as_deref(), Some(URL));
+    }
+
+    #[test]
+    fn passwords_of_databases_are_not_told() {
+        let said = quiver_database::Error::Protocol("no `hunter2` at postgres://me:hunter2@db/quiver".to_owned());
+        for (url, hidden, kept) in [
+            ("postgres://me:hunter2@db/quiver", "hunter2", "no `…` at …"),
+            ("postgres://me:hunter2@db/other", "hunter2", "postgres://me:…@db/quiver"),
+            ("postgres://db/quiver", "", "no `hunter2` at postgres://me:hunter2@db/quiver"),
+        ] {
+            let text = without(&said, url);
+            assert!(text.contains(kept) && (hidden.is_empty() || !text.contains(hidden)), "{url}: {text}");
+        }
+    }
+}

@@ -21,4 +21,5 @@ mod sql_languages;
 pub mod stop;
 pub mod telemetry;
 pub mod through;
+mod warm;
 pub mod wiring;

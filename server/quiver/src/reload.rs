@@ -119,3 +119,24 @@ impl Reloading {
         Ok(done)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::settings::DOCS;
+
+    #[test]
+    fn what_can_change_is_a_setting() {
+        for (section, key) in LIVE {
+            assert!(DOCS.iter().any(|doc| (doc.section, doc.key) == (*section, *key)), "`{section}.{key}`");
+            assert!(is_live(section, key));
+        }
+        assert_eq!(LIVE.iter().collect::<BTreeSet<_>>().len(), LIVE.len());
+        // Where it listens, and what it keeps, is settled when it starts.
+        for (section, key) in [("http", "listen"), ("store", "data"), ("rbac", "mode"), ("query", "listen")] {
+            assert!(!is_live(section, key), "`{section}.{key}`");
+        }
+    }
+}

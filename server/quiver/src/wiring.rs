@@ -42,7 +42,7 @@ use tokio::runtime::Handle;
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
-use crate::{alerting, analytics, identity, memory, process, through};
+use crate::{alerting, analytics, identity, memory, process, through, warm};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -417,7 +417,6 @@ async fn assemble(
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     let engine = start_engine(settings, memory, pressure)?;
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
-    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
     let promql_settings = promql_settings(settings, settings.query.result_cache.0.min(memory / 16) as usize);
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
@@ -430,6 +429,11 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
+    if address.is_some() {
+        // Before queries are watched: these are nobody's.
+        Box::pin(warm::up(&promql, &logsql, &traces)).await;
+    }
+    engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let effects = Arc::<Effects>::default();
     let tables = product_tables(settings, &store, &engine, Arc::clone(&effects) as _, &clock);
     let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
@@ -496,4 +500,75 @@ async fn assemble(
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(given: &[(&str, &str)]) -> Settings {
+        let given = given.iter().map(|(name, value)| (format!("QUIVER_{name}"), (*value).to_owned()));
+        settings::Loaded::load(None, given, &[]).unwrap().settings
+    }
+
+    #[test]
+    fn secrets_are_one_line_of_a_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("token");
+        let read = |text: &str| {
+            std::fs::write(&path, text).unwrap();
+            secret_in(&path, "--key-file")
+        };
+        assert_eq!(read(" a token \n").unwrap(), "a token");
+        for (text, why) in [("", "is empty"), (" \n", "is empty"), ("a\nb", "more than one line")] {
+            let message = read(text).unwrap_err().message;
+            assert!(message.contains(why) && message.contains("`--key-file`"), "{message}");
+            assert!(!message.contains("a\nb"), "{message}");
+        }
+        let message = secret_in(&dir.path().join("none"), "--key-file").unwrap_err().message;
+        assert!(message.contains("cannot read") && message.contains("none"), "{message}");
+    }
+
+    #[test]
+    fn bounds_of_queries_are_those_of_the_settings() {
+        let given = [
+            ("QUERY__TIMEOUT", "3s"),
+            ("QUERY__SAMPLES_MAX", "7"),
+            ("QUERY__ROWS_MAX", "8"),
+            ("HTTP__CORS_ORIGINS", "['https://a.example']"),
+            ("LOG__ACCESS", "true"),
+        ];
+        let live = live_settings(&settings(&given), 9).unwrap();
+        let limits = &live.query_limits;
+        assert_eq!((limits.timeout, limits.samples_max, limits.rows_max), (Duration::from_secs(3), 7, 8));
+        assert_eq!((limits.memory_max, live.access_log), (9, true));
+        assert_eq!((live.cors_origins, live.admin_token.is_none()), (vec!["https://a.example".to_owned()], true));
+        assert!(live_settings(&settings(&[("HTTP__ADMIN_TOKEN_FILE", "/no/such/file")]), 9).is_err());
+    }
+
+    #[test]
+    fn what_handlers_know_follows_from_the_settings() {
+        let plain = api_settings(&settings(&[]));
+        assert_eq!(plain.otlp.delta, quiver_ingest::otlp::DeltaMode::Accumulate);
+        assert!(plain.proxies.name_us && plain.partial_answers);
+        let given = [
+            ("OTLP__DELTA", "raw"),
+            ("AUTH__PUBLIC_URL", "https://quiver.example"),
+            ("HTTP__BODY_MAX", "1MiB"),
+            ("HTTP__DECODED_BODY_MAX", "2MiB"),
+            ("INGEST__LOGS_ACCEPT_FUTURE", "1m"),
+        ];
+        let given = api_settings(&settings(&given));
+        assert_eq!(given.otlp.delta, quiver_ingest::otlp::DeltaMode::Raw);
+        // A name that is set is not that which a proxy says.
+        assert!(!given.proxies.name_us);
+        assert_eq!((given.body_bytes_max, given.decode_limits.body_bytes_max), (1 << 20, 2 << 20));
+        assert_eq!(given.logs.accept_future_ns, Some(60_000_000_000));
+    }
+
+    #[test]
+    fn accounts_are_where_access_control_is() {
+        assert_eq!(accounts_at(&settings(&[("HTTP__LISTEN", "127.0.0.1:5")])), Some("127.0.0.1:5"));
+        assert_eq!(accounts_at(&settings(&[("RBAC__MODE", "off")])), None);
+    }
 }

@@ -145,6 +145,29 @@ async fn what_is_refused() {
     assert_eq!(refused.json()["errors"][0]["field"], "/interval", "{}", refused.text());
 }
 
+/// Of many that make a group if there is none, one makes it: also where it is there by its rules alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_group_is_made_by_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for n in 0..5 {
+        let path = format!("/rulesapi/groups/shop/g{n}");
+        let makes = |who: usize| {
+            let (server, path) = (&server, &path);
+            async move {
+                let group = json!({"rules": [{"record": format!("by:{who}"), "expr": "up"}]});
+                let headers = [("content-type", "application/json"), ("if-none-match", "*")];
+                server.send("PUT", path, &headers, group.to_string().into_bytes()).await.status
+            }
+        };
+        let mut found = futures::future::join_all((0..6).map(makes)).await;
+        found.sort_unstable();
+        assert_eq!(found, [201, 412, 412, 412, 412, 412]);
+        let group = server.get(&path).await.json();
+        assert_eq!((&group["ruleCount"], &group["concurrency"]), (&json!(1), &json!(1)), "{group}");
+    }
+}
+
 /// A patch may bring the rules of a group, and what asks for another state of it is refused.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_group_is_changed_as_any_entity() {

@@ -25,6 +25,7 @@ pub(crate) const TOO_LONG: u32 = u32::MAX;
 
 /// A name and what the parameters say about it.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "what the parameters say of a name, each for itself")]
 pub(crate) struct Name {
     pub(crate) text: Arc<str>,
     /// Place among the fields that may hold the time, the message, that make up the stream, that name the service.

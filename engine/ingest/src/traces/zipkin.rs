@@ -142,8 +142,12 @@ fn endpoint<'a>(json: &mut Json<'a>) -> Result<Endpoint<'a>> {
     Ok(out)
 }
 
+/// Reads a span. Of one that is longer than a span may be, and will be refused, lists are not kept: entries of a few bytes
+/// take many times as much in memory.
 fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
     let mut span = ZipkinSpan::default();
+    let begin = json.position();
+    let is_kept = |json: &Json<'a>| json.position() - begin <= SPAN_BYTES_MAX;
     if json.next()? != Next::Object {
         return Err(json.error("expected a span"));
     }
@@ -160,7 +164,11 @@ fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
             "remoteEndpoint" => span.remote = endpoint(json)?,
             "debug" => span.debug = flag(json)?,
             "shared" => span.shared = flag(json)?,
-            "annotations" => read_annotations(json, &mut span.annotations)?,
+            "annotations" => read_annotations(json, |json, annotation| {
+                if is_kept(json) {
+                    span.annotations.push(annotation);
+                }
+            })?,
             "tags" => object(json, |_, key, json| {
                 let value = match scalar(json)? {
                     Scalar::Null => Cow::Borrowed(""),
@@ -168,7 +176,9 @@ fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
                     Scalar::Number(text) => Cow::Borrowed(text),
                     Scalar::Bool(v) => Cow::Borrowed(if v { "true" } else { "false" }),
                 };
-                span.tags.push((key, value));
+                if is_kept(json) {
+                    span.tags.push((key, value));
+                }
                 Ok(())
             })?,
             _ => json.skip()?,
@@ -178,7 +188,7 @@ fn read_span<'a>(json: &mut Json<'a>) -> Result<ZipkinSpan<'a>> {
     Ok(span)
 }
 
-fn read_annotations<'a>(json: &mut Json<'a>, out: &mut Vec<(u64, Text<'a>)>) -> Result<()> {
+fn read_annotations<'a>(json: &mut Json<'a>, mut each: impl FnMut(&Json<'a>, (u64, Text<'a>))) -> Result<()> {
     if json.next()? == Next::Scalar {
         return match json.scalar()? {
             Scalar::Null => Ok(()),
@@ -198,7 +208,7 @@ fn read_annotations<'a>(json: &mut Json<'a>, out: &mut Vec<(u64, Text<'a>)>) -> 
             }
             Ok(())
         })?;
-        out.push(annotation);
+        each(json, annotation);
     }
     Ok(())
 }
@@ -310,4 +320,24 @@ fn event_form(value: &str) -> Option<(&str, u32, Vec<(String, Plain)>)> {
         other => Plain::Text(other.to_string()),
     };
     Some((name, dropped, attributes.into_iter().map(|(key, value)| (key, plain(value))).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Breaks where a span is kept whole before anybody asks how long it is: three bytes an annotation are 32 in memory.
+    #[test]
+    fn lists_of_a_span_that_is_too_long_are_not_kept() {
+        let read = |body: &str| {
+            let span = read_span(&mut Json::new(body.as_bytes()).unwrap()).unwrap();
+            (span.annotations.len(), span.tags.len())
+        };
+        assert_eq!(read(r#"{"annotations":[{},{}],"tags":{"a":"b","c":null}}"#), (2, 2));
+        let (count, tag) = (SPAN_BYTES_MAX, r#""":"","#);
+        let (annotations, _) = read(&format!(r#"{{"annotations":[{}{{}}]}}"#, "{},".repeat(count)));
+        assert!((1..=SPAN_BYTES_MAX / 3).contains(&annotations), "{annotations}");
+        let (_, tags) = read(&format!(r#"{{"tags":{{{}"":""}}}}"#, tag.repeat(count)));
+        assert!((1..=SPAN_BYTES_MAX / tag.len()).contains(&tags), "{tags}");
+    }
 }

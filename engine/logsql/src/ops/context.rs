@@ -314,6 +314,8 @@ fn delimiters(
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
     use super::*;

@@ -21,6 +21,9 @@ const READINGS_MAX: usize = 3;
 /// How long a query goes by raw rows after its groups could not be had, such as when they are too many.
 const REFUSED_NS: i64 = 600 * SECOND_NS;
 const MILLI_NS: i64 = 1_000_000;
+/// What `explain` says of buckets to whom rows are hidden: which are kept tells when rows were written, those of others, too.
+pub(crate) const HIDDEN: &str =
+    "buckets serve it: which are kept, and the plan over them, is shown to who may see all rows";
 
 /// A query that is answered from buckets, with what it takes.
 #[derive(Debug)]
@@ -69,7 +72,17 @@ impl OlapEngine {
         self.parted_of(of, catalog, tables, access, false)
     }
 
-    /// The same of buckets that are known. `declared`: they are worth keeping from the first time on.
+    /// What is said of buckets to whom rows are hidden: that they serve a query, or why not, as far as the query says it.
+    pub(super) fn hidden(&self, catalog: &Arc<Catalog>, query: &Query, tables: &Arc<dyn TableSnapshot>) -> String {
+        let serve = || -> Result<(), String> {
+            self.may_keep()?;
+            Bucketed::of(catalog, query, self.engine.relational(), tables.as_ref())?;
+            Ok(())
+        };
+        serve().err().unwrap_or_else(|| HIDDEN.to_owned())
+    }
+
+    /// What [`Self::parted`] gives, of buckets that are known. `declared`: they are worth keeping from the first time on.
     pub(super) fn parted_of(
         &self,
         of: Bucketed,

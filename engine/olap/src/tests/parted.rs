@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::open_cases::limits;
 use super::rolled::{ask, on_a_deep_stack};
 use crate::OlapEngine;
+use crate::engine::HIDDEN;
 use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
 
@@ -318,7 +319,12 @@ fn answers_are_those_of_raw_rows() {
         let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
         let ctx = QueryContext::new(Access::services(["a"]), limits());
         let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
-        assert_eq!(shown["buckets"], json!({"reason": "which buckets are kept is shown to who may see all rows"}));
+        assert_eq!(shown["buckets"], json!({"reason": HIDDEN}));
+        assert!(shown["children"].as_array().is_none_or(Vec::is_empty), "none of them is read for that: {shown}");
+        let request = Request::parse(&raw[5], &catalog, 0).unwrap();
+        let ctx = QueryContext::new(Access::services(["a"]), limits());
+        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
+        assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
     });
 }
 
@@ -397,7 +403,7 @@ fn declared_rollups_are_kept_by_buckets_from_the_first_time_on() {
         let shown = explained(&olap, &by_day, &full).await;
         assert_eq!((&shown["rollup"]["used"], &shown["buckets"]["unit"]), (&json!("Kept.byHour"), &json!("hour")));
         let shown = explained(&olap, &by_day, &services).await;
-        assert_eq!((&shown["rollup"]["used"], &shown["buckets"]["unit"]), (&Value::Null, &Value::Null));
+        assert_eq!((&shown["rollup"]["used"], &shown["buckets"]), (&json!("Kept.byHour"), &json!({"reason": HIDDEN})));
         let shown = explained(&olap, &count(json!([])), &full).await;
         assert_eq!(shown["rollup"]["candidates"][0]["reason"], "it has not one range of time");
     });

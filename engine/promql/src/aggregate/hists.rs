@@ -36,6 +36,7 @@ struct Slot {
 
 /// A slot with all that must be known to go on adding elsewhere.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "what was seen of histograms, each for itself")]
 pub struct HistogramPart {
     /// Row and step: row × steps + step.
     pub slot: usize,

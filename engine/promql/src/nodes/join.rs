@@ -47,6 +47,7 @@ pub(crate) struct JoinGroup {
 
 /// The operator.
 #[derive(Debug, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools, reason = "the words of a binary operator")]
 pub(crate) struct StepJoin {
     /// Operator.
     pub(crate) op: BinaryOp,

@@ -61,8 +61,8 @@ impl PromqlEngine {
         let grid = grid(times);
         let kept = self.results.get(&key);
         let usable = kept.as_ref().map_or(0..0, |entry| usable(entry, grid, &rests_on, &*snapshot));
-        let gaps = if usable.is_empty() {
-            vec![0..grid.steps]
+        let gaps: Vec<Range<usize>> = if usable.is_empty() {
+            std::iter::once(0..grid.steps).collect()
         } else {
             [0..usable.start, usable.end..grid.steps].into_iter().filter(|gap| !gap.is_empty()).collect()
         };

@@ -1,12 +1,13 @@
 //! `interval_trunc(unit, x)`: an interval, or what lies between two times, without what is smaller than a unit. A statement
-//! does not always say whether it is that or a time, which DataFusion's `date_trunc` knows alone.
+//! does not always say whether it is that or a time, which DataFusion's `date_trunc` knows alone, but for eras.
 
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray as _, IntervalMonthDayNanoArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
-use datafusion::common::{exec_err, plan_err};
+use arrow::compute::kernels::numeric::sub;
+use arrow::compute::{DatePart, cast, date_part};
+use arrow::datatypes::{DataType, Int32Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::functions::datetime::date_trunc;
 use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
@@ -15,6 +16,7 @@ use datafusion::logical_expr::{
 };
 
 use super::intervals::spread_out;
+use crate::moments::era;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Truncated {
@@ -60,10 +62,10 @@ impl ScalarUDFImpl for Truncated {
         }
     }
 
-    /// Times are DataFusion's.
+    /// Times are DataFusion's, where it knows the unit.
     fn simplify(&self, args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
         let is_time = match args.as_slice() {
-            [_, value] => !is_length(&info.get_data_type(value)?),
+            [unit, value] => !is_length(&info.get_data_type(value)?) && unit.as_literal().and_then(era_of).is_none(),
             _ => false,
         };
         Ok(if is_time {
@@ -76,7 +78,14 @@ impl ScalarUDFImpl for Truncated {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let [units, values] = args.args.as_slice() else { return exec_err!("`date_trunc` takes a unit and a value") };
         if !is_length(&values.data_type()) {
-            return date_trunc().invoke_with_args(args);
+            let era = match units {
+                ColumnarValue::Scalar(unit) => era_of(unit),
+                ColumnarValue::Array(_) => None,
+            };
+            return match era {
+                Some(era) => begun(era, args),
+                None => date_trunc().invoke_with_args(args),
+            };
         }
         let (units, values) = (units.to_array(args.number_rows)?, values.to_array(args.number_rows)?);
         let units = cast(&units, &DataType::Utf8)?;
@@ -97,6 +106,24 @@ impl ScalarUDFImpl for Truncated {
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))
     }
+}
+
+fn era_of(unit: &ScalarValue) -> Option<(i64, i64)> {
+    era(unit.try_as_str()??)
+}
+
+/// When the eras began that times lie in.
+fn begun((years, less): (i64, i64), mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    let rows = args.number_rows;
+    args.args[0] = ColumnarValue::Scalar(ScalarValue::from("year"));
+    let begun = date_trunc().invoke_with_args(args)?.to_array(rows)?;
+    let since = |year: i32| {
+        let years = (i64::from(year) + less).rem_euclid(years);
+        IntervalMonthDayNano::new(12 * years as i32, 0, 0)
+    };
+    let year = date_part(begun.as_ref(), DatePart::Year)?;
+    let since = year.as_primitive::<Int32Type>().unary::<_, IntervalMonthDayNanoType>(since);
+    Ok(ColumnarValue::Array(sub(&begun, &since)?))
 }
 
 /// An interval without what is smaller than a unit, cut off towards zero; none: it has no such unit.

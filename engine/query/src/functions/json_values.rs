@@ -310,7 +310,10 @@ pub(super) fn push_with(
             out.push('}');
         }
         _ => {
-            let written = plain(piece, numbers);
+            let written = match numbers {
+                Numbers::AsTheyAre => plain(piece),
+                Numbers::BySize => sized(piece),
+            };
             making.add(written.len())?;
             out.push_str(&written);
         }
@@ -319,7 +322,7 @@ pub(super) fn push_with(
 }
 
 /// A number without its exponent, and zero without a sign; words as they are.
-fn plain(piece: &str, numbers: Numbers) -> Cow<'_, str> {
+fn plain(piece: &str) -> Cow<'_, str> {
     let (sign, digits) = piece.strip_prefix('-').map_or(("", piece), |digits| ("-", digits));
     if !digits.starts_with(|letter: char| letter.is_ascii_digit()) {
         return Cow::Borrowed(piece);
@@ -338,10 +341,31 @@ fn plain(piece: &str, numbers: Numbers) -> Cow<'_, str> {
         Err(_) => (String::new(), format!("{}{all}", "0".repeat(point.unsigned_abs() as usize))),
     };
     let whole = whole.trim_start_matches('0');
-    let fraction = if numbers == Numbers::BySize { fraction.trim_end_matches('0') } else { fraction.as_str() };
     let is_zero = whole.is_empty() && fraction.bytes().all(|digit| digit == b'0');
     let (sign, whole) = (if is_zero { "" } else { sign }, if whole.is_empty() { "0" } else { whole });
     Cow::Owned(if fraction.is_empty() { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") })
+}
+
+/// A number as its digits from the first to the last that is none of zero, and where the point is among these: however it is
+/// written, it is the same text. Words as they are, and exponents that are longer than any number of ours.
+fn sized(piece: &str) -> Cow<'_, str> {
+    let (sign, number) = piece.strip_prefix('-').map_or(("", piece), |digits| ("-", digits));
+    if !number.starts_with(|letter: char| letter.is_ascii_digit()) {
+        return Cow::Borrowed(piece);
+    }
+    let (digits, exponent) = number.split_once(['e', 'E']).unwrap_or((number, "0"));
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = format!("{whole}{fraction}");
+    let led = all.trim_start_matches('0');
+    let kept = led.trim_end_matches('0');
+    if kept.is_empty() {
+        return Cow::Borrowed("0");
+    }
+    let point = (whole.len() + led.len()) as i128 - all.len() as i128;
+    let Some(point) = exponent.parse::<i128>().ok().and_then(|exponent| exponent.checked_add(point)) else {
+        return Cow::Borrowed(piece);
+    };
+    Cow::Owned(format!("{sign}{kept}e{point}"))
 }
 
 #[cfg(test)]
@@ -404,7 +428,7 @@ mod tests {
     #[test]
     fn numbers_of_one_size_are_alike() {
         let check = |left: &str, right: &str, expected: bool| {
-            let (left, right) = (plain(left, Numbers::BySize), plain(right, Numbers::BySize));
+            let (left, right) = (sized(left), sized(right));
             assert_eq!(left == right, expected, "{left} {right}");
         };
         check("1E2", "100.00", true);
@@ -412,5 +436,15 @@ mod tests {
         check("1.50", "15e-1", true);
         check("1.5", "-1.5", false);
         check("0.1", "0.01", false);
+        check("0e5", "0", true);
+        check("0.10", "1e-01", true);
+        check("10", "1", false);
+        // Also those whose digits are not written out.
+        check("1e401", "10E+400", true);
+        check("-0.001e405", "-1e402", true);
+        check("1e401", "1e402", false);
+        check("1e-9223372036854775808", "10e-9223372036854775809", true);
+        check("0e99999999999999999999999999999999999999999", "0", true);
+        check("true", "true", true);
     }
 }

@@ -204,6 +204,7 @@ enum Place {
 
 /// See `NUMDesc` of PostgreSQL.
 #[derive(Debug, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "the flags of PostgreSQL's `NUMDesc`")]
 struct Pattern {
     nodes: Vec<Node>,
     /// Digits before and behind the point.
@@ -322,6 +323,7 @@ impl Pattern {
 }
 
 /// See `NUMProc` of PostgreSQL.
+#[allow(clippy::struct_excessive_bools, reason = "the flags of PostgreSQL's `NUMProc`")]
 struct Writing<'p> {
     pattern: &'p Pattern,
     digits: &'p [u8],

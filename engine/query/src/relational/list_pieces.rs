@@ -10,10 +10,9 @@ use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::DataType;
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
 use datafusion::physical_plan::{
@@ -24,6 +23,7 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
 use crate::functions;
+use crate::heads::{no_expressions, one_input};
 
 /// Bytes that may become of one batch.
 const BATCH_BYTES: usize = 16 << 20;
@@ -70,6 +70,10 @@ impl ListPiecesExec {
     pub(crate) fn lists(&self) -> &[ListUnnest] {
         &self.lists
     }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, lists: self.lists.clone() }
+    }
 }
 
 impl DisplayAs for ListPiecesExec {
@@ -91,29 +95,8 @@ impl ExecutionPlan for ListPiecesExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = children.as_slice() else { return internal_err!("pieces are of one input") };
-        Ok(Arc::new(Self { input: Arc::clone(input), lists: self.lists.clone() }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let lists = self.lists.clone();

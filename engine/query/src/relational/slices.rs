@@ -6,12 +6,12 @@
 use std::fmt;
 use std::sync::Arc;
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
-use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, LogicalPlan, Volatility};
-use datafusion::physical_expr::expressions::{Column, InListExpr, Literal};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
+use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, LikeExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
@@ -22,6 +22,7 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::to_datafusion;
 use crate::functions::{CONSTANT_CALL_MAX, is_long};
+use crate::heads::{no_expressions, one_input};
 
 /// Bytes of constants that one batch may hold.
 const BATCH_BYTES: usize = 16 << 20;
@@ -80,6 +81,17 @@ fn is_volatile(call: &ScalarFunctionExpr) -> bool {
     call.fun().signature().volatility == Volatility::Volatile
 }
 
+/// What a comparison compares; none: it is none.
+fn compared(expr: &Arc<dyn PhysicalExpr>) -> Option<[&Arc<dyn PhysicalExpr>; 2]> {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    if let Some(like) = expr.downcast_ref::<LikeExpr>() {
+        return Some([like.expr(), like.pattern()]);
+    }
+    let binary = expr.downcast_ref::<BinaryExpr>()?;
+    let compares = matches!(binary.op(), Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom);
+    compares.then(|| [binary.left(), binary.right()])
+}
+
 /// Bytes of the constants in an expression, beside numbers.
 pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
     let mut bytes = 0;
@@ -87,6 +99,15 @@ pub(super) fn constants_in(expr: &Arc<dyn PhysicalExpr>) -> Result<usize> {
         // What values are looked up in is in no row.
         if let Some(list) = e.downcast_ref::<InListExpr>() {
             bytes += constants_in(list.expr())?;
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        // Nor is one that all are compared with.
+        if let Some(sides) = compared(e) {
+            for side in sides {
+                if side.downcast_ref::<Literal>().is_none() {
+                    bytes += constants_in(side)?;
+                }
+            }
             return Ok(TreeNodeRecursion::Jump);
         }
         if let Some(literal) = e.downcast_ref::<Literal>() {
@@ -161,6 +182,10 @@ impl SliceExec {
     pub(crate) fn rows(&self) -> usize {
         self.rows
     }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, rows: self.rows }
+    }
 }
 
 impl DisplayAs for SliceExec {
@@ -182,29 +207,8 @@ impl ExecutionPlan for SliceExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = children.as_slice() else { return internal_err!("slices are of one input") };
-        Ok(Arc::new(Self { input: Arc::clone(input), rows: self.rows }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let rows = self.rows;

@@ -9,7 +9,6 @@ use std::vec;
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
 use arrow::datatypes::SchemaRef;
-use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::utils::evaluate_partition_ranges;
 use datafusion::error::{DataFusionError, Result};
@@ -20,13 +19,12 @@ use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::WindowAggExec;
-use datafusion::physical_plan::{
-    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
-};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use futures::{TryStreamExt as _, stream};
 
 use super::slices::constants_in;
 use crate::functions;
+use crate::heads::one_input;
 
 /// Rows that partitions give on together.
 const BATCH_ROWS: usize = 8192;
@@ -81,6 +79,11 @@ impl WindowsExec {
     pub(crate) fn keys(&self) -> &[PhysicalSortExpr] {
         &self.keys
     }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        let (calls, keys, properties) = (self.calls.clone(), self.keys.clone(), Arc::clone(&self.properties));
+        Self { input, calls, keys, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
 }
 
 impl DisplayAs for WindowsExec {
@@ -103,9 +106,7 @@ impl ExecutionPlan for WindowsExec {
         vec![true]
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
+    one_input!();
 
     fn apply_expressions(
         &self,
@@ -117,25 +118,6 @@ impl ExecutionPlan for WindowsExec {
             }
         }
         Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        let [input] = children.as_slice() else { return internal_err!("windows are over one input") };
-        Ok(Arc::new(Self {
-            input: Arc::clone(input),
-            calls: self.calls.clone(),
-            keys: self.keys.clone(),
-            properties: Arc::clone(&self.properties),
-            metrics: ExecutionPlanMetricsSet::new(),
-        }))
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

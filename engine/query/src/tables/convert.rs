@@ -10,16 +10,14 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::Error;
@@ -27,6 +25,7 @@ use quiver_types::Error;
 use super::written::WrittenConvert;
 use crate::error::to_datafusion;
 use crate::forms::At;
+use crate::heads::{no_expressions, one_input};
 use crate::unpinned::unpinned;
 
 /// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
@@ -160,12 +159,8 @@ impl ConvertExec {
         Ok(Self::new(table, input, convert, limit))
     }
 
-    fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        if let (Some(input), true) = (children.pop(), children.is_empty()) {
-            Ok(Arc::new(Self::new(self.table, input, Arc::clone(&self.convert), self.limit)))
-        } else {
-            internal_err!("a conversion has one child")
-        }
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(self.table, input, Arc::clone(&self.convert), self.limit)
     }
 }
 
@@ -186,28 +181,8 @@ impl ExecutionPlan for ConvertExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.over(children)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.over(children)
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, context)?;

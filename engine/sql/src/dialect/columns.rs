@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{bare, empty, outputs, rows};
 use crate::parse::{normal, parts};
-use crate::scope::{Fixed, Named};
+use crate::scope::{Fixed, Named, left_out};
 
 /// A common table and its columns; none: these are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);
@@ -94,12 +94,14 @@ impl Known<'_> {
                     }
                 }
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
-                    if is_plain(options) =>
+                    if leaves_out(options) =>
                 {
                     let table = parts(name).pop()?;
                     let factors = select.from.iter().flat_map(factors);
                     let mut factors = factors.filter(|factor| called(factor).as_ref() == Some(&table));
-                    columns.extend(self.of_factor(factors.next()?)?);
+                    let left_out = left_out(options);
+                    let given = self.of_factor(factors.next()?)?.into_iter();
+                    columns.extend(given.filter(|column| !left_out.contains(column)));
                 }
                 _ => return None,
             }
@@ -170,8 +172,10 @@ fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> 
 }
 
 pub(super) fn is_plain(options: &WildcardAdditionalOptions) -> bool {
-    options.opt_exclude.is_none()
-        && options.opt_except.is_none()
-        && options.opt_replace.is_none()
-        && options.opt_rename.is_none()
+    options.opt_exclude.is_none() && leaves_out(options)
+}
+
+/// Whether columns are given as they are, or left out.
+pub(super) fn leaves_out(options: &WildcardAdditionalOptions) -> bool {
+    options.opt_except.is_none() && options.opt_replace.is_none() && options.opt_rename.is_none()
 }

@@ -142,10 +142,24 @@ impl Outer<'_> {
     fn qualify(&self, own: &[Table], place: &mut Expr) {
         if let Expr::Identifier(column) = &*place
             && !is_bare_function(column)
-            && let Some(table) = self.owner(own, &normal(column))
+            && let Some(table) = beside_items(own, &normal(column)).or_else(|| self.owner(own, &normal(column)))
         {
             *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), column.clone()]);
         }
+    }
+}
+
+/// The table of a select that has a field of the name that the planner has for items beside it.
+fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
+    let is_other =
+        |table: &Table| table.columns.is_none() || table.is_called(column) || (!table.gives_items && table.has(column));
+    if column != ITEM || !own.iter().any(|table| table.gives_items) || own.iter().any(is_other) {
+        return None;
+    }
+    let mut open = own.iter().filter(|table| table.is_open);
+    match (open.next(), open.next()) {
+        (Some(table), None) => table.name.as_deref(),
+        _ => None,
     }
 }
 
@@ -182,7 +196,7 @@ impl VisitorMut for Outer<'_> {
         let own: Vec<Table> = select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect();
         if self.is_noting {
             each(select, |place| self.note(&own, place));
-        } else if self.visible().next().is_some() {
+        } else if self.visible().next().is_some() || own.iter().any(|table| table.gives_items) {
             each(select, |place| self.qualify(&own, place));
         }
         self.around.push(Around { tables: own, hidden: 0 });
@@ -246,6 +260,10 @@ mod tests {
             "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE time > \"b\".b AND level = 'x')",
         );
         check(
+            "select value, x from logs l, generate_series(1, 3) x where message = 'x' group by value",
+            "SELECT \"l\".value, x FROM logs l, generate_series(1, 3) x WHERE message = 'x' GROUP BY \"l\".value",
+        );
+        check(
             "select q.m from (select 1 as m) q where m in (select time from (select time from logs where m = n) r)",
             "SELECT q.m FROM (SELECT 1 AS m) q WHERE m IN (SELECT time FROM (SELECT time FROM logs WHERE \"q\".m = n) r)",
         );
@@ -267,6 +285,9 @@ mod tests {
             "WITH c AS (SELECT max(l.n) AS n FROM logs l) SELECT (SELECT count(*) FROM logs WHERE n > c.n) FROM c",
             // Records may have a field of the name of a column of spans.
             "SELECT 1 FROM spans WHERE start_time IN (SELECT time FROM logs WHERE duration > 5)",
+            "SELECT value FROM generate_series(1, 3) x",
+            "SELECT value FROM logs, generate_series(1, 3) value",
+            "SELECT value, x.value FROM logs, spans, generate_series(1, 3) x",
             "SELECT 1 FROM generate_series(1, 3) b WHERE EXISTS (SELECT 1 FROM logs WHERE value = 'x' AND time > 1)",
             // Tables beside each other do not see each other.
             "SELECT 1 FROM (SELECT 1 AS a) x JOIN (SELECT time FROM logs WHERE a = 1) y ON true",

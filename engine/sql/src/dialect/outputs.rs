@@ -194,7 +194,7 @@ fn of_first(query: &Query) -> Option<Ident> {
 }
 
 /// What PostgreSQL calls a type within: `int4`.
-fn type_of(data_type: &DataType) -> String {
+pub(super) fn type_of(data_type: &DataType) -> String {
     let name = match data_type {
         DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => return type_of(item),
         DataType::Custom(name, _) => return parts(name).pop().unwrap_or_else(|| NONE.to_owned()),

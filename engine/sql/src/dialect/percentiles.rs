@@ -3,11 +3,11 @@
 //! is a function of one value.
 
 use datafusion::sql::sqlparser::ast::{
-    Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr,
+    Array, DataType, ExactNumberInfo, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr,
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, call, expr, literal, ranks};
+use super::{arguments, bare, call, expr, literal, outputs, ranks};
 
 /// A percentile of each number of `ARRAY[…]`, as a list; none: the function is called with one number.
 pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
@@ -45,15 +45,34 @@ pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
     }
     match (name, number) {
         ("percentile_cont", Some(number)) => cont(function, number, order).map(Some),
-        ("percentile_disc", _) => disc(function, q, order).map(Some),
+        ("percentile_disc", number) => {
+            disc(function, &number.map_or_else(|| q.to_string(), |number| number.to_string()), order).map(Some)
+        }
         _ => Ok(None),
     }
 }
 
-/// A number that is written, with or without a type.
+/// A number that is written, as its type has it; none: it is not written, or of a type that is not looked at.
 fn number_of(q: &Expr) -> Option<f64> {
     match q {
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => number_of(expr),
+        Expr::Nested(expr) => number_of(expr),
+        Expr::Cast { expr, data_type, .. } => {
+            let number = number_of(expr)?;
+            match outputs::type_of(data_type).as_str() {
+                "float8" => Some(number),
+                "float4" => Some(f64::from(number as f32)),
+                "numeric" if matches!(data_type, DataType::Numeric(ExactNumberInfo::None)) => Some(number),
+                "int2" | "int4" | "int8" => Some(number.round()),
+                _ => None,
+            }
+        }
+        // What becomes of a number with a fraction that is cast to a whole one.
+        Expr::Function(function) if bare(&function.name).as_deref() == Some("round") => {
+            match arguments(&function.args)?.as_slice() {
+                [number] => number_of(number).map(f64::round),
+                _ => None,
+            }
+        }
         other => literal(other).and_then(|text| text.parse().ok()),
     }
 }
@@ -78,7 +97,7 @@ fn cont(function: &Function, q: f64, order: &OrderByExpr) -> Result<Expr> {
 }
 
 /// The value out of the sorted list of all.
-fn disc(function: &Function, q: &Expr, order: &OrderByExpr) -> Result<Expr> {
+fn disc(function: &Function, q: &str, order: &OrderByExpr) -> Result<Expr> {
     let value = &order.expr;
     let kept = function.filter.as_ref().map_or_else(String::new, |kept| format!(" AND ({kept})"));
     let present = format!("FILTER (WHERE {value} IS NOT NULL{kept})");

@@ -1,19 +1,20 @@
 //! Fields read through `*`: `SELECT level FROM (SELECT * FROM logs) q`, as tools write that put a query around another one.
-//! `*` stands for the fixed columns of a table. What else is read of such a subquery or common table is named beside it.
+//! `*` stands for the fixed columns of a table. What else is read of such a subquery or common table is named beside it, and
+//! left out where others give `*` of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, OrderBy, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, VisitorMut,
+    ExcludeSelectItem, Expr, GroupByExpr, Ident, JoinConstraint, ObjectName, OrderBy, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::columns::{Common, Known, called, factors, is_plain};
+use super::columns::{Common, Known, called, constraint, factors, is_plain, leaves_out};
 use super::empty;
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
-use crate::scope::{Fixed, Names, alias_of};
+use crate::scope::{Fixed, Names, alias_of, left_out};
 use crate::walk::{selects, walk, walk_mut};
 
 /// Most common tables that a field is read through, one behind the other.
@@ -131,7 +132,7 @@ impl Stars<'_> {
             select.projection.iter().any(|item| match item {
                 SelectItem::Wildcard(options) => is_plain(options),
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                    is_plain(options) && parts(name).pop() == table.name
+                    leaves_out(options) && parts(name).pop() == table.name
                 }
                 _ => false,
             })
@@ -143,32 +144,46 @@ impl Stars<'_> {
         }
     }
 
-    /// Has a query give a field that it has by `*` alone.
-    fn give(&mut self, query: &mut Query, field: &str) {
-        if self.known().of_query(query).is_none_or(|columns| columns.iter().any(|column| column == field)) {
-            return;
-        }
-        let SetExpr::Select(select) = &mut *query.body else { return };
-        let Some(at) = self.source(select) else { return };
-        let Some(table) = self.tables(select).into_iter().nth(at) else { return };
-        if table.leads == Leads::ToData
-            && let Some(table) = &table.name
-        {
-            let column = vec![Ident::with_quote('"', table), Ident::with_quote('"', field)];
-            select.projection.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(column)));
-        } else if let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at) {
-            self.read(factor, field);
-        }
+    /// Whether a query gives a column; none: that is not known.
+    fn gives(&self, query: &Query, column: &str) -> Option<bool> {
+        self.known().of_query(query).map(|columns| columns.iter().any(|known| known == column))
     }
 
-    /// Has a subquery or common table give a field.
-    fn read(&mut self, factor: &mut TableFactor, field: &str) {
+    /// Has a query give a field that it has by `*` alone. Says whether it does now, and did not.
+    fn give(&mut self, query: &mut Query, field: &str) -> bool {
+        if self.gives(query, field) != Some(false) {
+            return false;
+        }
+        let SetExpr::Select(select) = &mut *query.body else { return false };
+        let Some(at) = self.source(select) else { return false };
+        let Some(table) = self.tables(select).into_iter().nth(at) else { return false };
+        if table.leads == Leads::Further
+            && !table.may_have(field)
+            && let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at)
+        {
+            self.read(factor, field);
+        }
+        // A subquery may give it by `*` now.
+        if self.gives(query, field) == Some(true) {
+            return true;
+        }
+        if let (SetExpr::Select(select), Some(table)) = (&mut *query.body, &table.name) {
+            let column = vec![Ident::with_quote('"', table), Ident::with_quote('"', field)];
+            select.projection.push(SelectItem::UnnamedExpr(Expr::CompoundIdentifier(column)));
+            return true;
+        }
+        false
+    }
+
+    /// Has a subquery or common table give a field. Says whether it does now, and did not: common tables will later.
+    fn read(&mut self, factor: &mut TableFactor, field: &str) -> bool {
         match factor {
             TableFactor::Derived { subquery, .. } => self.give(subquery, field),
             TableFactor::Table { name, .. } => {
                 self.wanted.entry(empty::named(name).1).or_default().insert(field.to_owned());
+                false
             }
-            _ => {}
+            _ => false,
         }
     }
 
@@ -179,8 +194,9 @@ impl Stars<'_> {
             let names = names(select, order);
             let read: BTreeSet<(usize, &str)> = names.iter().filter_map(|name| self.reads(&tables, name)).collect();
             for (at, field) in read {
-                if let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at) {
-                    self.read(factor, field);
+                let factor = select.from.iter_mut().flat_map(factors_mut).nth(at);
+                if factor.is_some_and(|factor| self.read(factor, field)) {
+                    hide(select, at, field);
                 }
             }
         }
@@ -215,6 +231,88 @@ impl Stars<'_> {
     }
 }
 
+/// Leaves a field of a table out of what `*` of a select gives: the table has it only because it is read.
+fn hide(select: &mut Select, at: usize, field: &str) {
+    let Some(tables) = select.from.iter().flat_map(factors).map(called).collect::<Option<Vec<_>>>() else { return };
+    // What both sides of a join have `*` gives once, which cannot be said of each table by itself.
+    let is_merged = select.from.iter().flat_map(|from| &from.joins).any(|join| {
+        matches!(constraint(&join.join_operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
+    });
+    let all = |table: &String| {
+        let name = ObjectName::from(vec![Ident::with_quote('"', table)]);
+        let kind = SelectItemQualifiedWildcardKind::ObjectName(name);
+        SelectItem::QualifiedWildcard(kind, WildcardAdditionalOptions::default())
+    };
+    for item in std::mem::take(&mut select.projection) {
+        match item {
+            SelectItem::Wildcard(options) if is_plain(&options) && !is_merged => {
+                select.projection.extend(tables.iter().map(all));
+            }
+            other => select.projection.push(other),
+        }
+    }
+    for item in &mut select.projection {
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) = item
+            && leaves_out(options)
+            && parts(name).pop().as_ref() == tables.get(at)
+        {
+            let mut names = left_out(options);
+            if !names.iter().any(|name| name == field) {
+                names.push(field.to_owned());
+            }
+            let quoted = |name: &String| ObjectName::from(vec![Ident::with_quote('"', name)]);
+            options.opt_exclude = Some(ExcludeSelectItem::Multiple(names.iter().map(quoted).collect()));
+        }
+    }
+}
+
+/// Hides a field of a common table from all who give `*` of it.
+struct Hiding<'h> {
+    table: &'h str,
+    field: &'h str,
+    /// How many queries around have another common table of that name.
+    others: usize,
+}
+
+impl Hiding<'_> {
+    fn has_other(&self, query: &Query) -> bool {
+        query.with.iter().flat_map(|with| &with.cte_tables).any(|table| normal(&table.alias.name) == self.table)
+    }
+}
+
+impl VisitorMut for Hiding<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.others += usize::from(self.has_other(query));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.others -= usize::from(self.has_other(query));
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
+        let is_it = |factor: &TableFactor| match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let is_renamed = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+                let (schema, name) = empty::named(name);
+                schema.is_none() && name == self.table && !is_renamed
+            }
+            _ => false,
+        };
+        if self.others == 0 {
+            let tables = (0..).zip(select.from.iter().flat_map(factors));
+            let found: Vec<usize> = tables.filter(|(_, factor)| is_it(factor)).map(|(at, _)| at).collect();
+            for at in found {
+                hide(select, at, self.field);
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
 /// Names of columns in a select and its order, but those of its own outputs.
 fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut plain, mut beside_outputs) = (Names::default(), Names::default());
@@ -242,16 +340,25 @@ impl VisitorMut for Stars<'_> {
     type Break = ();
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
-        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+        let Query { with, body, .. } = &mut *query;
+        let mut left = with.as_mut().map(|with| with.cte_tables.as_mut_slice()).unwrap_or_default();
+        while let [table, later @ ..] = left {
             let name = normal(&table.alias.name);
             for field in self.asked.get(&name).cloned().unwrap_or_default() {
-                self.give(&mut table.query, &field);
+                if self.give(&mut table.query, &field) {
+                    let mut hiding = Hiding { table: &name, field: &field, others: 0 };
+                    for other in &mut *later {
+                        let _ = walk_mut(&mut other.query, &mut hiding);
+                    }
+                    let _ = walk_mut(&mut *body, &mut hiding);
+                }
             }
             let columns = self.known().of_common(table);
             if table.alias.columns.is_empty() && self.leads_further(&table.query) {
                 self.open.push(name.clone());
             }
             self.common.push((name, columns));
+            left = later;
         }
         let done = selects(query, |select, order| {
             self.of_select(select, order.as_deref());
@@ -328,7 +435,34 @@ mod tests {
         );
         check(
             "with a as (select * from logs), b as (select * from a), c as (select * from b) select n from c",
-            "WITH a AS (SELECT *, \"logs\".\"n\" FROM logs), b AS (SELECT * FROM a), c AS (SELECT * FROM b) SELECT n FROM c",
+            "WITH a AS (SELECT *, \"logs\".\"n\" FROM logs), b AS (SELECT \"a\".* EXCLUDE (\"n\"), \"a\".\"n\" FROM a), \
+             c AS (SELECT \"b\".* EXCLUDE (\"n\"), \"b\".\"n\" FROM b) SELECT n FROM c",
+        );
+    }
+
+    #[test]
+    fn what_is_read_is_not_shown() {
+        check(
+            "select * from (select * from logs) q where level = 'x' union all select * from logs",
+            "SELECT \"q\".* EXCLUDE (\"level\") FROM (SELECT *, \"logs\".\"level\" FROM logs) q WHERE level = 'x' \
+             UNION ALL SELECT * FROM logs",
+        );
+        check(
+            "select q.*, s.* from (select * from logs) q join spans s on q.n = s.trace_id where q.level = 'x'",
+            "SELECT q.* EXCLUDE (\"level\", \"n\"), s.* FROM (SELECT *, \"logs\".\"level\", \"logs\".\"n\" FROM logs) q \
+             JOIN spans s ON q.n = s.trace_id WHERE q.level = 'x'",
+        );
+        // A common table has it for all who read it, and shows it to none.
+        check(
+            "with a as (select * from logs) select x.*, y.level from a x, (select * from a) y",
+            "WITH a AS (SELECT *, \"logs\".\"level\" FROM logs) SELECT x.* EXCLUDE (\"level\"), y.level \
+             FROM a x, (SELECT \"a\".* EXCLUDE (\"level\"), \"a\".\"level\" FROM a) y",
+        );
+        // But to whom it is asked of through a table that reads it for itself.
+        check(
+            "with a as (select * from (select * from logs) q where level = 'x') select level from a",
+            "WITH a AS (SELECT \"q\".* EXCLUDE (\"level\"), \"q\".\"level\" FROM (SELECT *, \"logs\".\"level\" FROM logs) q \
+             WHERE level = 'x') SELECT level FROM a",
         );
     }
 

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     TimezoneInfo, UnaryOperator, Value,
 };
 use quiver_query::durations::worded;
-use quiver_query::moments::{Moment, in_form};
+use quiver_query::moments::{Moment, era, in_form};
 use quiver_types::Result;
 
 use super::{arguments, arrays, bare, call, expr, formats, literal, quoted, take, text};
@@ -90,17 +90,6 @@ pub(super) fn rounded(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
         format!("date_bin({unit}, {cast} + {half})")
     };
     expr(&sql).map(Some)
-}
-
-/// Years of a part of times that the planner does not know, and how many years before 1 the first of them began: decades
-/// count from the year 0, centuries from the year 1.
-fn era(part: &str) -> Option<(i64, i64)> {
-    Some(match part.to_lowercase().as_str() {
-        "decade" | "decades" => (10, 0),
-        "century" | "centuries" => (100, 99),
-        "millennium" | "millenium" | "millennia" => (1000, 999),
-        _ => return None,
-    })
 }
 
 /// `EXTRACT(century FROM time)`; none: the planner knows the part.

@@ -27,8 +27,7 @@ impl Catalog {
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
     pub async fn removed_parts(&self) -> Result<Vec<RemovedPart>> {
-        let sql = "SELECT meta, spooled, NOT EXISTS (SELECT 1 FROM part AS p WHERE p.added = part.removed) FROM part \
-            WHERE removed IS NOT NULL \
+        let sql = "SELECT meta, spooled, dropped FROM part WHERE removed IS NOT NULL \
             AND removed < (SELECT coalesce(min(number), 9223372036854775807) FROM outbox) ORDER BY removed, id";
         let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
         let part = |row: &sqlx::sqlite::SqliteRow| {

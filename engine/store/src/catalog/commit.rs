@@ -87,7 +87,7 @@ impl Catalog {
         let number = self.number_commit(&mut tx, change.job).await?;
         self.insert_parts(&mut tx, number, change).await?;
         failpoint::hit("commit.after-insert");
-        remove_parts(&mut tx, number, &change.removed).await?;
+        remove_parts(&mut tx, number, change).await?;
         for floor in &change.floors {
             self.move_floor(&mut tx, *floor).await?;
         }
@@ -241,11 +241,13 @@ pub(super) async fn insert_part(tx: &mut Writing, number: u64, part: &PartMeta) 
     Ok(())
 }
 
-async fn remove_parts(tx: &mut Writing, number: u64, removed: &[PartId]) -> Result<()> {
-    for id in removed {
+async fn remove_parts(tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
+    let dropped = change.added.is_empty();
+    for id in &change.removed {
         // A part in the spool is nobody's to remove: the object that adds it would wait for it for ever.
-        let sql = "UPDATE part SET removed = ? WHERE id = ? AND removed IS NULL AND place = 'store'";
-        let done = sqlx::query(sql).bind(number as i64).bind(id.to_string()).execute(&mut **tx).await.db("commit")?;
+        let sql = "UPDATE part SET removed = ?, dropped = ? WHERE id = ? AND removed IS NULL AND place = 'store'";
+        let removal = sqlx::query(sql).bind(number as i64).bind(dropped).bind(id.to_string());
+        let done = removal.execute(&mut **tx).await.db("commit")?;
         if done.rows_affected() != 1 {
             return Err(Error::new(ErrorKind::Conflict, format!("part `{id}` is not live any more")));
         }

@@ -18,12 +18,25 @@ pub struct Rebuilt {
     pub commits: Vec<(u64, i64)>,
     /// Live parts: commit that added it, part, whether files of it are in the spool.
     pub live: Vec<(u64, PartMeta, bool)>,
-    /// Removed parts whose files may be there: commit that removed it, part, the same.
-    pub removed: Vec<(u64, PartMeta, bool)>,
+    /// Removed parts whose files may be there.
+    pub removed: Vec<Removal>,
     /// Parts that no commit object names yet; the next commit adds them.
     pub adopted: Vec<PartMeta>,
     /// All floors.
     pub floors: Vec<WriterFloor>,
+}
+
+/// A part that a commit removed.
+#[derive(Debug, Clone)]
+pub struct Removal {
+    /// The commit.
+    pub commit: u64,
+    /// The part.
+    pub part: PartMeta,
+    /// Whether files of it are in the spool.
+    pub spooled: bool,
+    /// Whether nothing took its place.
+    pub dropped: bool,
 }
 
 impl Catalog {
@@ -68,14 +81,11 @@ impl Catalog {
                 spooled(&mut tx, part).await?;
             }
         }
-        for (removed, part, in_spool) in &rebuilt.removed {
-            insert_part(&mut tx, 0, part).await?;
-            let sql = "UPDATE part SET removed = ? WHERE id = ?";
-            let removed = sqlx::query(sql).bind(*removed as i64).bind(part.id.to_string());
-            removed.execute(&mut *tx).await.db("be rebuilt")?;
-            if *in_spool {
-                spooled(&mut tx, part).await?;
-            }
+        for removal in &rebuilt.removed {
+            insert_part(&mut tx, 0, &removal.part).await?;
+            let sql = "UPDATE part SET removed = ?, dropped = ?, spooled = ? WHERE id = ?";
+            let removed = sqlx::query(sql).bind(removal.commit as i64).bind(removal.dropped).bind(removal.spooled);
+            removed.bind(removal.part.id.to_string()).execute(&mut *tx).await.db("be rebuilt")?;
         }
         // The floors moved with what was adopted; the next commit tells all of them.
         if !rebuilt.adopted.is_empty() || rebuilt.commits.is_empty() {
@@ -94,13 +104,12 @@ impl Catalog {
         tx.commit().await.db("be rebuilt")
     }
 
-    /// Gives removed parts in whose place nothing came.
+    /// Gives removed parts whose place nothing took.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
     pub async fn dropped_parts(&self) -> Result<Vec<PartMeta>> {
-        let sql = "SELECT meta FROM part WHERE removed IS NOT NULL \
-            AND NOT EXISTS (SELECT 1 FROM part AS p WHERE p.added = part.removed) ORDER BY removed, id";
+        let sql = "SELECT meta FROM part WHERE removed IS NOT NULL AND dropped = 1 ORDER BY removed, id";
         let rows = sqlx::query(sql).fetch_all(&self.pool).await.db("be read")?;
         rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
     }
@@ -114,7 +123,7 @@ impl Catalog {
         let mut tx = self.begin(what).await?;
         let number = self.number_commit(&mut tx, None).await?;
         for id in ids {
-            let sql = "UPDATE part SET removed = NULL, added = ? WHERE id = ? AND removed IS NOT NULL";
+            let sql = "UPDATE part SET removed = NULL, dropped = 0, added = ? WHERE id = ? AND removed IS NOT NULL";
             sqlx::query(sql).bind(number as i64).bind(id.to_string()).execute(&mut *tx).await.db(what)?;
         }
         self.fill_outbox(&mut tx, number, &Change::default()).await?;

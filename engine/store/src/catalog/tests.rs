@@ -186,6 +186,33 @@ async fn objects_wait_for_uploads_in_order() {
     assert_eq!(catalog.removed_count().await.unwrap(), 0);
 }
 
+/// Whatever became of the part that took its place: brought back, its rows would be there twice.
+#[tokio::test]
+async fn what_was_replaced_is_not_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let catalog = catalog(&dir).await;
+    let [a, b, c, d] = std::array::from_fn(|_| part(Place::Store));
+    add(&catalog, &a).await;
+    add(&catalog, &d).await;
+    for (old, new) in [(&a, &b), (&b, &c)] {
+        let job = Uuid::now_v7();
+        catalog.add_pending(job, &keys(new)).await.unwrap();
+        let change = Change { job: Some(job), added: vec![new.clone()], removed: vec![old.id], ..Change::default() };
+        catalog.commit(&change).await.unwrap();
+    }
+    catalog.commit(&Change { removed: vec![d.id], ..Change::default() }).await.unwrap();
+    drain(&catalog).await;
+    // A query holds the first still.
+    catalog.forget_parts(&[b.id]).await.unwrap();
+    let removed = catalog.removed_parts().await.unwrap();
+    let removed: Vec<_> = removed.iter().map(|p| (p.meta.id, p.dropped)).collect();
+    assert_eq!(removed, [(a.id, false), (d.id, true)]);
+    assert_eq!(catalog.dropped_parts().await.unwrap(), std::slice::from_ref(&d));
+    catalog.undrop(&[d.id]).await.unwrap();
+    assert!(catalog.dropped_parts().await.unwrap().is_empty());
+    assert_eq!(catalog.removed_count().await.unwrap(), 1);
+}
+
 #[tokio::test]
 async fn full_lists_and_what_they_outdate() {
     let dir = tempfile::tempdir().unwrap();

@@ -56,6 +56,7 @@ impl Aside {
 
     pub(super) fn add(&mut self, generation: Arc<Generation>, why: String) {
         tracing::error!(generation = %generation.id(), why, "set a generation aside that cannot be flushed");
+        generation.set_aside();
         self.flushing.aside.lock().insert(generation.id(), why);
         self.all.push(Held { generation, next: Instant::now() + FIRST, pause: FIRST });
         METRICS.flush_held.set(self.all.len() as u64);
@@ -94,5 +95,19 @@ impl Aside {
             }
         }
         core.progress.bump();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registry::Registry;
+
+    #[test]
+    fn writes_know_what_was_set_aside() {
+        let id = GenerationId { writer: Uuid::now_v7(), number: 1 };
+        let generation = Arc::new(Generation::new(id, 1, Arc::new(Registry::default())));
+        let aside = Aside::new(vec![Arc::clone(&generation)], Arc::default());
+        assert!(generation.is_aside() && aside.takes_more());
     }
 }

@@ -212,6 +212,7 @@ const CONSTANT: u32 = u32::MAX - 1;
 
 /// What the values of a column are.
 #[derive(Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "what values of a column all are, each for itself")]
 struct Analysis {
     seen: bool,
     constant: Option<String>,

@@ -39,6 +39,8 @@ const PAGES_MAX: usize = 32;
 const MOST_ROWS: usize = 4;
 /// The same of pages.
 const MOST_PAGES: usize = 2;
+/// All pages of a column are those but one of so many.
+const ALL_PAGES: usize = 8;
 /// Memory of a decoded value, at least: codes take less in a file.
 const VALUE_BYTES: u64 = 4;
 
@@ -80,6 +82,17 @@ impl Group {
             narrowed: None,
         }
     }
+}
+
+/// What may be kept.
+#[derive(Debug, Clone, Copy)]
+enum Kept {
+    /// A page of a column.
+    Page(u32),
+    /// A column that is read as a whole anyway.
+    Column,
+    /// A column of which more is read for that.
+    More,
 }
 
 /// A row group that is being read.
@@ -201,7 +214,10 @@ impl GroupBlock {
         // None is read as a whole for a cache that has no room for it.
         let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
         let has_room = cache.has_room(bytes, opened.logs.groups());
-        let admitted = !self.job && most && has_room && self.admits(name, None);
+        let admitted = !self.job && most && has_room && {
+            let column = if self.takes_all(name, rows) { Kept::Column } else { Kept::More };
+            self.admits(name, column)
+        };
         let all = BooleanBuffer::new_set(rows.len());
         let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
         let values = values_of(name, &array, digits)?;
@@ -220,15 +236,25 @@ impl GroupBlock {
         rows.count_set_bits() * MOST_ROWS >= rows.len() || logs.pages_of(self.group, name, rows, pages).is_none()
     }
 
+    /// Says whether a column is read as a whole for some rows anyway, but for one page in so many.
+    fn takes_all(&self, name: &str, rows: &BooleanBuffer) -> bool {
+        let logs = &self.opened.logs;
+        let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
+        let pages = logs.pages(self.group, name);
+        logs.pages_of(self.group, name, rows, pages - pages.div_ceil(ALL_PAGES)).is_none()
+    }
+
     /// Says whether a column that is about to be read should be kept, or a page of it; notes its use. What windows ask
     /// for one after the other is one use.
-    fn admits(&mut self, name: &str, page: Option<u32>) -> bool {
+    fn admits(&mut self, name: &str, kept: Kept) -> bool {
         let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
+        let page = if let Kept::Page(page) = kept { Some(page) } else { None };
         let is_new = self.sweep.as_mut().is_none_or(|asked| asked.insert((name.to_owned(), page)));
         is_new
-            && match page {
-                Some(page) => cache.wants_page(part, self.group, name, page),
-                None => cache.wants(part, self.group, name),
+            && match kept {
+                Kept::Page(page) => cache.wants_page(part, self.group, name, page),
+                Kept::Column => cache.wants(part, self.group, name),
+                Kept::More => cache.wants_more(part, self.group, name),
             }
     }
 
@@ -245,7 +271,7 @@ impl GroupBlock {
         let mut found: Vec<_> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
         let (mut missing, mut wanted) = (Vec::new(), true);
         for ((page, range), _) in pages.iter().zip(&found).filter(|(_, known)| known.is_none()) {
-            wanted &= self.admits(name, Some(*page));
+            wanted &= self.admits(name, Kept::Page(*page));
             missing.push(range.start as u32..range.end as u32);
         }
         if !wanted {

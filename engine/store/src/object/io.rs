@@ -47,6 +47,10 @@ impl PartIo for StoreIo {
         read.await.internal("a read of the object store stopped")?
     }
 
+    fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+        if place == Place::Spool { self.spool.read_here(key, place, range) } else { None }
+    }
+
     fn remote(&self, place: Place) -> bool {
         place == Place::Store
     }

@@ -142,7 +142,8 @@ impl LabelIndex<'_> {
                 let list = &index.order[rows.start as usize..rows.end as usize];
                 let first = list.partition_point(|&pair| index.table.value(pair) < prefix);
                 let len = list[first..].partition_point(|&pair| index.table.value(pair).starts_with(prefix));
-                vec![rows.start + first as u64..rows.start + (first + len) as u64]
+                let first = rows.start + first as u64;
+                std::iter::once(first..first + len as u64).collect()
             }
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::RecordBatch;
 use bytes::Bytes;
+use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaDataReader;
 use quiver_types::{ReadStats, stats};
 
@@ -13,7 +14,7 @@ use super::fetch::{Purpose, kind_number};
 use super::file::keys;
 use super::footer::{Footer, damaged, key_value, row_groups_end};
 use super::run_reader::RunReader;
-use super::{FileMeta, PartMeta, Place};
+use super::{FileMeta, PartId, PartMeta, Place};
 use crate::cache::Caches;
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
@@ -31,12 +32,14 @@ pub struct Part {
     cache: Arc<Caches>,
     /// Two queries that need the index of an older part at once make it once.
     decoding: tokio::sync::Mutex<()>,
+    /// Threads that need a footer at once read it once.
+    opening: Mutex<()>,
 }
 
 impl Part {
     /// Makes a reader; does no I/O.
     pub fn new(meta: PartMeta, io: Arc<dyn PartIo>, cache: Arc<Caches>) -> Self {
-        Self { meta, io, cache, decoding: tokio::sync::Mutex::new(()) }
+        Self { meta, io, cache, decoding: tokio::sync::Mutex::new(()), opening: Mutex::new(()) }
     }
 
     /// The same part as it was before a kind of file was known, with caches of its own.
@@ -68,24 +71,53 @@ impl Part {
     /// Gives the footer of a file; the cache's or, checked against the catalog's sum, the file's.
     pub(super) async fn footer(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<Footer>> {
         let key = (self.meta.id, kind_number(&file.kind));
-        if let Some(footer) = self.cache.footers.get(&key) {
-            stats::add(&stats.cache_hits, 1);
+        if let Some(footer) = self.known_footer(key, stats) {
+            return Ok(footer);
+        }
+        if let Some(footer) = self.footer_here(key, file, stats)? {
             return Ok(footer);
         }
         stats::add(&stats.cache_misses, 1);
-        let small = self.io.remote(self.meta.place) && file.bytes <= WHOLE_BYTES_MAX;
+        let small = self.is_remote() && file.bytes <= WHOLE_BYTES_MAX;
         let footer = if small { self.read_small(file, stats).await? } else { self.read_footer(file, stats).await? };
+        Ok(self.keep_footer(key, footer))
+    }
+
+    fn known_footer(&self, key: (PartId, u8), stats: &ReadStats) -> Option<Arc<Footer>> {
+        let footer = self.cache.footers.get(&key)?;
+        stats::add(&stats.cache_hits, 1);
+        Some(footer)
+    }
+
+    fn keep_footer(&self, key: (PartId, u8), footer: Footer) -> Arc<Footer> {
         let footer = Arc::new(footer);
         self.cache.footers.insert(key, Arc::clone(&footer), footer.memory_bytes());
-        Ok(footer)
+        footer
+    }
+
+    /// Reads the footer of a local file, if it is one. Others may wait for that on their threads: the read ends whoever polls
+    /// its query.
+    fn footer_here(&self, key: (PartId, u8), file: &FileMeta, stats: &ReadStats) -> Result<Option<Arc<Footer>>> {
+        if self.is_remote() {
+            return Ok(None);
+        }
+        let _reading = if let Some(reading) = self.opening.try_lock() {
+            reading
+        } else {
+            let reading = self.opening.lock();
+            if let Some(footer) = self.known_footer(key, stats) {
+                return Ok(Some(footer));
+            }
+            reading
+        };
+        let Some(tail) = self.io.read_here(&file.key, self.meta.place, tail_of(file)?) else { return Ok(None) };
+        stats::add(&stats.cache_misses, 1);
+        Ok(Some(self.keep_footer(key, parse(file, &tail?, stats)?)))
     }
 
     async fn read_footer(&self, file: &FileMeta, stats: &ReadStats) -> Result<Footer> {
-        let start = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
-        let tail = self.read_range(file, start..file.bytes).await?;
-        stats::add(&stats.objects_read, 1);
-        stats::add(&stats.index_bytes_read, tail.len() as u64);
-        Footer::parse(file, &tail)
+        let tail = self.read_range(file, tail_of(file)?).await?;
+        parse(file, &tail, stats)
     }
 
     /// Reads a small remote file in one go: its blocks are kept as if they had been asked for.
@@ -167,6 +199,19 @@ impl Part {
     }
 }
 
+/// Where the footer of a file is, with its page indexes.
+fn tail_of(file: &FileMeta) -> Result<Range<u64>> {
+    let start = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
+    Ok(start..file.bytes)
+}
+
+/// Counts a tail that was read, and parses it.
+fn parse(file: &FileMeta, tail: &Bytes, stats: &ReadStats) -> Result<Footer> {
+    stats::add(&stats.objects_read, 1);
+    stats::add(&stats.index_bytes_read, tail.len() as u64);
+    Footer::parse(file, tail)
+}
+
 impl PartMeta {
     /// Reads what is known of a part out of its main file (`series` or `rows`), which was written last: for a rebuild
     /// without a catalog. `bytes` is the object's length. Siblings stand in it with their sums.
@@ -214,5 +259,57 @@ impl PartMeta {
         meta.files.insert(0, main);
         meta.bytes = meta.files.iter().map(|f| f.bytes).sum();
         Ok(meta)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Condvar;
+    use std::sync::atomic::Ordering::Relaxed;
+    use std::thread;
+    use std::time::Duration;
+
+    use super::super::tests::{block_on, small, write};
+    use super::*;
+    use crate::io::LocalIo;
+
+    /// A disk that waits a moment for a second reader before it answers the first.
+    #[derive(Debug)]
+    struct Slow {
+        local: LocalIo,
+        readers: std::sync::Mutex<u32>,
+        came: Condvar,
+    }
+
+    #[async_trait::async_trait]
+    impl PartIo for Slow {
+        async fn read(&self, key: &str, place: Place, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
+            self.local.read(key, place, ranges).await
+        }
+
+        fn read_here(&self, key: &str, place: Place, range: Range<u64>) -> Option<Result<Bytes>> {
+            let mut readers = self.readers.lock().unwrap();
+            *readers += 1;
+            self.came.notify_all();
+            let alone = |readers: &mut u32| *readers < 2;
+            drop(self.came.wait_timeout_while(readers, Duration::from_secs(1), alone).unwrap());
+            self.local.read_here(key, place, range)
+        }
+    }
+
+    #[test]
+    fn threads_that_need_a_footer_at_once_read_it_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let meta = write(dir.path(), 0, &small());
+        let local = LocalIo::new(dir.path(), dir.path());
+        let io = Arc::new(Slow { local, readers: std::sync::Mutex::new(0), came: Condvar::new() });
+        let part = Part::new(meta, Arc::clone(&io) as Arc<dyn PartIo>, Arc::new(Caches::new(64 << 20, false)));
+        let (stats, file) = (ReadStats::default(), part.meta.file("samples").unwrap());
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| block_on(part.footer(file, &stats)).unwrap());
+            }
+        });
+        assert_eq!((*io.readers.lock().unwrap(), stats.objects_read.load(Relaxed)), (1, 1));
     }
 }

@@ -30,7 +30,7 @@ fn spec(level: u8) -> PartSpec {
     }
 }
 
-fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
+pub(super) fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
     let mut writer = PartWriter::metrics(root, spec(level)).unwrap();
     for run in runs {
         writer.push(run).unwrap();
@@ -80,7 +80,7 @@ async fn read_all(part: &Arc<Part>) -> crate::Result<Vec<SeriesRun>> {
     Ok(out)
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(future)
 }
 
@@ -327,7 +327,7 @@ fn streams_give_whole_series_in_order() {
 }
 
 /// Few series with everything in them; small enough to flip many of its bits.
-fn small() -> Vec<SeriesRun> {
+pub(super) fn small() -> Vec<SeriesRun> {
     sorted(
         (0..5u64)
             .map(|s| {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use quiver_types::Millis;
-use quiver_types::time::{DAY_MS, day_name};
+use quiver_types::time::{DAY_MS, day_name, day_of};
 
 use crate::part::{Part, PartMeta, Place};
 use crate::settings::StoreSettings;
@@ -35,12 +35,14 @@ pub(super) fn past(settings: &StoreSettings, now: &Visible, time: Millis) -> Vec
 }
 
 /// Gives the parts of the oldest days, of all tables, without which the store has at most `limit` bytes. The newest day
-/// stays, whatever its size: it is being written.
-pub(super) fn over(limit: u64, now: &Visible) -> Vec<Arc<Part>> {
+/// stays, whatever its size, and so does the newest that is not after `time`: that one is being written, though somebody
+/// may have sent rows of days to come.
+pub(super) fn over(limit: u64, now: &Visible, time: Millis) -> Vec<Arc<Part>> {
     let mut bytes: u64 = now.parts.iter().map(|p| p.meta.bytes).sum();
-    let newest = now.parts.iter().map(|p| p.meta.day).max();
+    let newest = |last: i32| now.parts.iter().map(|p| p.meta.day).filter(|&day| day <= last).max();
+    let kept = [newest(i32::MAX), newest(day_of(time))];
     let mut days: BTreeMap<i32, Vec<&Arc<Part>>> = BTreeMap::new();
-    for part in now.parts.iter().filter(|p| stored(&p.meta) && Some(p.meta.day) != newest) {
+    for part in now.parts.iter().filter(|p| stored(&p.meta) && !kept.contains(&Some(p.meta.day))) {
         days.entry(part.meta.day).or_default().push(part);
     }
     let mut chosen = Vec::new();

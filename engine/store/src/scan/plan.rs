@@ -91,6 +91,8 @@ pub(super) fn samples_in(series: &ChosenSeries, number: u32, range: MillisRange)
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::*;
 
     #[test]

@@ -497,6 +497,8 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::{BooleanBuffer, left, share};
 
     #[test]

@@ -8,7 +8,7 @@ use datafusion::functions_aggregate::expr_fn::{min, sum};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::functions_window::expr_fn::dense_rank;
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
+use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, ident, lit, when};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
@@ -219,11 +219,11 @@ impl Reader {
             SplitBy::Nothing => Ok(lit("")),
             SplitBy::Service => {
                 wanted.extend(columns(&[], &["service"]));
-                shown_service(col("service"))
+                shown_service(ident("service"))
             }
             SplitBy::Operation => {
                 wanted.push(SpanColumn::Text("name"));
-                Ok(col("name"))
+                Ok(ident("name"))
             }
             SplitBy::Status => status_word(),
             SplitBy::Tag(place, key) => {
@@ -233,22 +233,22 @@ impl Reader {
             }
         };
         let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
-        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(col(column)).alias("durations"));
+        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(ident(column)).alias("durations"));
         let plan = || {
-            let keys = vec![name?.alias("name"), functions::step(col("start"), 0, step).alias("step")];
+            let keys = vec![name?.alias("name"), functions::step(ident("start"), 0, step).alias("step")];
             let mut sums = vec![rows().alias("count"), failed().alias("errors")];
             sums.extend(sketch(aggregate::durations, "duration"));
             let each = scan.aggregate(keys, sums)?;
-            let mut columns = vec![cast(col("name"), DataType::Utf8).alias("name")];
-            columns.extend(["step", "count", "errors"].map(col));
-            columns.extend(durations.then(|| col("durations")));
+            let mut columns = vec![cast(ident("name"), DataType::Utf8).alias("name")];
+            columns.extend(["step", "count", "errors"].map(ident));
+            columns.extend(durations.then(|| ident("durations")));
             let each = each.project(columns)?;
             let most = match by {
                 SplitBy::Nothing | SplitBy::Status => each,
                 _ => {
-                    let mut sums = ["count", "errors"].map(|name| sum(col(name)).alias(name)).to_vec();
+                    let mut sums = ["count", "errors"].map(|name| sum(ident(name)).alias(name)).to_vec();
                     sums.extend(sketch(aggregate::sketches, "durations"));
-                    commonest(each, durations)?.aggregate(["name", "step"].map(col), sums)?
+                    commonest(each, durations)?.aggregate(["name", "step"].map(ident), sums)?
                 }
             };
             most.sort(ascending(["name", "step"]))
@@ -262,25 +262,25 @@ impl Reader {
         wanted.push(SpanColumn::Duration);
         let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
         let keys = vec![
-            functions::step(col("start"), 0, step).alias("step"),
-            functions::scale(col("duration")).alias("scale"),
+            functions::step(ident("start"), 0, step).alias("step"),
+            functions::scale(ident("duration")).alias("scale"),
         ];
-        let least = min(cast(col("trace_id"), DataType::Binary)).alias("trace_id");
+        let least = min(cast(ident("trace_id"), DataType::Binary)).alias("trace_id");
         built(scan.aggregate(keys, vec![rows().alias("count"), failed().alias("errors"), least]))
     }
 }
 
 /// Calls all but the commonest names `other`.
 fn commonest(each: LogicalPlanBuilder, durations: bool) -> DataFusionResult<LogicalPlanBuilder> {
-    let total = Expr::from(WindowFunction::new(sum_udaf(), vec![col("count")]));
-    let total = total.partition_by(vec![col("name")]).build()?.alias("total");
-    let order = vec![col("total").sort(false, false), col("name").sort(true, false)];
+    let total = Expr::from(WindowFunction::new(sum_udaf(), vec![ident("count")]));
+    let total = total.partition_by(vec![ident("name")]).build()?.alias("total");
+    let order = vec![ident("total").sort(false, false), ident("name").sort(true, false)];
     let place = dense_rank().order_by(order).build()?.alias("place");
     let placed = each.window(vec![total])?.window(vec![place])?;
-    let name = when(col("place").lt_eq(lit(SERIES_MAX as u64)), col("name")).otherwise(lit("other"))?.alias("name");
+    let name = when(ident("place").lt_eq(lit(SERIES_MAX as u64)), ident("name")).otherwise(lit("other"))?.alias("name");
     let mut columns = vec![name];
-    columns.extend(["step", "count", "errors"].map(col));
-    columns.extend(durations.then(|| col("durations")));
+    columns.extend(["step", "count", "errors"].map(ident));
+    columns.extend(durations.then(|| ident("durations")));
     placed.project(columns)
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::DataType;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, col};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident};
 use quiver_query::QueryContext;
 use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
@@ -120,12 +120,12 @@ impl Reader {
         wanted.extend([SpanColumn::Text("name"), SpanColumn::Duration]);
         let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
         let plan = || {
-            let name = if request.by_operation { col("name") } else { view("") };
-            let step = functions::step(col("start"), request.range.0, request.step);
-            let keys = vec![shown_service(col("service"))?.alias("service"), name.alias("name"), step.alias("step")];
-            let sums = vec![failed().alias("errors"), aggregate::durations(col("duration")).alias("durations")];
-            let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
-            let columns = vec![text("service"), text("name"), col("step"), col("errors"), col("durations")];
+            let name = if request.by_operation { ident("name") } else { view("") };
+            let step = functions::step(ident("start"), request.range.0, request.step);
+            let keys = vec![shown_service(ident("service"))?.alias("service"), name.alias("name"), step.alias("step")];
+            let sums = vec![failed().alias("errors"), aggregate::durations(ident("duration")).alias("durations")];
+            let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
+            let columns = vec![text("service"), text("name"), ident("step"), ident("errors"), ident("durations")];
             scan.aggregate(keys, sums)?.project(columns)
         };
         built(plan())

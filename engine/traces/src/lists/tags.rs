@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{bit_or, sum};
-use datafusion::logical_expr::{Expr, LogicalPlanBuilder, SortExpr, cast, col, lit, when};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, SortExpr, cast, ident, lit, when};
 use quiver_query::QueryContext;
 use quiver_types::spans::{
     Attributes, Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES_MAX, TagRequest, Value, events, links,
@@ -90,13 +90,13 @@ impl TracesEngine {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
             let plan = || {
                 let sums = vec![
-                    bit_or(col("kinds")).alias("kinds"),
-                    sum(int(col("spans"))).alias("spans"),
-                    hashes::count_hashes(col("hashes")).alias("cardinality"),
+                    bit_or(ident("kinds")).alias("kinds"),
+                    sum(int(ident("spans"))).alias("spans"),
+                    hashes::count_hashes(ident("hashes")).alias("cardinality"),
                 ];
                 let scope = place_word(Place::name)?.alias("scope");
-                let keys = counted.aggregate(vec![scope, col("text").alias("key")], sums)?;
-                let order = vec![spans_first(), col("scope").sort(true, false), col("key").sort(true, false)];
+                let keys = counted.aggregate(vec![scope, ident("text").alias("key")], sums)?;
+                let order = vec![spans_first(), ident("scope").sort(true, false), ident("key").sort(true, false)];
                 named(keys, "key", listing.like.as_ref())?.sort_with_limit(order, listing.limit)
             };
             let mut rows = Vec::new();
@@ -134,7 +134,7 @@ impl TracesEngine {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
-            let keys = counted.aggregate([col("text").alias("key")], Vec::<Expr>::new());
+            let keys = counted.aggregate([ident("text").alias("key")], Vec::<Expr>::new());
             let plan = keys.and_then(|keys| keys.sort_with_limit(ascending(["key"]), limit));
             let mut names = Vec::new();
             reader
@@ -162,7 +162,7 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
             let plan = place_word(scope_name).and_then(|scope| {
-                let keys = vec![scope.alias("scope"), col("text").alias("key")];
+                let keys = vec![scope.alias("scope"), ident("text").alias("key")];
                 counted.aggregate(keys, Vec::<Expr>::new())?.sort(ascending(["scope", "key"]))
             });
             let mut names = Vec::new();
@@ -227,9 +227,9 @@ impl TracesEngine {
                 KeyOf::Attribute(place, key) => {
                     let request = TagRequest { filter, place, key: Some(key) };
                     let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
-                    let mut numbers = vec![sum(int(col("spans"))).alias("spans")];
-                    numbers.extend(has_kinds.then(|| bit_or(col("kinds")).alias("kinds")));
-                    counted.aggregate(vec![col("text").alias("value")], numbers)
+                    let mut numbers = vec![sum(int(ident("spans"))).alias("spans")];
+                    numbers.extend(has_kinds.then(|| bit_or(ident("kinds")).alias("kinds")));
+                    counted.aggregate(vec![ident("text").alias("value")], numbers)
                 }
                 KeyOf::Intrinsic(name) => {
                     let columns = intrinsic_columns(&name);
@@ -238,18 +238,18 @@ impl TracesEngine {
                         let (value, spans) = (value.alias("value"), vec![rows().alias("spans")]);
                         let counted = if name == EVENT_NAME {
                             let names = scan.project(vec![value])?.unnest_column("value")?;
-                            names.aggregate(vec![col("value")], spans)?
+                            names.aggregate(vec![ident("value")], spans)?
                         } else {
                             scan.aggregate(vec![value], spans)?
                         };
-                        let text = cast(col("value"), DataType::Utf8).alias("value");
-                        counted.project(vec![text, col("spans")])?.filter(col("value").not_eq(lit("")))
+                        let text = cast(ident("value"), DataType::Utf8).alias("value");
+                        counted.project(vec![text, ident("spans")])?.filter(ident("value").not_eq(lit("")))
                     })
                 }
             };
             let limit = listing.limit.map_or(TAG_VALUES_MAX, |limit| limit.min(TAG_VALUES_MAX));
             let plan = plan.and_then(|values| {
-                let order = vec![spans_first(), col("value").sort(true, false)];
+                let order = vec![spans_first(), ident("value").sort(true, false)];
                 let first = named(values, "value", listing.like.as_ref())?.sort_with_limit(order, Some(limit))?;
                 if listing.by_name { first.sort(ascending(["value"])) } else { Ok(first) }
             });
@@ -276,14 +276,14 @@ impl TracesEngine {
 const TEXT: u8 = 1;
 
 fn spans_first() -> SortExpr {
-    col("spans").sort(false, false)
+    ident("spans").sort(false, false)
 }
 
 /// The word for a place by its number.
 fn place_word(word: fn(Place) -> &'static str) -> DataFusionResult<Expr> {
-    let mut words = when(col("place").eq(lit(0u8)), lit(word(Place::ALL[0])));
+    let mut words = when(ident("place").eq(lit(0u8)), lit(word(Place::ALL[0])));
     for (at, place) in Place::ALL.into_iter().enumerate().skip(1) {
-        words = words.when(col("place").eq(lit(at as u8)), lit(word(place)));
+        words = words.when(ident("place").eq(lit(at as u8)), lit(word(place)));
     }
     words.otherwise(lit(""))
 }
@@ -304,13 +304,13 @@ fn intrinsic_columns(name: &str) -> Vec<SpanColumn> {
 /// Gives an intrinsic as readers see it.
 fn intrinsic(name: &str) -> DataFusionResult<Expr> {
     Ok(match name {
-        "service" => shown_service(col("service"))?,
-        "kind" => functions::kind_word(col("kind")),
+        "service" => shown_service(ident("service"))?,
+        "kind" => functions::kind_word(ident("kind")),
         "status" => status_word()?,
-        "statusMessage" => col("status_message"),
-        "instrumentation:name" => col("scope_name"),
-        "instrumentation:version" => col("scope_version"),
-        EVENT_NAME => functions::event_names(col("events")),
-        _ => col("name"),
+        "statusMessage" => ident("status_message"),
+        "instrumentation:name" => ident("scope_name"),
+        "instrumentation:version" => ident("scope_version"),
+        EVENT_NAME => functions::event_names(ident("events")),
+        _ => ident("name"),
     })
 }

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt8Type};
 use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, col,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, ident,
 };
 use quiver_types::spans::{Attributes, Place, SpanColumn, events, instance_name, instance_parts, kind_name};
 use serde::{Deserialize, Serialize};
@@ -103,7 +103,7 @@ pub(crate) fn event_names(of: Expr) -> Expr {
 pub(crate) fn attribute(place: Option<Place>, key: &str) -> (Expr, Vec<SpanColumn>) {
     let wanted = place_columns(place);
     let columns: Vec<String> = wanted.iter().map(SpanColumn::name).collect();
-    let arguments = columns.iter().map(col).collect();
+    let arguments = columns.iter().map(ident).collect();
     (call(What::Attribute { key: key.to_owned(), columns }, arguments), wanted)
 }
 

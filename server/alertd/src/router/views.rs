@@ -61,6 +61,7 @@ pub struct GroupRow {
 
 /// Which alerts are asked for by what mutes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "the filters of Alertmanager's API")]
 pub struct Shown {
     /// Those that nothing mutes.
     pub active: bool,

@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 const WIDTH_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, Default)]
+#[allow(clippy::struct_excessive_bools, reason = "the flags of Go's `fmt`")]
 struct Flags {
     minus: bool,
     plus: bool,

@@ -82,3 +82,34 @@ pub(crate) fn problem(error: &Error) -> Problem {
         _ => Problem::internal(public_text(error)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_that_json_lacks_are_texts() {
+        for (value, expected) in [
+            (1.5, json!(1.5)),
+            (-0.0, json!(-0.0)),
+            (f64::NAN, json!("NaN")),
+            (f64::INFINITY, json!("+Inf")),
+            (f64::NEG_INFINITY, json!("-Inf")),
+        ] {
+            assert_eq!(number(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn only_what_was_asked_too_much_is_the_callers() {
+        for kind in [ErrorKind::Invalid, ErrorKind::LimitExceeded] {
+            let problem = problem(&Error::new(kind, "too many"));
+            assert_eq!((problem.kind, problem.code), (ProblemKind::Invalid, "QUERY_TOO_EXPENSIVE"), "{kind:?}");
+            assert_eq!(problem.detail, "too many");
+        }
+        for kind in [ErrorKind::Unavailable, ErrorKind::Internal] {
+            let problem = problem(&Error::new(kind, "a disk"));
+            assert_eq!((problem.kind, problem.cause.as_deref()), (ProblemKind::Internal, Some("a disk")), "{kind:?}");
+        }
+    }
+}

@@ -17,6 +17,7 @@ use quiver_config::{Problem, ProblemKind};
 use quiver_types::time::duration;
 use quiver_types::{Domain, LabelSet, Millis, Right, is_stale};
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::alerting::policy::{object_of, time_of};
 use crate::alerting::stored_rules::group_of;
@@ -30,6 +31,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Most evaluations of a test.
 const STEPS_MAX: i64 = 1000;
+/// Most points of all series in an answer.
+const POINTS_MAX: usize = 200_000;
 /// Longest test.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -37,6 +40,8 @@ const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 struct Trial {
     engine: Arc<dyn Engine + Send + Sync>,
     written: Mutex<Vec<Written>>,
+    /// The client has gone.
+    stop: CancellationToken,
 }
 
 impl Engine for Trial {
@@ -100,9 +105,12 @@ fn evaluate(
     let began = Instant::now();
     let mut group = Group::new(model, 60_000);
     let mut rows: BTreeMap<Vec<u8>, Row> = BTreeMap::new();
-    let mut samples = 0;
+    let (mut samples, mut points) = (0, 0);
     let mut warnings = Vec::new();
     for at in times {
+        if trial.stop.is_cancelled() {
+            return Err(Problem::new(ProblemKind::Invalid, "CANCELLED", "the client has gone"));
+        }
         if began.elapsed() > TEST_TIMEOUT {
             let text = format!("the test takes longer than {}s", TEST_TIMEOUT.as_secs());
             return Err(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text));
@@ -118,7 +126,13 @@ fn evaluate(
         if !ranged {
             rows.clear();
         }
-        for (labels, last, point) in rows_at(&group, trial, *at) {
+        let found = rows_at(&group, trial, *at);
+        points += found.len();
+        if points > POINTS_MAX {
+            let text = format!("the test gives more than {POINTS_MAX} points: test fewer series, or at fewer times");
+            return Err(Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", text));
+        }
+        for (labels, last, point) in found {
             let key = labels.canonical().to_vec();
             let row = rows.entry(key).or_insert_with(|| Row { labels, last: Value::Null, points: Vec::new() });
             row.last = last;
@@ -198,7 +212,9 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
         extra_labels: model.extra_labels(),
     };
     let rules = &state.alertd.rules;
-    let trial = Trial { engine: rules.engine(&asker), written: Mutex::default() };
+    let stop = CancellationToken::new();
+    let _stop_on_drop = stop.clone().drop_guard();
+    let trial = Trial { engine: rules.engine(&asker), written: Mutex::default(), stop };
     let setting = rules.setting().clone();
     let work = tokio::task::spawn_blocking(move || evaluate(model, &times, &setting, &trial, ranged));
     let mut answer = work.await.map_err(Problem::internal)??;
@@ -242,6 +258,37 @@ mod tests {
         let both = json!({"alert": "A", "expr": "1", "severity": "a", "labels": {"severity": "b"}});
         assert_eq!(refused(both), ("/rule/severity".to_owned(), "INVALID_VALUE"));
         assert_eq!(refused(json!({"alert": "A", "expr": "{}", "language": "olap"})).1, "INVALID_EXPR");
+    }
+
+    /// Gives as many series at each time.
+    struct Many(usize);
+
+    impl Engine for Many {
+        fn query(&self, _: usize, _: Language, _: &str, _: Millis) -> Result<Vec<Element>, String> {
+            let labels = |i: usize| LabelSet::from_pairs([("i", i.to_string().as_str())]);
+            Ok((0..self.0).map(|i| Element { labels: labels(i), value: ElementValue::Float(1.0) }).collect())
+        }
+
+        fn write(&self, _: &[Written]) -> Result<(), String> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn points_are_bounded_and_a_client_that_left_ends_its_test() {
+        let (group, _) = group_of(&object(json!({"record": "r:x", "expr": "m"}))).expect("valid");
+        let stop = CancellationToken::new();
+        let run = |series: usize, steps: i64| {
+            let trial = Trial { engine: Arc::new(Many(series)), written: Mutex::default(), stop: stop.clone() };
+            let times: Vec<Millis> = (1..=steps).map(|n| n * 60_000).collect();
+            evaluate(group.clone(), &times, &Setting::default(), &trial, true)
+        };
+        let answer = run(10, 3).expect("few points");
+        assert_eq!((answer["series"].as_array().map(Vec::len), &answer["stats"]["evaluations"]), (Some(10), &json!(3)));
+        let refused = run(POINTS_MAX / 10, 11).expect_err("too many points");
+        assert_eq!(refused.code, "LIMIT_EXCEEDED");
+        stop.cancel();
+        assert_eq!(run(1, 1).expect_err("nobody waits").code, "CANCELLED");
     }
 
     #[test]

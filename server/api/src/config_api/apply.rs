@@ -110,3 +110,27 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.apply(&body, Some(vec![rule.id]), services).await
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_are_texts_that_say_something() {
+        let read = |value: Value| texts(&Map::from_iter([("services".to_owned(), value)]), "services");
+        assert_eq!(texts(&Map::new(), "services").unwrap(), None);
+        assert_eq!(read(Value::Null).unwrap(), None);
+        assert_eq!(read(json!([])).unwrap(), Some(Vec::new()));
+        assert_eq!(read(json!(["cart", "*"])).unwrap(), Some(vec!["cart".to_owned(), "*".to_owned()]));
+        for (value, place) in [
+            (json!("cart"), "/services"),
+            (json!(["cart", ""]), "/services/1"),
+            (json!([5]), "/services/0"),
+            (json!(vec!["a"; NAMED_MAX + 1]), "/services"),
+        ] {
+            assert_eq!(read(value).unwrap_err().errors[0].field, place);
+        }
+    }
+}

@@ -313,7 +313,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         for rule in &mut rules {
             keep_own_fields(stored, rule);
         }
-        let planned = plan(&key, stored, settings, rules);
+        let planned = plan(&key, (stored, false), settings, rules);
         let mut numbers = 0..;
         origins.extend(planned.iter().map(|(place, op)| {
             let is_rule = place.family.name == RULES.name && !matches!(op, Op::Delete { .. });

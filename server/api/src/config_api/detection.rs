@@ -267,3 +267,71 @@ impl Ask {
         Ok(rules)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn refusal<T>(result: Result<T>) -> (String, &'static str) {
+        let problem = result.err().expect("it is refused");
+        (problem.errors[0].field.clone(), problem.errors[0].code)
+    }
+
+    #[test]
+    fn members_that_nobody_knows_are_refused() {
+        let body = map(&json!({"op": "eq", "pattern": null}));
+        assert!(only_members(&body, &["op", "pattern"]).is_ok());
+        assert!(only_members(&Map::new(), &[]).is_ok());
+        assert_eq!(refusal(only_members(&body, &["op"])), ("/pattern".to_owned(), "UNKNOWN_FIELD"));
+    }
+
+    #[test]
+    fn lists_are_there_and_not_too_long() {
+        for (body, code) in [
+            (json!({}), "REQUIRED"),
+            (json!({"inputs": null}), "REQUIRED"),
+            (json!({"inputs": "a"}), "INVALID_TYPE"),
+            (json!({"inputs": [1, 2, 3]}), "LIMIT_EXCEEDED"),
+        ] {
+            assert_eq!(refusal(list(&map(&body), "inputs", 2)), ("/inputs".to_owned(), code), "{body}");
+        }
+        assert_eq!(list(&map(&json!({"inputs": [1, 2]})), "inputs", 2).unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_condition_is_told_below_its_place() {
+        let error = ConditionError { pointer: "/any/1/op".to_owned(), code: "INVALID_VALUE", message: "m".to_owned() };
+        let problem = invalid("/rule/condition", vec![error]);
+        assert_eq!(problem.errors[0].field, "/rule/condition/any/1/op");
+        assert_eq!((problem.errors[0].code, problem.errors[0].message.as_str()), ("INVALID_VALUE", "m"));
+    }
+
+    #[test]
+    fn a_pattern_sees_its_input_alone() {
+        let input = Input("text");
+        for (name, expected) in [
+            (FieldName::Bare("input".to_owned()), Some("text")),
+            (FieldName::Bare("other".to_owned()), None),
+            (FieldName::Attribute("input".to_owned()), None),
+            (FieldName::Intrinsic("span.name"), None),
+        ] {
+            assert_eq!(input.get(&name).as_deref(), expected, "{name:?}");
+        }
+    }
+
+    #[test]
+    fn rules_and_counts_for_statements() {
+        let rule = map(&json!({"id": "r", "description": "long", "nameTemplate": "a", "condition": {}}));
+        assert_eq!(slim(&rule), map(&json!({"id": "r", "nameTemplate": "a", "condition": {}})));
+        let mut counts = Vec::new();
+        for key in ["b", "a", "b"] {
+            count(&mut counts, key.to_owned());
+        }
+        assert_eq!(counts, [("b".to_owned(), 2), ("a".to_owned(), 1)]);
+        assert_eq!((owner_of(&DETECTION_RULES), owner_of(&RUM_DETECTION_RULES)), ("service", "application"));
+    }
+}

@@ -240,3 +240,47 @@ impl Ask {
         Ok(Answer::ok(json!({"summary": summary, "changes": done.changes})))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    #[test]
+    fn ids_are_a_list_of_texts() {
+        let uuid = "0123ABCD-0000-0000-0000-000000000000";
+        for (body, expected) in [
+            (json!({}), None),
+            (json!({"ids": null}), None),
+            (json!({"ids": []}), Some(vec![])),
+            // What is no UUID names nothing, and is told as it was sent.
+            (json!({"ids": [uuid, "Not One"]}), Some(vec![uuid.to_lowercase(), "Not One".to_owned()])),
+        ] {
+            assert_eq!(ids_in(&map(&body), "ids").unwrap(), expected, "{body}");
+        }
+        for (body, place) in [(json!({"ids": "a"}), "/ids"), (json!({"ids": ["a", 5]}), "/ids/1")] {
+            let problem = ids_in(&map(&body), "ids").unwrap_err();
+            assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (place, "INVALID_TYPE"), "{body}");
+        }
+        assert_eq!(all_ids_in(&Map::new(), "ids").unwrap_err().errors[0].code, "REQUIRED");
+    }
+
+    #[test]
+    fn a_filter_that_finds_nothing_leaves_nothing_to_do() {
+        let filter = map(&json!({"filter": "name:x"}));
+        assert!(found_none(&filter, &[]));
+        assert!(!found_none(&filter, &["a".to_owned()]));
+        assert!(!found_none(&Map::new(), &[]), "nothing was named at all");
+    }
+
+    #[test]
+    fn what_failed_is_told_one_by_one() {
+        let failures =
+            [Failed { id: "a".to_owned(), problem: Problem::new(ProblemKind::Conflict, "IN_USE", "is used") }];
+        assert_eq!(failed(&failures), json!([{"id": "a", "code": "IN_USE", "detail": "is used"}]));
+        assert_eq!(failed(&[]), json!([]));
+    }
+}

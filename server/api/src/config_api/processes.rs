@@ -224,3 +224,43 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         Ok(Answer::ok(json!({"stats": stats, "instances": instances})))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::configured::ProcessStep;
+
+    use super::*;
+
+    #[test]
+    fn steps_are_seen_by_the_rights_of_their_domains() {
+        let step = |kind| ProcessStep {
+            id: String::new(),
+            name: String::new(),
+            kind,
+            condition: Value::Null,
+            service: None,
+            correlation: None,
+            optional: false,
+            outcome: "none".to_owned(),
+            max_gap_ms: None,
+        };
+        for (kinds, expected) in [
+            (vec![], vec![]),
+            (vec![StepKind::Log, StepKind::Event], vec![Domain::Logs]),
+            (vec![StepKind::Rum, StepKind::Span, StepKind::Transaction], vec![Domain::Traces]),
+            (vec![StepKind::Span, StepKind::Event, StepKind::Span], vec![Domain::Traces, Domain::Logs]),
+        ] {
+            let process = Process {
+                id: String::new(),
+                name: String::new(),
+                version: 1,
+                correlation: String::new(),
+                timeout_ms: 1,
+                sla_ms: None,
+                services: Vec::new(),
+                steps: kinds.iter().copied().map(step).collect(),
+            };
+            assert_eq!(domains(&process), expected, "{kinds:?}");
+        }
+    }
+}

@@ -140,3 +140,23 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
         })))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        for (kind, expected) in [
+            (ErrorKind::Unavailable, ProblemKind::Busy),
+            (ErrorKind::LimitExceeded, ProblemKind::Invalid),
+            (ErrorKind::Invalid, ProblemKind::Internal),
+            (ErrorKind::Internal, ProblemKind::Internal),
+        ] {
+            let problem = failed(Error::new(kind, "what is said"));
+            assert_eq!(problem.kind, expected, "{kind:?}");
+            let is_told = problem.detail.contains("what is said");
+            assert_eq!(is_told, expected != ProblemKind::Internal, "{}", problem.detail);
+        }
+    }
+}

@@ -128,10 +128,11 @@ fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
-/// Gives the changes that make a group what is wanted: rules that are the same keep their ids, whatever their order.
+/// Gives the changes that make a group what is wanted: rules that are the same keep their ids, whatever their order. `alone`:
+/// nobody else may make the group meanwhile. So it gets settings in any case, which only one can make.
 pub(super) fn plan(
     key: &GroupKey,
-    stored: Option<&Stored>,
+    (stored, alone): (Option<&Stored>, bool),
     mut settings: Map<String, Value>,
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
@@ -142,7 +143,9 @@ pub(super) fn plan(
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
     match stored.and_then(|s| s.settings.as_ref()) {
         Some(known) => ops.push((place(), Op::Replace { id: known.id.clone(), body: settings, condition })),
-        None if has_own(&settings) => ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings })),
+        None if alone || has_own(&settings) => {
+            ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings }));
+        }
         None => {}
     }
     ops.extend(rule_ops(key, stored, language, rules));
@@ -311,7 +314,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 {
                     wanted.remove("interval");
                 }
-                plan(&key, found.as_ref(), wanted, rules)
+                let alone = ask.none_match().any(|tag| tag == "*");
+                plan(&key, (found.as_ref(), alone), wanted, rules)
             }
         };
         let ops = tied(ask, found.as_ref(), ops);

@@ -343,3 +343,28 @@ fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_change_is_told_what_is_there() {
+        let silence = Silence { id: "s1".to_owned(), version: 3, comment: "why".to_owned(), ..Silence::default() };
+        let problem = told(SilenceError::Stale(Box::new(silence)), 0);
+        assert_eq!((problem.kind, problem.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
+        assert_eq!(problem.more["etag"], "\"3\"");
+        let current = &problem.more["current"];
+        assert_eq!((current["id"].as_str(), current["comment"].as_str()), (Some("s1"), Some("why")));
+    }
+
+    #[test]
+    fn refusals_of_changes() {
+        let exists = told(SilenceError::Exists, 0);
+        assert_eq!((exists.kind, exists.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
+        assert!(exists.more.is_empty(), "nothing is told of one that the caller may not see");
+        assert_eq!(told(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
+        let invalid = told(SilenceError::Invalid("no matchers".to_owned()), 0);
+        assert_eq!((invalid.kind, invalid.detail.as_str()), (ProblemKind::Invalid, "no matchers"));
+    }
+}

@@ -283,3 +283,16 @@ fn lacking(ask: &Ask, items: &[Item], mode: ImportMode, within: &ListQuery) -> V
     let may = |id: &String| ask.silence(id).is_ok_and(|s| s.ends_at > ask.alerts_now() && ask.may_silence(&s).is_ok());
     found.iter().filter_map(id).filter(|id| !known(id) && may(id)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_have_a_largest_number_of_items() {
+        assert!(bounded(0, "ids").is_ok() && bounded(ITEMS_MAX, "ids").is_ok());
+        let problem = bounded(ITEMS_MAX + 1, "items").unwrap_err();
+        assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/items", "LIMIT_EXCEEDED"));
+        assert!(problem.detail.contains("has 10001"), "{}", problem.detail);
+    }
+}

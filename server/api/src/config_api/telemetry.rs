@@ -92,3 +92,49 @@ impl Ask {
         limit.ok_or_else(|| Problem::parameter("`limit` must be a number from 1 to 1000"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rows_lack_what_is_null() {
+        let row =
+            Row::from_iter([("n".to_owned(), json!(7)), ("p50".to_owned(), json!(1.5)), ("bad".to_owned(), json!(-1))]);
+        assert_eq!((count(&row, "n"), count(&row, "bad"), count(&row, "none")), (7, 0, 0));
+        assert_eq!((number(&row, "p50"), number(&row, "none")), (json!(1.5), Value::Null));
+    }
+
+    #[test]
+    fn limits_are_from_1_to_1000() {
+        assert_eq!(limit(None, 20).unwrap(), 20);
+        for (given, expected) in [(Value::Null, 20), (json!(1), 1), (json!(1000), 1000)] {
+            assert_eq!(limit(Some(&given), 20).unwrap(), expected, "{given}");
+        }
+        for given in [json!(0), json!(1001), json!(-1), json!(1.5), json!("5"), json!([])] {
+            let problem = limit(Some(&given), 20).unwrap_err();
+            assert_eq!(
+                (problem.errors[0].field.as_str(), problem.errors[0].code),
+                ("/limit", "OUT_OF_RANGE"),
+                "{given}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_passes_is_told_from_what_does_not() {
+        for (kind, expected, code) in [
+            (ErrorKind::Timeout, ProblemKind::Busy, "STORE_BUSY"),
+            (ErrorKind::Unavailable, ProblemKind::Busy, "STORE_BUSY"),
+            (ErrorKind::Cancelled, ProblemKind::Busy, "STORE_BUSY"),
+            (ErrorKind::LimitExceeded, ProblemKind::Invalid, "LIMIT_EXCEEDED"),
+            (ErrorKind::Internal, ProblemKind::Internal, "INTERNAL"),
+        ] {
+            let problem = problem_of(Error::new(kind, "what is said"));
+            assert_eq!((problem.kind, problem.code), (expected, code), "{kind:?}");
+            assert_eq!(problem.detail == "what is said", kind != ErrorKind::Internal, "{}", problem.detail);
+        }
+    }
+}

@@ -213,3 +213,19 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
         Ok(Answer { status: 201, ..Answer::ok(json!({"items": items})) })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn families_tell_apart_services_and_pages() {
+        for (family, owner, test) in
+            [(&TRANSACTIONS, "service", "NULL"), (&RUM_TRANSACTIONS, "application", "NOT NULL")]
+        {
+            assert_eq!(owner_of(family), owner);
+            let expected = format!("\"attributes.bt.name\" IS NOT NULL AND \"attributes.bt.kind\" IS {test}");
+            assert_eq!(of_family(family), expected);
+        }
+    }
+}

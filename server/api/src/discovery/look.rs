@@ -120,3 +120,38 @@ pub(crate) fn number(batch: &RecordBatch, column: usize, row: usize) -> i64 {
     let column = batch.column(column);
     column.as_primitive_opt::<Int64Type>().filter(|c| !c.is_null(row)).map_or(0, |c| c.value(row))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn cells_are_texts_and_whole_numbers() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(5), None]));
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("5"), None]));
+        let batch = RecordBatch::try_from_iter([("numbers", numbers), ("texts", texts)]).unwrap();
+        for (column, row, expected, text) in [(0, 0, 5, Some("5")), (0, 1, 0, None), (1, 0, 0, Some("5"))] {
+            assert_eq!(number(&batch, column, row), expected, "{column}, {row}");
+            assert_eq!(cell(&batch, column, row).unwrap().as_deref(), text, "{column}, {row}");
+        }
+    }
+
+    #[test]
+    fn times_of_a_question_stay_times() {
+        assert_eq!(at(1500), "to_timestamp_nanos(1500000000)");
+        assert_eq!(at(i64::MAX), format!("to_timestamp_nanos({})", i64::MAX));
+    }
+
+    #[test]
+    fn only_a_busy_store_is_worth_another_try() {
+        let busy = failed(Error::new(ErrorKind::Unavailable, "later"));
+        assert_eq!((busy.kind, busy.code, busy.detail.as_str()), (ProblemKind::Busy, "STORE_BUSY", "later"));
+        let fault = failed(Error::new(ErrorKind::Invalid, "no such column"));
+        assert_eq!((fault.kind, fault.cause.as_deref()), (ProblemKind::Internal, Some("no such column")));
+        assert!(!fault.detail.contains("column"), "{}", fault.detail);
+    }
+}

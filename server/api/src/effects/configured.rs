@@ -137,3 +137,80 @@ pub(crate) fn transaction_condition(name: &NamePattern) -> Value {
     let leaf = |op: &str| json!({"field": "attributes.bt.name", "op": op, "value": name.text()});
     if name.is_pattern() { json!({"any": [leaf("eq"), leaf("glob")]}) } else { leaf("eq") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: &Value) -> Map<String, Value> {
+        value.as_object().cloned().unwrap_or_default()
+    }
+
+    fn transactions() -> Transactions {
+        let key = |id: &str, body: Value| vec![Entity::for_tests(id, body)];
+        Transactions {
+            services: key("k1", json!({"name": "Order", "service": "shop", "transactionName": "checkout*"})),
+            pages: key("k2", json!({"name": "Pay", "application": "web", "transactionName": "Pay"})),
+        }
+    }
+
+    #[test]
+    fn steps_take_what_their_transactions_say() {
+        let body = map(&json!({
+            "name": "Sale", "correlationField": "order_id", "timeout": "1h", "slaMs": 250.5,
+            "steps": [
+                {"id": "a", "name": " Start ", "kind": "transaction", "transactionId": "k1"},
+                {"id": "b", "name": "Pay", "kind": "rum", "transactionId": "k2", "optional": true, "maxGapMs": 5},
+                {"id": "c", "kind": "log", "condition": {"field": "x"}, "service": "shop", "outcome": "success",
+                    "correlationField": "oid"},
+                {"id": "d", "kind": "span", "transactionId": "k9"},
+                "no step",
+            ],
+        }));
+        let process = transactions().process("p", 3, &body);
+        assert_eq!((process.id.as_str(), process.version, process.timeout_ms), ("p", 3, 3_600_000));
+        assert_eq!((process.correlation.as_str(), process.sla_ms), ("order_id", Some(250.5)));
+        // A step of no service is about any, which has the empty name here.
+        assert_eq!(process.services, ["", "shop", "web"]);
+        let [start, pay, log, span] = &process.steps[..] else { panic!("{:?}", process.steps) };
+        assert_eq!(
+            (start.name.as_str(), start.kind, start.service.as_deref()),
+            ("Start", StepKind::Transaction, Some("shop"))
+        );
+        let leaf = |op: &str, value: &str| json!({"field": "attributes.bt.name", "op": op, "value": value});
+        assert_eq!(start.condition, json!({"any": [leaf("eq", "checkout*"), leaf("glob", "checkout*")]}));
+        assert_eq!((pay.kind, pay.service.as_deref(), pay.optional), (StepKind::Rum, Some("web"), true));
+        assert_eq!((&pay.condition, pay.max_gap_ms, pay.outcome.as_str()), (&leaf("eq", "Pay"), Some(5), "none"));
+        assert_eq!(
+            (log.kind, log.correlation.as_deref(), log.outcome.as_str()),
+            (StepKind::Log, Some("oid"), "success")
+        );
+        assert_eq!(log.condition, json!({"field": "x"}));
+        assert_eq!((span.kind, &span.condition, span.service.as_deref()), (StepKind::Span, &Value::Null, None));
+    }
+
+    #[test]
+    fn a_process_lasts_a_day_unless_it_says_how_long() {
+        for (body, expected) in
+            [(json!({}), 86_400_000), (json!({"timeout": "a while"}), 86_400_000), (json!({"timeout": "90s"}), 90_000)]
+        {
+            let process = transactions().process("p", 1, &map(&body));
+            assert_eq!((process.timeout_ms, process.steps.len(), process.sla_ms), (expected, 0, None), "{body}");
+        }
+    }
+
+    #[test]
+    fn key_transactions_have_the_limits_that_are_set() {
+        let bare = key_of(&transactions().services[0], "service");
+        assert_eq!((bare.service.as_str(), bare.latency_percentile, bare.threshold_ms), ("shop", 95.0, None));
+        assert!(bare.transaction.matches("checkout now") && !bare.transaction.matches("cart"));
+        let body = json!({
+            "application": "web", "transactionName": "Pay", "latencyPercentile": 99.9, "apdexThresholdMs": 500,
+            "errorRateSloPct": 0, "vitals": {"lcpMs": 2500, "cls": 0.1},
+        });
+        let whole = key_of(&Entity::for_tests("k", body), "application");
+        assert_eq!((whole.service.as_str(), whole.latency_percentile), ("web", 99.9));
+        assert_eq!((whole.threshold_ms, whole.error_rate_slo_pct), (Some(500.0), Some(0.0)));
+        assert_eq!(whole.vitals, Vitals { lcp_ms: Some(2500.0), inp_ms: None, cls: Some(0.1) });
+    }
+}

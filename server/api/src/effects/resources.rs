@@ -110,3 +110,43 @@ pub(super) async fn rows(config: &Config) -> Result<Resources> {
     let related: Vec<ManagedRelationship<'_>> = related.collect();
     Ok(Resources { resources: Some(resource_rows(&listed)?), relationships: Some(relationship_rows(&related)?) })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn attributes_are_texts_in_order_of_their_keys() {
+        let check = |body: Value, expected: &[(&str, &str)]| {
+            let entity = Entity::for_tests("r", body);
+            let found = attributes(&entity);
+            let found: Vec<(&str, &str)> = found.iter().map(|(key, value)| (*key, value.as_str())).collect();
+            assert_eq!(found, expected);
+        };
+        check(json!({}), &[]);
+        check(json!({"attributes": null}), &[]);
+        check(
+            json!({"attributes": {"zone": "eu", "cores": 4, "gone": null, "spot": true, "disk": {"gb": 1}}}),
+            &[("cores", "4"), ("disk", "{\"gb\":1}"), ("spot", "true"), ("zone", "eu")],
+        );
+    }
+
+    #[test]
+    fn what_is_named_is_shown_by_its_key() {
+        let types = [Entity::for_tests("t1", json!({"key": "host"})), Entity::for_tests("t2", json!({"key": 5}))];
+        let known = by_id(&types);
+        for (id, expected) in [("t1", "host"), ("t2", ""), ("t3", ""), ("", "")] {
+            assert_eq!(key_of(&known, id), expected, "{id}");
+        }
+    }
+
+    #[test]
+    fn times_that_are_none_are_left_out() {
+        let entity = Entity::for_tests("r", json!({"firstSeen": "1970-01-01T00:00:02Z", "lastSeen": "yesterday"}));
+        for (key, expected) in [("firstSeen", Some(2000)), ("lastSeen", None), ("validFrom", None)] {
+            assert_eq!(time(&entity, key), expected, "{key}");
+        }
+    }
+}

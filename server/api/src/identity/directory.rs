@@ -111,3 +111,57 @@ pub(super) fn picture(all: &Entities) -> Directory {
         grants: all.bindings.iter().filter_map(grant).collect(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn keys_are_somebodys_and_have_a_secret() {
+        let mut entity = Entity::for_tests(
+            "e",
+            json!({"keyId": "abc", "expiresAt": "1970-01-01T00:00:01Z", "allowedCidrs": ["10.0.0.0/8"]}),
+        );
+        entity.sealed.insert("key".to_owned(), json!("hash"));
+        for owner in ["", "rbac/groups/g1", "u1"] {
+            entity.owner = owner.to_owned();
+            assert!(key(&entity).is_none(), "`{owner}`");
+        }
+        for (owner, kind) in [("rbac/users/u1", AccountKind::User), ("rbac/service-accounts/u1", AccountKind::Service)]
+        {
+            entity.owner = owner.to_owned();
+            let found = key(&entity).unwrap();
+            assert_eq!((found.owner, found.key_id.as_str()), ((kind, "u1".to_owned()), "abc"));
+            assert_eq!((found.expires_ms, found.networks), (Some(1000), vec!["10.0.0.0/8".to_owned()]));
+            assert_eq!(found.hash.expose(), "hash");
+            assert!(found.rights.is_none(), "all that its owner may");
+        }
+        entity.body.insert("permissions".to_owned(), json!(["{view, logs, *}", "nonsense"]));
+        let rights = key(&entity).unwrap().rights.unwrap();
+        let may = |triple: &str| rights.covers(&Triple::of_json(&json!(triple)).unwrap());
+        assert!(may("{view, logs, cart}") && !may("{edit, logs, cart}") && !may("{view, traces, cart}"));
+        entity.sealed.clear();
+        assert!(key(&entity).is_none(), "nobody can show it");
+    }
+
+    #[test]
+    fn accounts_of_people_and_programs() {
+        let mut entity = Entity::for_tests(
+            "u",
+            json!({"username": "me", "clientId": "bot", "email": null, "enabled": true, "mustChangePassword": 1}),
+        );
+        entity.sealed.insert("password".to_owned(), json!("phc"));
+        let user = account(AccountKind::User, &entity);
+        assert_eq!((user.name.as_str(), user.email, user.enabled, user.must_change), ("me", None, true, false));
+        assert_eq!((user.hash.as_ref().map(Secret::expose), user.old_hash.is_none()), (Some("phc"), true));
+        // A secret that was changed holds on for a while, if it is said how long.
+        entity.sealed.insert("oldSecret".to_owned(), json!("old"));
+        let service = account(AccountKind::Service, &entity);
+        assert_eq!((service.name.as_str(), service.hash.is_none(), service.old_hash.is_none()), ("bot", true, true));
+        entity.sealed.insert("oldSecretUntil".to_owned(), json!(5));
+        let old = account(AccountKind::Service, &entity).old_hash.unwrap();
+        assert_eq!((old.0.expose(), old.1), ("old", 5));
+    }
+}

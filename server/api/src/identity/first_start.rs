@@ -139,3 +139,51 @@ pub async fn reset_password(config: &Config, username: &str, password: &str) -> 
     config.audit(&system, event).await;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn the_first_password_is_given_or_made_up() {
+        const GOOD: &str = "seven green bottles";
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("password");
+        std::fs::write(&path, format!("{GOOD}\r\n")).unwrap();
+        let text = |text: &str| Some(quiver_auth::Secret::new(text));
+        let given = |file: Option<&Path>, text| {
+            FirstPassword { file: file.map(Path::to_owned), text, data: PathBuf::new() }.get()
+        };
+        assert_eq!(given(None, text(GOOD)).unwrap(), (GOOD.to_owned(), false));
+        // The end of the line is no part of it, and the file counts before the text.
+        assert_eq!(given(Some(path.as_path()), text("another good password")).unwrap(), (GOOD.to_owned(), false));
+        let (made, is_made_up) = given(None, None).unwrap();
+        assert!(is_made_up && made.len() == 24, "{made}");
+        assert_ne!(given(None, None).unwrap().0, made);
+        for (file, text, part) in [
+            (None, text("short"), "the first password must have"),
+            (None, text(""), "the first password must have"),
+            (Some(dir.path().join("none")), None, "cannot be read from"),
+        ] {
+            let problem = given(file.as_deref(), text).unwrap_err();
+            assert!(problem.detail.contains(part), "{}", problem.detail);
+        }
+    }
+
+    #[test]
+    fn its_file_is_the_owners_and_goes_with_it() {
+        let dir = tempfile::tempdir().unwrap();
+        for password in ["a longer one than the next", "the next"] {
+            tell(dir.path(), password);
+            assert_eq!(std::fs::read_to_string(file(dir.path())).unwrap(), format!("{password}\n"));
+        }
+        let mode = std::fs::metadata(file(dir.path())).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+        forget_file(dir.path());
+        assert!(!file(dir.path()).exists());
+        // There is none where the password was given.
+        forget_file(dir.path());
+    }
+}

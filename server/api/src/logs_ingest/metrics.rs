@@ -72,3 +72,44 @@ impl LogsMetrics {
         write_metric(out, "quiver_logs_names_cut_total", "counter", help, &cut);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_count_for_their_endpoint_and_reason() {
+        let (metrics, mut report) = (LogsMetrics::default(), Report::default());
+        report.drop_rows(Dropped::TooOld, 2);
+        report.rows = 3;
+        report.cut_names = 1;
+        let endpoints = [
+            (Endpoint::JsonLines, "jsonline"),
+            (Endpoint::Bulk, "searchengine"),
+            (Endpoint::Push, "aggregator"),
+            (Endpoint::Saas, "saas"),
+            (Endpoint::Otlp, "opentelemetry"),
+            (Endpoint::OtlpGrpc, "opentelemetry_grpc"),
+        ];
+        for (n, (endpoint, _)) in endpoints.into_iter().enumerate() {
+            metrics.count(endpoint, 10 + n as u64, &report);
+        }
+        // A body without rows counts, too.
+        metrics.count(Endpoint::Push, 5, &Report::default());
+        let mut out = String::new();
+        metrics.write(&mut out);
+        let lines: Vec<&str> = out.lines().collect();
+        for (n, (endpoint, name)) in endpoints.into_iter().enumerate() {
+            let bytes = 10 + n + if endpoint == Endpoint::Push { 5 } else { 0 };
+            for line in [
+                format!("quiver_logs_rows_total{{endpoint=\"{name}\"}} 3"),
+                format!("quiver_logs_bytes_total{{endpoint=\"{name}\"}} {bytes}"),
+                format!("quiver_logs_names_cut_total{{endpoint=\"{name}\"}} 1"),
+                format!("quiver_logs_rows_dropped_total{{endpoint=\"{name}\",reason=\"too_old\"}} 2"),
+                format!("quiver_logs_rows_dropped_total{{endpoint=\"{name}\",reason=\"too_new\"}} 0"),
+            ] {
+                assert!(lines.contains(&line.as_str()), "`{line}` is not in\n{out}");
+            }
+        }
+    }
+}

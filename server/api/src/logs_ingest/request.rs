@@ -94,3 +94,28 @@ pub(super) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 fn get<'a>(params: &'a [(String, String)], name: &str) -> Option<&'a str> {
     params.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn headers_are_texts_or_none() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(text(&headers, "vl-msg-field"), None);
+        headers.insert("vl-msg-field", HeaderValue::from_bytes("größe".as_bytes()).unwrap());
+        headers.insert("vl-time-field", HeaderValue::from_bytes(&[0xff]).unwrap());
+        assert_eq!(text(&headers, "VL-Msg-Field"), Some("größe"));
+        assert_eq!(text(&headers, "vl-time-field"), None, "it is no UTF-8");
+    }
+
+    #[test]
+    fn the_first_of_parameters_with_one_name_counts() {
+        let params = [("a", "1"), ("b", ""), ("a", "2")].map(|(name, value)| (name.to_owned(), value.to_owned()));
+        for (name, expected) in [("a", Some("1")), ("b", Some("")), ("A", None)] {
+            assert_eq!(get(&params, name), expected, "{name}");
+        }
+    }
+}

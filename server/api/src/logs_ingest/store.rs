@@ -107,3 +107,36 @@ pub(super) fn count(state: &AppState, endpoint: Endpoint, bytes: u64, report: &R
         report.dropped().for_each(|(why, count)| taken.add_rejected("logs", why.word(), count));
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_store_refuses_was_not_taken() {
+        let mut report = Report::default();
+        refuse(&mut report, []);
+        assert_eq!(report, Report::default());
+        report.rows = 5;
+        refuse(&mut report, [(Refusal::TooOld, 2), (Refusal::TooFarInFuture, 1)]);
+        assert_eq!((report.rows, report.dropped_count()), (2, 3));
+        assert_eq!(report.dropped().collect::<Vec<_>>(), [(Dropped::TooOld, 2), (Dropped::TooNew, 1)]);
+        // Never fewer than none, whatever it says.
+        refuse(&mut report, [(Refusal::TooOld, 9)]);
+        assert_eq!(report.rows, 0);
+    }
+
+    #[test]
+    fn who_may_write_nothing_of_it_is_refused() {
+        let mut report = Report::default();
+        assert!(judge(&report).is_ok(), "nothing was sent");
+        report.drop_rows(Dropped::Service, 2);
+        assert_eq!(judge(&report).unwrap_err().kind, quiver_types::ErrorKind::Forbidden);
+        // Part of it was taken, or could not be read: the counts tell.
+        report.rows = 1;
+        assert!(judge(&report).is_ok());
+        report.rows = 0;
+        report.drop_rows(Dropped::Unreadable, 1);
+        assert!(judge(&report).is_ok());
+    }
+}

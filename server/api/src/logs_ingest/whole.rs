@@ -236,3 +236,44 @@ pub(super) fn export_response(report: &Report, is_json: bool) -> Vec<u8> {
     }
     response::PartialSuccess { rejected, message: text }.to_protobuf()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+    use quiver_ingest::logs::Dropped;
+    use serde_json::Value;
+
+    use super::*;
+
+    #[test]
+    fn media_types_stand_before_their_parameters() {
+        for (value, expected) in [
+            ("", ""),
+            ("application/json", "application/json"),
+            ("Application/JSON; charset=utf-8", "application/json"),
+            (" application/x-protobuf ;a=b", "application/x-protobuf"),
+            (";", ""),
+        ] {
+            let (mut head, ()) = http::Request::new(()).into_parts();
+            assert_eq!(media(&head), "", "a request that says nothing");
+            head.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(value));
+            assert_eq!(media(&head), expected, "`{value}`");
+        }
+    }
+
+    #[test]
+    fn answers_of_otlp_tell_what_was_not_taken() {
+        let told = |report: &Report| serde_json::from_slice::<Value>(&export_response(report, true)).unwrap();
+        let mut report = Report::default();
+        assert_eq!(told(&report), serde_json::json!({"partialSuccess": {}}));
+        assert!(export_response(&report, false).is_empty());
+        report.drop_rows(Dropped::TooOld, 2);
+        let text = report.text();
+        let partial = serde_json::json!({"rejectedLogRecords": "2", "errorMessage": text});
+        assert_eq!(told(&report)["partialSuccess"], partial);
+        // In protobuf: field 1 of the answer holds the number as field 1 and the text as field 2.
+        let mut expected = vec![0x0a, text.len() as u8 + 4, 0x08, 2, 0x12, text.len() as u8];
+        expected.extend_from_slice(text.as_bytes());
+        assert_eq!(export_response(&report, false), expected);
+    }
+}

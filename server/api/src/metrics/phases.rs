@@ -138,3 +138,42 @@ impl Phases {
         write_histograms(out, name, help, writes);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn languages_have_words_and_domains() {
+        let words: BTreeSet<&str> = Language::ALL.into_iter().map(Language::word).collect();
+        assert_eq!(words.len(), Language::ALL.len(), "{words:?}");
+        for (word, domain) in [
+            (Language::Logsql.word(), Domain::Logs),
+            (Language::Traces.word(), Domain::Traces),
+            (Language::Promql.word(), Domain::Metrics),
+            ("no language", Domain::Metrics),
+        ] {
+            assert_eq!(Language::domain_of(word), domain, "{word}");
+        }
+    }
+
+    #[tokio::test]
+    async fn steps_of_writes_count_apart() {
+        let phases = Phases::default();
+        assert_eq!(phases.timed(Signal::Logs, Step::Decode, async { 5 }).await, 5);
+        phases.step(Signal::Traces, Step::Store, Duration::from_secs(2));
+        let mut out = String::new();
+        phases.write(&mut out);
+        for (signal, step, count) in
+            [("logs", "decode", 1), ("traces", "store", 1), ("metrics", "decode", 0), ("logs", "store", 0)]
+        {
+            let line =
+                format!("quiver_ingest_phase_duration_seconds_count{{signal=\"{signal}\",phase=\"{step}\"}} {count}");
+            assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+        }
+        let line = "quiver_ingest_phase_duration_seconds_sum{signal=\"traces\",phase=\"store\"} 2";
+        assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+    }
+}

@@ -43,3 +43,56 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
     }
     with_retry_after((status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response())
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use quiver_olap::{QueryError, Reason};
+    use quiver_types::Error;
+    use serde_json::Value;
+
+    use super::*;
+
+    async fn read(error: &OlapError) -> (u16, Value) {
+        let response = problem(error, "/olap-api/v1/load");
+        let status = response.status().as_u16();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), status == 503);
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!((body["status"].as_u64(), &body["detail"]), (Some(status.into()), &body["error"]));
+        (status, body)
+    }
+
+    #[tokio::test]
+    async fn a_wrong_query_is_told_where() {
+        let error = QueryError::new(Reason::BadJson, "/measures/0", "it is no text");
+        let (status, body) = read(&OlapError::Query(error)).await;
+        assert_eq!((status, body["code"].as_str()), (400, Some("INVALID_QUERY")));
+        // Clients of analytics know the word of `type`.
+        assert_eq!((body["type"].as_str(), body["reason"].as_str()), (Some("UserError"), Some("BAD_JSON")));
+        assert_eq!((body["pointer"].as_str(), body["detail"].as_str()), (Some("/measures/0"), Some("it is no text")));
+    }
+
+    #[tokio::test]
+    async fn errors_of_the_engine() {
+        for (kind, status, code) in [
+            (ErrorKind::Invalid, 400, "INVALID_QUERY"),
+            (ErrorKind::TooLarge, 413, "BODY_TOO_LARGE"),
+            (ErrorKind::LimitExceeded, 422, "LIMIT_EXCEEDED"),
+            (ErrorKind::Execution, 422, "CANNOT_EXECUTE"),
+            (ErrorKind::Cancelled, 422, "QUERY_CANCELLED"),
+            (ErrorKind::Timeout, 503, "QUERY_TIMEOUT"),
+            (ErrorKind::Unavailable, 503, "OVERLOADED"),
+            (ErrorKind::Damaged, 500, "INTERNAL"),
+            (ErrorKind::Internal, 500, "INTERNAL"),
+        ] {
+            let error = Error::new(kind, "what is said").with_source(std::io::Error::other("a secret"));
+            let (found, body) = read(&OlapError::Engine(error)).await;
+            assert_eq!((found, body["code"].as_str()), (status, Some(code)), "{kind:?}");
+            let slug = code.to_lowercase().replace('_', "-");
+            assert_eq!(body["type"], format!("urn:quiver:problem:{slug}"));
+            assert!(!body.to_string().contains("secret"), "{body}");
+        }
+    }
+}

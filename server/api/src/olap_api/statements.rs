@@ -39,3 +39,22 @@ fn told(error: Error) -> OlapError {
     };
     QueryError::new(reason, "", error.message).into()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_are_wrong_as_queries_are() {
+        for (text, reason) in [
+            ("there is no table `x`", "UNKNOWN_MODEL"),
+            ("there is no column `x`", "UNKNOWN_MEMBER"),
+            ("cannot read the statement: `x`", "BAD_VALUE"),
+        ] {
+            let OlapError::Query(error) = told(Error::invalid(text)) else { panic!("{text}") };
+            assert_eq!((error.reason.as_str(), error.message.as_str()), (reason, text));
+        }
+        let error = told(Error::new(ErrorKind::Timeout, "there is no table `x`"));
+        assert!(matches!(error, OlapError::Engine(e) if e.kind == ErrorKind::Timeout));
+    }
+}

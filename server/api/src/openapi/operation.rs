@@ -217,3 +217,56 @@ pub(super) fn with_errors(made: OperationBuilder, errors: Errors, statuses: &[&s
     let form = || RefOr::<Response>::Ref(Ref::from_response_name(errors.name()));
     statuses.iter().fold(made, |made, status| made.response(*status, form()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quiver_types::{Domain, Right};
+
+    use super::*;
+
+    #[test]
+    fn forms_of_errors_are_told_apart() {
+        let names: BTreeSet<String> = Errors::ALL.into_iter().map(Errors::name).collect();
+        let texts: BTreeSet<&str> = Errors::ALL.into_iter().map(Errors::about).collect();
+        assert_eq!((names.len(), texts.len()), (Errors::ALL.len(), Errors::ALL.len()), "{names:?} {texts:?}");
+        for errors in Errors::ALL {
+            let forms = errors.forms();
+            let kinds: BTreeSet<&str> = forms.iter().map(|(kind, _)| *kind).collect();
+            assert!(!kinds.is_empty() && kinds.len() == forms.len(), "{errors:?}: {kinds:?}");
+        }
+    }
+
+    #[test]
+    fn operations_bear_the_names_of_their_paths() {
+        let mut paths = Paths::new();
+        put(&mut paths, "/no-such/{id}/{*rest}", HttpMethod::Get, OperationBuilder::new());
+        put(&mut paths, "/no-such", HttpMethod::Post, OperationBuilder::new());
+        put(&mut paths, "/no-such/", HttpMethod::Post, OperationBuilder::new());
+        let shown = serde_json::to_value(&paths).unwrap();
+        let get = &shown["/no-such/{id}/{rest}"]["get"];
+        assert_eq!(get["operationId"], "get_no_such_id_rest");
+        let parameters = get["parameters"].as_array().unwrap();
+        let of = |key: &str| parameters.iter().map(|p| p[key].as_str().unwrap()).collect::<Vec<_>>();
+        assert_eq!((of("name"), of("in")), (vec!["id", "rest"], vec!["path", "path"]));
+        // A slash at the end is another path, and another operation.
+        assert_eq!(shown["/no-such"]["post"]["operationId"], "post_no_such");
+        assert_eq!(shown["/no-such/"]["post"]["operationId"], "post_no_such_");
+    }
+
+    #[test]
+    fn needs_are_said_in_words() {
+        let (view, logs) = (Right::View, Domain::Logs);
+        for (need, expected) in [
+            (Need::Public, "anybody"),
+            (Need::Docs, "anybody"),
+            (Need::Anyone, "whoever is let in"),
+            (Need::Has(view, logs), "who has `view` in `logs`, for a service at least"),
+            (Need::Everywhere(view, logs), "who has `view` in `logs`, for all services"),
+            (Need::Somewhere(view), "who has `view` in some domain"),
+        ] {
+            assert_eq!(of_need(need), expected);
+        }
+    }
+}

@@ -219,3 +219,71 @@ pub(super) fn components() -> Components {
         .security_scheme("basic", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Basic).build()))
         .build()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(kind: Kind, or_null: bool) -> Value {
+        serde_json::to_value(of_kind(kind, or_null, None)).unwrap()
+    }
+
+    #[test]
+    fn families_have_names_of_their_own() {
+        let names: BTreeSet<String> = FAMILIES.iter().map(|family| name_of(family)).collect();
+        assert_eq!(names.len(), FAMILIES.len(), "{names:?}");
+        for name in &names {
+            assert!(name.starts_with(|c: char| c.is_ascii_uppercase()), "{name}");
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric()), "{name}");
+        }
+    }
+
+    #[test]
+    fn values_that_may_lack_may_be_null() {
+        for (kind, word) in [
+            (Kind::Bool, "boolean"),
+            (Kind::Prose { max: 5 }, "string"),
+            (Kind::Int { min: 1, max: 5 }, "integer"),
+            (Kind::Number { min: 0.5, max: 5.0 }, "number"),
+            (Kind::Labels, "object"),
+            (Kind::Texts { max: 5 }, "array"),
+        ] {
+            assert_eq!(shown(kind, false)["type"], word);
+            assert_eq!(shown(kind, true)["type"], json!([word, "null"]));
+        }
+        assert_eq!(shown(Kind::Word(&["a", "b"]), false)["enum"], json!(["a", "b"]));
+        assert_eq!(shown(Kind::Word(&["a", "b"]), true)["enum"], json!(["a", "b", null]));
+    }
+
+    #[test]
+    fn bounds_are_told() {
+        let text = shown(Kind::Text { min: 1, max: 200 }, false);
+        assert_eq!((text["minLength"].as_u64(), text["maxLength"].as_u64()), (Some(1), Some(200)));
+        let int = shown(Kind::Int { min: 1, max: 600_000 }, false);
+        assert_eq!((int["minimum"].as_f64(), int["maximum"].as_f64()), (Some(1.0), Some(600_000.0)));
+        let ids = shown(Kind::Ids { max: 7 }, false);
+        assert_eq!((ids["maxItems"].as_u64(), ids["items"]["format"].as_str()), (Some(7), Some("uuid")));
+    }
+
+    #[test]
+    fn patterns_are_those_of_the_values() {
+        for (kind, good, bad) in [
+            (Kind::Duration, &["0", "24h", "1d12h", "90s", "5ms"][..], &["", "h", "-1h", "1.5h", "00x"][..]),
+            (Kind::Offset, &["0", "-0", "-10s", "1d12h"][..], &["", "-", "--1s", "1"][..]),
+            (Kind::Slug, &["a", "0a", "cart.api_v2-x"][..], &["", "A", "-a", "_a", "a b"][..]),
+        ] {
+            let schema = shown(kind, false);
+            let pattern = regex::Regex::new(schema["pattern"].as_str().unwrap()).unwrap();
+            for text in good {
+                assert!(pattern.is_match(text), "`{text}` of {schema}");
+            }
+            for text in bad {
+                assert!(!pattern.is_match(text), "`{text}` of {schema}");
+            }
+        }
+    }
+}

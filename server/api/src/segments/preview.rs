@@ -190,3 +190,45 @@ fn read(batch: &RecordBatch) -> std::result::Result<Vec<(String, i64)>, arrow::e
     let counts = batch.column(1).as_primitive::<Int64Type>();
     Ok(services.iter().zip(counts.values()).map(|(s, n)| (s.unwrap_or_default().to_owned(), *n)).collect())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_are_values_or_lists_of_them() {
+        let read = |body: Value| given(&body.as_object().cloned().unwrap_or_default());
+        assert!(read(json!({})).unwrap().is_empty());
+        assert!(read(json!({"variables": null})).unwrap().is_empty());
+        let body = json!({"variables": {"env": "prod", "n": 5, "flag": true, "list": ["b", 1], "none": []}});
+        let mut found = read(body).unwrap();
+        found.sort();
+        let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+        assert_eq!(found, [("env", "prod"), ("flag", "true"), ("list", "1"), ("list", "b"), ("n", "5")]);
+        for (body, place) in [
+            (json!({"variables": []}), "/variables"),
+            (json!({"variables": {"x": {}}}), "/variables/x"),
+            (json!({"variables": {"x": null}}), "/variables/x"),
+            (json!({"variables": {"x": ["a", ["b"]]}}), "/variables/x"),
+        ] {
+            let problem = read(body).unwrap_err();
+            assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (place, "INVALID_TYPE"));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_segment_is_told_there() {
+        for (kind, place, code) in [
+            (ErrorKind::Invalid, Some("/segment"), "INVALID_VALUE"),
+            (ErrorKind::Unsupported, Some("/segment"), "INVALID_VALUE"),
+            (ErrorKind::LimitExceeded, Some(""), "LIMIT_EXCEEDED"),
+            (ErrorKind::Unavailable, None, "STORE_BUSY"),
+            (ErrorKind::Internal, None, "INTERNAL"),
+        ] {
+            let problem = refused(Error::new(kind, "what is said"));
+            let first = problem.errors.first();
+            assert_eq!(first.map(|error| error.field.as_str()), place, "{kind:?}");
+            assert_eq!(first.map_or(problem.code, |error| error.code), code, "{kind:?}");
+        }
+    }
+}

@@ -362,3 +362,41 @@ impl hyper::body::Body for Kept {
         self.body.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What clients say first, in pieces; they leave after the last.
+    async fn said(pieces: [&'static [u8]; 2]) -> std::io::Result<Option<(bool, Bytes)>> {
+        version(&mut pieces[0].chain(pieces[1]), Instant::now() + Duration::from_mins(10)).await
+    }
+
+    #[tokio::test]
+    async fn clients_tell_their_version_by_what_they_say_first() {
+        let (begin, rest) = PREFACE.split_at(7);
+        for pieces in [[PREFACE, b""], [begin, rest]] {
+            let (is_http2, first) = said(pieces).await.unwrap().unwrap();
+            assert!(is_http2 && first == PREFACE, "{first:?}");
+        }
+        // As soon as it cannot be HTTP/2 the rest is not waited for, and what came is the beginning of a head.
+        for (pieces, expected) in [
+            ([&b"GET / HTTP/1.1\r\n"[..], &b"host: a\r\n"[..]], &b"GET / HTTP/1.1\r\n"[..]),
+            ([&b"P"[..], &b"OST / HTTP/1.1\r\n"[..]], &b"POST / HTTP/1.1\r\n"[..]),
+            ([&b"PRI * HTTP/1.1\r\n\r\n"[..], &b""[..]], &b"PRI * HTTP/1.1\r\n\r\n"[..]),
+        ] {
+            let (is_http2, first) = said(pieces).await.unwrap().unwrap();
+            assert!(!is_http2 && first == expected, "{first:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn clients_that_say_nothing_are_let_go() {
+        for pieces in [[&b""[..], &b""[..]], [&b"PRI"[..], &b" *"[..]]] {
+            assert_eq!(said(pieces).await.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+        }
+        // One that is there and silent has until a time, which is over here.
+        let (_client, mut server) = tokio::io::duplex(64);
+        assert!(version(&mut server, Instant::now()).await.unwrap().is_none());
+    }
+}

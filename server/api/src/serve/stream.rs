@@ -121,3 +121,18 @@ impl AsyncWrite for Stream {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A client that believes the length would wait for more, or cut the text.
+    #[test]
+    fn what_clients_without_tls_are_told_is_a_whole_answer() {
+        let text = std::str::from_utf8(NO_TLS).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        assert_eq!(length.parse::<usize>(), Ok(body.len()));
+        assert!(head.starts_with("HTTP/1.1 400 ") && body.ends_with('\n'), "{text}");
+    }
+}

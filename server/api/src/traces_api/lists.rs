@@ -219,3 +219,35 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
     let right = call.trace(Selection::all(right)).await?;
     call.answer(compare(&left, &right), None, None)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quiver_types::spans::TextTest;
+
+    use super::*;
+
+    #[test]
+    fn conditions_that_only_name_services() {
+        let service = || SpanFilter::Service(TextTest::Is("cart".to_owned()));
+        for (condition, expected) in [
+            (service(), true),
+            (SpanFilter::Or(vec![service(), service()]), true),
+            (SpanFilter::Or(vec![service(), SpanFilter::All]), false),
+            (SpanFilter::And(vec![service()]), false),
+            (SpanFilter::Not(Box::new(service())), false),
+            (SpanFilter::All, false),
+        ] {
+            assert_eq!(of_services(&condition), expected, "{condition:?}");
+        }
+    }
+
+    #[test]
+    fn each_list_has_one_path() {
+        let paths: BTreeSet<&str> = PATHS.iter().map(|(path, _)| *path).collect();
+        assert_eq!(paths.len(), PATHS.len());
+        let lists: BTreeSet<String> = PATHS.iter().map(|(_, list)| format!("{list:?}")).collect();
+        assert_eq!(lists.len(), PATHS.len());
+    }
+}

@@ -131,3 +131,37 @@ fn exemplar_rows(batch: &RecordBatch) -> Vec<Value> {
     };
     (0..batch.num_rows()).map(row).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn exemplars_come_with_their_series() {
+        let texts = |text: &str| -> ArrayRef { Arc::new(StringArray::from(vec![text])) };
+        let times: ArrayRef = Arc::new(Int64Array::from(vec![1500]));
+        let values: ArrayRef = Arc::new(Float64Array::from(vec![2.5]));
+        let batch = RecordBatch::try_from_iter([
+            ("number", texts("1")),
+            ("series", texts("{\"job\":\"cart\"}")),
+            ("time", times),
+            ("value", values),
+            ("labels", texts("{\"trace_id\":\"ab\"}")),
+        ]);
+        let expected = json!({
+            "series": {"job": "cart"}, "labels": {"trace_id": "ab"}, "value": 2.5, "time": "1500000000",
+        });
+        assert_eq!(exemplar_rows(&batch.unwrap()), [expected]);
+    }
+
+    #[test]
+    fn what_no_trace_bounds_is_looked_for_everywhere() {
+        let read = |query: &str| window(&Params::of_query(Some(query)).unwrap(), None);
+        assert_eq!(read("").unwrap(), (i64::MIN, i64::MAX));
+        assert_eq!(read("before=5m&after=1s").unwrap(), (i64::MIN, i64::MAX));
+        // What cannot be read is refused all the same.
+        assert!(read("before=soon").is_err());
+    }
+}

@@ -129,3 +129,41 @@ fn family(figure: Figure, quantile: f64, by_operation: bool, found: &[Rates]) ->
         .collect();
     json!({"name": name, "type": "GAUGE", "help": help, "metrics": metrics})
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_traces::lists::rates::RatePoint;
+
+    use super::*;
+
+    #[test]
+    fn figures_are_families_of_gauges() {
+        let point = RatePoint { time: 1_500_000_000, calls_per_s: 2.0, error_ratio: 0.5, latency_ms: 12.5 };
+        let rates = |operation: Option<&str>| Rates {
+            service: "cart".to_owned(),
+            operation: operation.map(str::to_owned),
+            points: vec![point.clone()],
+        };
+        let of_service = ("grouped by service", rates(None));
+        let of_operation = ("grouped by service & operation", rates(Some("GET /")));
+        let share = "error rate, computed as a fraction of errors/sec over calls/sec";
+        for (figure, (grouped, rates), name, help, value) in [
+            (Figure::Latencies, &of_operation, "service_operation_latencies", "0.95th quantile latency", 12.5),
+            (Figure::Latencies, &of_service, "service_latencies", "0.95th quantile latency", 12.5),
+            (Figure::Calls, &of_service, "service_call_rate", "calls/sec", 2.0),
+            (Figure::Errors, &of_operation, "service_operation_error_rate", share, 0.5),
+        ] {
+            let by_operation = rates.operation.is_some();
+            let shown = family(figure, 0.95, by_operation, std::slice::from_ref(rates));
+            assert_eq!((shown["name"].as_str(), shown["type"].as_str()), (Some(name), Some("GAUGE")));
+            assert_eq!(shown["help"], format!("{help}, {grouped}"));
+            let mut labels = vec![json!({"name": "service_name", "value": "cart"})];
+            if by_operation {
+                labels.insert(0, json!({"name": "operation", "value": "GET /"}));
+            }
+            let points = json!([{"gaugeValue": {"doubleValue": value}, "timestamp": "1970-01-01T00:00:01.500Z"}]);
+            assert_eq!(shown["metrics"], json!([{"labels": labels, "metricPoints": points}]), "{name}");
+        }
+        assert_eq!(family(Figure::Calls, 0.95, false, &[])["metrics"], json!([]));
+    }
+}

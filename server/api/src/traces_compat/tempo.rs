@@ -177,3 +177,47 @@ async fn trace_v2(State(state): State<Arc<AppState>>, Path(id): Path<String>, re
     };
     looked_up(state, &id, request, answer).await
 }
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn ids_are_up_to_32_hex_digits() {
+        let id = |low: u128| Ok(low.to_be_bytes());
+        let wrong = |text: &str| Err(text.to_owned());
+        let odd = "trace IDs can only contain hex characters: invalid character";
+        for (text, expected) in [
+            ("1", id(1)),
+            ("AbC", id(0xabc)),
+            ("00000000000000000000000000000010", id(16)),
+            ("ffffffffffffffffffffffffffffffff", id(u128::MAX)),
+            ("", wrong("please provide a trace ID")),
+            ("000000000000000000000000000000001", wrong("trace IDs can't be larger than 128 bits")),
+            ("0x1", wrong(&format!("{odd} 'x' at position 2"))),
+            ("äa", wrong(&format!("{odd} 'ä' at position 1"))),
+            ("ab ", wrong(&format!("{odd} ' ' at position 3"))),
+        ] {
+            assert_eq!(id_of(text), expected, "`{text}`");
+        }
+    }
+
+    #[test]
+    fn protobuf_is_answered_to_who_takes_it() {
+        for (accept, expected) in [
+            (None, false),
+            (Some("application/protobuf"), true),
+            (Some("application/json, application/x-protobuf;q=0.5"), true),
+            (Some(" APPLICATION/PROTOBUF ; a=b"), true),
+            (Some("application/json"), false),
+            (Some("*/*"), false),
+            (Some("application/protobufs"), false),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.extend(accept.map(|accept| (header::ACCEPT, HeaderValue::from_static(accept))));
+            assert_eq!(wants_protobuf(&headers), expected, "{accept:?}");
+        }
+    }
+}

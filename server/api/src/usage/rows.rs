@@ -99,3 +99,93 @@ pub(super) fn of_intake(all: &BTreeMap<Key, Sums>) -> Result<TableRows> {
     ];
     made(&INGEST_USAGE, columns)
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray;
+    use arrow::datatypes::{Float64Type, Int64Type, TimestampMillisecondType};
+
+    use super::*;
+
+    fn number_of(rows: &TableRows, column: &str) -> i64 {
+        rows.rows[column].as_primitive::<Int64Type>().value(0)
+    }
+
+    fn float_of(rows: &TableRows, column: &str) -> f64 {
+        rows.rows[column].as_primitive::<Float64Type>().value(0)
+    }
+
+    fn time_of(rows: &TableRows, column: &str) -> i64 {
+        rows.rows[column].as_primitive::<TimestampMillisecondType>().value(0)
+    }
+
+    fn text_of<'a>(rows: &'a TableRows, column: &str) -> &'a str {
+        rows.rows[column].as_string::<i32>().value(0)
+    }
+
+    #[test]
+    fn a_query_has_its_times_by_the_clock_on_the_wall() {
+        let began = Instant::now();
+        let query = Ended {
+            id: 0xab,
+            began,
+            took: Duration::from_micros(2500),
+            cpu: Duration::from_millis(1),
+            api: "sql",
+            subject: "user:me".to_owned(),
+            path: "/sql".to_owned(),
+            outcome: "ok",
+            text: "select 1".to_owned(),
+            scanned_bytes: u64::MAX,
+            scanned_rows: 7,
+            files_read: 5,
+            files_total: 8,
+            peak_memory: 9,
+            models: String::new(),
+            rollups: String::new(),
+            kept: "",
+        };
+        let rows = of_queries(&[query], began + Duration::from_millis(1500), 61_500).unwrap();
+        assert_eq!((rows.table.name, rows.rows.num_rows()), ("query_log", 1));
+        assert_eq!(time_of(&rows, "time"), 60_000);
+        assert_eq!(text_of(&rows, "query_id"), "ea60-00000000000000ab");
+        assert_eq!((text_of(&rows, "api"), text_of(&rows, "outcome")), ("sql", "ok"));
+        assert_eq!((float_of(&rows, "duration_ms"), float_of(&rows, "cpu_ms")), (2.5, 1.0));
+        // More than a column can say is the most that it can.
+        assert_eq!((number_of(&rows, "scanned_bytes"), number_of(&rows, "scanned_rows")), (i64::MAX, 7));
+        assert_eq!((number_of(&rows, "pruned_files"), number_of(&rows, "total_files")), (3, 8));
+        assert_eq!(of_queries(&[], began, 0).unwrap().rows.num_rows(), 0);
+    }
+
+    #[test]
+    fn what_is_kept_stands_under_its_day() {
+        let kept = Kept { bytes: 10, rows: 2, files: 3, small_files: 1 };
+        let all = BTreeMap::from([(("logs".to_owned(), 2, "disk"), kept)]);
+        let rows = of_kept(&all, 5).unwrap();
+        assert_eq!((text_of(&rows, "table_name"), text_of(&rows, "tier")), ("logs", "disk"));
+        assert_eq!((time_of(&rows, "time"), time_of(&rows, "partition_day")), (5, 2 * DAY_MS));
+        let numbers = ["bytes", "rows", "files", "small_files"].map(|column| number_of(&rows, column));
+        assert_eq!(numbers, [10, 2, 3, 1]);
+    }
+
+    #[test]
+    fn what_came_in_is_told_by_service() {
+        let mut sums = Sums::default();
+        sums.records = 4;
+        sums.requests = 2;
+        let key = |service: &str| Key {
+            minute: 60_000,
+            signal: "logs",
+            protocol: "otlp",
+            service: service.to_owned(),
+            reason: "",
+        };
+        let rows = of_intake(&BTreeMap::from([(key("a\nb"), sums)])).unwrap();
+        assert_eq!(time_of(&rows, "time"), 60_000);
+        assert_eq!((text_of(&rows, "signal"), text_of(&rows, "protocol")), ("logs", "otlp"));
+        assert_eq!((number_of(&rows, "records"), number_of(&rows, "requests")), (4, 2));
+        // Services of a row stand one a line: a line within a name is none of them.
+        assert_eq!(rows.rows.column(10).as_string::<i32>().value(0), "a\\nb");
+        assert!(float_of(&rows, "lag_ms").is_nan(), "no times are known");
+    }
+}

@@ -375,3 +375,63 @@ pub(crate) fn batch_of(samples: &[Written]) -> MetricsBatch {
     }
     batch
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+
+    use super::*;
+
+    fn element(labels: &[(&str, &str)], value: f64) -> Element {
+        Element { labels: LabelSet::from_pairs(labels.iter().copied()), value: ElementValue::Float(value) }
+    }
+
+    #[test]
+    fn columns_of_analytics_are_labels_but_for_the_measure() {
+        let check = |columns: &[&str], expected: &[Option<&str>]| {
+            let columns: Vec<String> = columns.iter().map(|column| (*column).to_owned()).collect();
+            let names = label_names(&columns, "spans.count");
+            assert_eq!(names.iter().map(Option::as_deref).collect::<Vec<_>>(), expected, "{columns:?}");
+        };
+        check(&["spans.service", "spans.count"], &[Some("service"), None]);
+        check(&["spans.service", "logs.service", "spans.count"], &[Some("spans_service"), Some("logs_service"), None]);
+        // Like the measure is not like a label.
+        check(&["logs.count", "spans.count"], &[Some("count"), None]);
+        check(&["plain"], &[Some("plain")]);
+    }
+
+    #[test]
+    fn rows_of_analytics_are_elements_where_there_is_a_number() {
+        let services: ArrayRef = Arc::new(StringArray::from(vec![Some("cart"), None, Some(""), Some("pay")]));
+        let counts: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), Some(3), None]));
+        let batch = RecordBatch::try_from_iter([("spans.service", services), ("spans.count", counts)]).unwrap();
+        let elements = elements_of_rows(&batch, &[Some("service".to_owned()), None]).unwrap();
+        let expected = [element(&[("service", "cart")], 1.0), element(&[], 2.0), element(&[], 3.0)];
+        assert_eq!(elements, expected);
+        let none = elements_of_rows(&batch, &[Some("a".to_owned()), Some("b".to_owned())]).unwrap();
+        assert!(none.is_empty(), "there is no measure");
+    }
+
+    #[test]
+    fn rules_are_about_vectors_and_numbers() {
+        let scalar = elements_of(&QueryValue::Scalar { time_ms: 5, value: 1.5 });
+        assert_eq!(scalar, Ok(vec![element(&[], 1.5)]));
+        let text = elements_of(&QueryValue::String { time_ms: 5, text: "1".to_owned() });
+        assert_eq!(text, Err("rule result is not a vector or scalar".to_owned()));
+    }
+
+    #[test]
+    fn samples_of_rules_are_written_with_their_series() {
+        let written = |name: &str, ts, value| Written {
+            labels: LabelSet::from_pairs([("__name__", name)]),
+            ts,
+            value: ElementValue::Float(value),
+        };
+        let batch = batch_of(&[written("a", 5, 1.5), written("b", 6, 2.5)]);
+        assert_eq!((&batch.ts[..], &batch.values[..]), (&[5, 6][..], &[1.5, 2.5][..]));
+        assert_eq!((batch.series.len(), &batch.sample_series[..]), (2, &[0, 1][..]));
+        let labels = |n: usize| &batch.label_bytes[batch.series[n].start as usize..batch.series[n].end as usize];
+        assert_eq!(labels(1), LabelSet::from_pairs([("__name__", "b")]).canonical());
+        assert!(batch.start_ts.is_empty() && batch.histograms.is_empty());
+    }
+}

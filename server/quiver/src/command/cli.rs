@@ -274,3 +274,97 @@ impl ServeArgs {
         Ok(Loaded::load(self.config.as_deref(), environment.into_iter(), &flags)?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+    use clap::error::ErrorKind;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn parsed(args: &[&str]) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("quiver").chain(args.iter().copied()))
+    }
+
+    /// The value of a setting where the server is started with some flags.
+    fn setting(flags: &[&str], name: &str) -> Value {
+        let args: Vec<&str> = std::iter::once("serve").chain(flags.iter().copied()).collect();
+        let Ok(Cli { command: Some(Command::Serve(serve)), .. }) = parsed(&args) else { panic!("{args:?}") };
+        let listed = serve.load().unwrap().settings.listed();
+        let found = listed.into_iter().find(|(section, key, _)| format!("{section}.{key}") == name);
+        found.map(|(.., value)| value).expect("a setting of this name")
+    }
+
+    #[test]
+    fn commands_and_flags_do_not_contradict_each_other() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn flags_go_over_settings() {
+        for (flags, name, expected) in [
+            (&["--data", "/d"][..], "store.data", json!("/d")),
+            (&["--store", "s3://bucket/prefix"][..], "store.url", json!("s3://bucket/prefix")),
+            (&["--http", "127.0.0.1:0"][..], "http.listen", json!("127.0.0.1:0")),
+            (&["--otlp-http", "127.0.0.1:1"][..], "otlp.http_listen", json!("127.0.0.1:1")),
+            (&["--otlp-grpc", "127.0.0.1:2"][..], "otlp.grpc_listen", json!("127.0.0.1:2")),
+            (&["--postgres", "127.0.0.1:3"][..], "postgres.listen", json!("127.0.0.1:3")),
+            (&["--retention", "7d"][..], "store.retention", json!("7d")),
+            (&["--retention", "none"][..], "store.retention", json!("none")),
+            (&["--rbac", "off"][..], "rbac.mode", json!("off")),
+            (&["--tls-cert", "c", "--tls-key", "k"][..], "tls.certificate_file", json!("c")),
+            (&["--tls-cert", "c", "--tls-key", "k"][..], "tls.key_file", json!("k")),
+            (&["--alert-policy", "p.yml"][..], "alerting.policy", json!("p.yml")),
+            (&["--rules", "a.yml", "--rules", "b*.yml"][..], "alerting.rules", json!(["a.yml", "b*.yml"])),
+            (&["--rules", "a \"b\", c.yml"][..], "alerting.rules", json!(["a \"b\", c.yml"])),
+            (&["--olap-models", "m"][..], "olap.model_dirs", json!(["m"])),
+            (&["--olap-tables", "t"][..], "olap.table_dirs", json!(["t"])),
+            (&["--olap-builtin", "off"][..], "olap.builtin", json!("off")),
+            (&["--rbac-off-on-network"][..], "http.rbac_off_on_network", json!(true)),
+            (&[][..], "http.rbac_off_on_network", json!(false)),
+        ] {
+            assert_eq!(setting(flags, name), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused() {
+        for (args, kind) in [
+            (&[][..], ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand),
+            (&["nothing"][..], ErrorKind::InvalidSubcommand),
+            (&["serve", "--no-such-flag"][..], ErrorKind::UnknownArgument),
+            (&["backup"][..], ErrorKind::MissingRequiredArgument),
+            (&["restore"][..], ErrorKind::MissingRequiredArgument),
+            (&["models", "check"][..], ErrorKind::MissingRequiredArgument),
+            (&["rules", "test"][..], ErrorKind::MissingRequiredArgument),
+            // What is for a running server alone.
+            (&["sql", "--key-file", "k"][..], ErrorKind::MissingRequiredArgument),
+            (&["backup", "--to", "b", "--ca-file", "c"][..], ErrorKind::MissingRequiredArgument),
+            (&["sql", "--format", "xml"][..], ErrorKind::InvalidValue),
+            (&["rules", "check", "--lint", "some"][..], ErrorKind::InvalidValue),
+            (&["rules", "test", "f", "--run", "("][..], ErrorKind::ValueValidation),
+            (&["backup", "--to", "b", "--keep", "few"][..], ErrorKind::ValueValidation),
+            (
+                &["restore", "--from", "b", "--without-configuration", "--without-secrets"][..],
+                ErrorKind::ArgumentConflict,
+            ),
+        ] {
+            assert_eq!(parsed(args).err().map(|error| error.kind()), Some(kind), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_said_is_what_is_mostly_meant() {
+        let Ok(Cli { command: Some(Command::Sql(sql)), failpoints: false, .. }) = parsed(&["sql"]) else { panic!() };
+        assert_eq!((sql.format.as_str(), sql.statement, sql.server), ("table", None, None));
+        let admin = parsed(&["admin", "reset-password"]);
+        let Ok(Cli { command: Some(Command::Admin { command: AdminCommand::ResetPassword(reset) }), .. }) = admin
+        else {
+            panic!()
+        };
+        assert_eq!(reset.username, "admin");
+        // The flag is one of every command.
+        assert!(parsed(&["check-config", "--failpoints"]).is_ok_and(|cli| cli.failpoints));
+    }
+}

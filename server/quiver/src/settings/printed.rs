@@ -59,3 +59,31 @@ pub fn settings_document() -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_marks_what_is_read_anew() {
+        let document = settings_document();
+        for doc in DOCS {
+            let begin = format!("| `{}.{}`", doc.section, doc.key);
+            let rows: Vec<&str> = document.lines().filter(|line| line.starts_with(&begin)).collect();
+            let [row] = rows[..] else { panic!("{begin}: {rows:?}") };
+            assert_eq!(row.contains('↻'), is_live(doc.section, doc.key), "{row}");
+            // A bar within the text would begin another column.
+            assert_eq!(row.replace("\\|", "").matches('|').count(), 4, "{row}");
+        }
+    }
+
+    #[test]
+    fn a_printed_file_explains_each_setting() {
+        let printed = print_settings();
+        for doc in DOCS {
+            let line = format!("{} = {}", doc.key, doc.default);
+            let at = printed.lines().position(|l| l == line).unwrap_or_else(|| panic!("`{line}` is not printed"));
+            assert!(printed.lines().nth(at - 1).is_some_and(|l| l.starts_with('#')), "`{line}` has no text");
+        }
+    }
+}

@@ -9,8 +9,7 @@ use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOpti
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, SchemaRef};
-use datafusion::common::tree_node::TreeNodeRecursion;
-use datafusion::common::{exec_err, internal_err};
+use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -24,7 +23,6 @@ use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSe
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
-    ReplaceChildrenOptions,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
@@ -35,6 +33,7 @@ use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
 use crate::forms::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
+use crate::heads::{no_expressions, one_input};
 
 /// Rows of a batch that leaves the node.
 const BATCH_ROWS: usize = 8192;
@@ -239,17 +238,9 @@ impl CodedGroupExec {
         Self::make(folded, asked, input, &plain)?.ok_or_else(|| damaged("it has keys of another type"))
     }
 
-    fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        if let (Some(input), true) = (children.pop(), children.is_empty()) {
-            Ok(Arc::new(Self {
-                work: Arc::clone(&self.work),
-                input,
-                properties: Arc::clone(&self.properties),
-                metrics: ExecutionPlanMetricsSet::new(),
-            }))
-        } else {
-            internal_err!("a grouping has one child")
-        }
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        let (work, properties) = (Arc::clone(&self.work), Arc::clone(&self.properties));
+        Self { work, input, properties, metrics: ExecutionPlanMetricsSet::new() }
     }
 }
 
@@ -276,28 +267,8 @@ impl ExecutionPlan for CodedGroupExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn replace_children(
-        self: Arc<Self>,
-        children: Vec<Arc<dyn ExecutionPlan>>,
-        _options: ReplaceChildrenOptions,
-    ) -> Result<Arc<dyn ExecutionPlan>> {
-        self.over(children)
-    }
-
-    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        self.over(children)
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, Arc::clone(&context))?;

@@ -74,6 +74,16 @@ fn parameters_have_types() {
 }
 
 #[test]
+fn ranks_are_what_their_types_make_of_them() {
+    for (q, number) in [("0.95::int", "1"), ("0.3::bigint", "0"), ("0.25::real", "0.25"), ("0.95::numeric", "0.95")] {
+        check(
+            &format!("select percentile_cont({q}) within group (order by a) from t"),
+            &format!("SELECT quantile(a, {number}) FROM t"),
+        );
+    }
+}
+
+#[test]
 fn means_of_whole_numbers_are_rounded_away_from_zero() {
     check(
         "select avg(a)::int, (avg(a))::bigint, avg(b::float8)::int from t",

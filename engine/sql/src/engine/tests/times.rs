@@ -61,6 +61,14 @@ fn parts_of_times() {
         ("date_trunc('quarter', date '2024-05-17')", "2024-04-01 00:00:00+00"),
         ("date_trunc('decade', timestamp '2001-02-16 20:38:40')", "2000-01-01 00:00:00"),
         ("date_trunc('century', timestamp '2001-02-16 20:38:40')", "2001-01-01 00:00:00"),
+        // What is taken away may be a time or an interval.
+        ("date_trunc('decade', timestamp '2001-02-16 20:38:40' - interval '1 day' * 60)", "2000-01-01 00:00:00"),
+        ("date_trunc('century', timestamp '2001-02-16 20:38:40' - interval '1 day' * 60)", "1901-01-01 00:00:00"),
+        (
+            "date_trunc('Millennium', timestamptz '2001-02-16 12:00+00' - interval '1 day' * 6)",
+            "2001-01-01 00:00:00+00",
+        ),
+        ("date_trunc('decade', null::timestamp - interval '1 day' * 6)", "NULL"),
         ("date_bin('15 minutes', timestamp '2020-02-11 15:44:17', timestamp '2001-01-01')", "2020-02-11 15:30:00"),
         (
             "date_bin(interval '15 minutes', timestamp '2020-02-11 15:44:17', timestamp '2001-01-01 00:02:30')",

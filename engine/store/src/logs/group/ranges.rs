@@ -42,6 +42,8 @@ pub(super) fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::*;
 
     fn set(len: usize, rows: impl IntoIterator<Item = usize>) -> BooleanBuffer {

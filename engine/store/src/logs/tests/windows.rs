@@ -117,3 +117,23 @@ async fn rows_that_a_wide_column_finds_cost_no_more_the_second_time() {
     }
     store.close(Duration::from_secs(10)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_use_of_a_column_reads_what_it_asks_for() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    for batch in long_rows().batches(12_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    // More than half of each stream, and then all of them: that is not less because a cache had them.
+    let mut pages = Vec::new();
+    for filter in [LogFilter::Time(vec![(T0, T0 + 6500 * SECOND)]), LogFilter::All] {
+        let request = LogRequest { columns: vec![LogColumn::text(MSG)], rest: false, ..everything(filter) };
+        let stats = Arc::new(ReadStats::default());
+        read_of(&*logs_source(&store).snapshot(), &Access::full(), &request, &stats).await;
+        pages.push(quiver_types::stats::get(&stats.pages_read));
+    }
+    assert!(pages[0] * 4 < pages[1] * 3, "{pages:?} pages");
+    store.close(Duration::from_secs(10)).await;
+}

@@ -200,12 +200,12 @@ impl Part {
 
     async fn read_logs(&self, purpose: Purpose, stats: &ReadStats) -> Result<PartLogs> {
         let file = rows_file(self)?;
-        let footer = self.footer(file, stats).await?;
+        let in_blocks = purpose == Purpose::Query && self.has_labels();
+        let streams = async { if in_blocks { Ok(None) } else { self.read_streams(purpose, stats).await.map(Some) } };
+        let (footer, streams) = futures::try_join!(self.footer(file, stats), streams)?;
         let columns = footer.value(COLUMNS_KEY).ok_or_else(|| damaged(&file.key, "its columns are not told"))?;
         let columns: LogColumns = serde_json::from_str(columns)
             .map_err(|e| damaged(&file.key, "its columns cannot be read").with_source(e))?;
-        let in_blocks = purpose == Purpose::Query && self.has_labels();
-        let streams = if in_blocks { None } else { Some(self.read_streams(purpose, stats).await?) };
         let has = Optional {
             severity: footer.column(SEVERITY_NUMBER).is_some(),
             observed: footer.column(OBSERVED_TIME).is_some(),
@@ -442,7 +442,7 @@ fn streams_of(batch: &RecordBatch, out: &mut Vec<PartStream>) -> Option<()> {
 /// Rows of the index that may be of a column.
 fn index_rows(footer: &Footer, column: &str) -> Vec<Range<u64>> {
     use parquet::file::page_index::column_index::ColumnIndexMetaData;
-    let all = || vec![0..footer.rows()];
+    let all = || std::iter::once(0..footer.rows()).collect();
     let Some(at) = footer.column("column") else { return all() };
     let mut out = Vec::new();
     for (group, bounds) in footer.group_starts().windows(2).enumerate() {

@@ -15,7 +15,7 @@ use quiver_types::tables::logs as table;
 use serde::{Deserialize, Serialize};
 
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
-use super::super::{FileMeta, PartSpec};
+use super::super::{FileMeta, PartCompression, PartSpec};
 use crate::error::{Context, Error, Result};
 use crate::memtable::logs::LiveStream;
 
@@ -102,15 +102,17 @@ impl Streams {
             times(|r| r.1),
         ];
         let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
+        let in_blocks = self.streams.len() > BLOCK_STREAMS;
+        // The first question to a part opens every column of a few kilobytes: zstd's contexts cost more than they save.
+        let compression = if in_blocks { spec.compression } else { PartCompression::Fresh };
         let mut p = properties()
-            .set_compression(codec(spec.compression))
+            .set_compression(codec(compression))
             .set_column_dictionary_enabled(column(&["stream_id"]), false)
             .delta(&["stream"])
             .delta(&["first_row"])
             .delta(&["rows"])
             .delta(&["min_time"])
             .delta(&["max_time"]);
-        let in_blocks = self.streams.len() > BLOCK_STREAMS;
         if in_blocks {
             p = p
                 .set_data_page_row_count_limit(BLOCK_STREAMS)
@@ -138,4 +140,55 @@ fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder
     let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
     let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;
     MapArray::try_new(field, OffsetBuffer::new(offsets.into()), entries, None, sorted).internal(what)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use quiver_types::LabelSet;
+    use uuid::Uuid;
+
+    use super::super::super::{Origin, Place};
+    use super::*;
+
+    /// Says whether columns of a compacted part with so many streams are packed with zstd.
+    fn has_zstd(streams: usize) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let spec = PartSpec {
+            table: "logs".to_owned(),
+            day: 20_000,
+            level: 1,
+            id: Uuid::now_v7(),
+            origin: Origin::Flushed {
+                writer: Uuid::nil(),
+                generation: 7,
+                flush_id: Uuid::max(),
+                output: 0,
+                outputs: 1,
+            },
+            place: Place::Store,
+            window: 0,
+            compression: PartCompression::Compacted,
+        };
+        let mut all = Streams::default();
+        for i in 0..streams {
+            let pod = format!("pod-{i:05}");
+            let labels = LabelSet::from_pairs([("pod", pod.as_str())]);
+            all.add(&Arc::new(LiveStream { id: labels.id(), labels, service: "web".into() }), i as u64, &[1]);
+        }
+        let mut unfinished = Unfinished::default();
+        let file = all.write(dir.path(), &spec, (1, 1), &mut unfinished).unwrap();
+        let reader = SerializedFileReader::new(File::open(dir.path().join(file.key)).unwrap()).unwrap();
+        let columns = reader.metadata().row_group(0).columns();
+        columns.iter().any(|c| matches!(c.compression(), Compression::ZSTD(_)))
+    }
+
+    #[test]
+    fn few_streams_are_opened_without_zstd() {
+        assert!(!has_zstd(3));
+        assert!(!has_zstd(BLOCK_STREAMS));
+        assert!(has_zstd(BLOCK_STREAMS + 1));
+    }
 }

@@ -211,6 +211,8 @@ pub(crate) fn without(range: Range<u64>, excluded: &[Range<u64>]) -> Vec<Range<u
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use std::sync::Arc;
 
     use arrow::array::{Int64Array, StringArray};

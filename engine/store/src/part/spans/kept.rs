@@ -22,6 +22,8 @@ use crate::part::reader::Part;
 const WHOLE_PART: u64 = 64;
 /// Or when rows are wanted of this part of its pages: a page is unpacked as a whole even for one of them.
 const WHOLE_PAGES_PART: u64 = 4;
+/// A column is read as a whole anyway where all its pages are asked for, but for one in so many.
+const ALL_PAGES: u64 = 8;
 
 /// Rows of one row group, ascending.
 #[derive(Debug, Clone)]
@@ -49,13 +51,24 @@ impl GroupRows {
 
     /// Says whether so many rows are wanted that the group is worth decoding as a whole.
     fn are_many(&self) -> bool {
+        self.count() * WHOLE_PART >= self.all() || self.pages() * WHOLE_PAGES_PART >= self.all().div_ceil(PAGE_ROWS)
+    }
+
+    /// Says whether they lie in all pages of the group, but for one page in so many.
+    fn take_all(&self) -> bool {
+        let all = self.all().div_ceil(PAGE_ROWS);
+        self.pages() >= all - all / ALL_PAGES
+    }
+
+    /// Counts the pages that they lie in.
+    fn pages(&self) -> u64 {
         let (mut pages, mut last) = (0, None);
         for range in &self.rows {
             let [first, end] = [range.start, range.end - 1].map(|row| (row - self.bounds.start) / PAGE_ROWS);
             pages += end + 1 - first - u64::from(last == Some(first));
             last = Some(end);
         }
-        self.count() * WHOLE_PART >= self.all() || pages * WHOLE_PAGES_PART >= self.all().div_ceil(PAGE_ROWS)
+        pages
     }
 
     /// The group with all of its rows, and which of these are wanted.
@@ -127,14 +140,15 @@ impl Part {
         }
         let (cache, part, group) = (self.decoded(), self.meta.id, rows.group);
         let is_flat = |name: &str| schema.field_with_name(name).is_ok_and(|f| !f.data_type().is_nested());
-        let much = rows.are_many();
+        let (much, all) = (rows.are_many(), rows.take_all());
+        let wants = |name| if all { cache.wants(part, group, name) } else { cache.wants_more(part, group, name) };
         let mut found: Vec<Option<ArrayRef>> = Vec::with_capacity(columns.len());
         let (mut whole, mut some) = (Vec::new(), Vec::new());
         let mut places = None;
         for name in columns {
             let known = is_flat(name).then(|| cache.array(part, group, name)).flatten();
             match known {
-                None if is_flat(name) && much && cache.wants(part, group, name) => whole.push(*name),
+                None if is_flat(name) && much && wants(name) => whole.push(*name),
                 None => some.push(*name),
                 Some(_) => {}
             }
@@ -192,6 +206,9 @@ mod tests {
         check(&each(7).chain(std::iter::once(end - 1..end + 1)).collect::<Vec<_>>(), true);
         let twice = each(7).flat_map(|r| [r.clone(), r.end + 5..r.end + 6]);
         check(&twice.collect::<Vec<_>>(), false);
+        // All of 32 pages but four.
+        let take_all = |pages: u64| group(&each(pages).collect::<Vec<_>>()).take_all();
+        assert_eq!([27, 28, 32].map(take_all), [false, true, true]);
     }
 
     #[test]

@@ -230,6 +230,8 @@ fn is_small(footer: &Footer, leaves: &[usize], rows: &Range<u64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use arrow::array::{AsArray, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Int32Type, Int64Type};
 

@@ -173,9 +173,9 @@ impl Part {
         let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
         };
-        let footer = self.footer(rows, stats).await?;
         // With its footer in one go: of a trace that nobody asked for before three reads are enough.
-        let (index_footer, batches) = self.read_whole(file, stats).await?;
+        let (footer, (index_footer, batches)) =
+            futures::try_join!(self.footer(rows, stats), self.read_whole(file, stats))?;
         let mut index = SpanIndex::of_footer(rows, &footer)?;
         index.filters = index_footer.value(FILTERS).and_then(SpanFilters::parse).unwrap_or_default();
         index.slowest = index_footer.value(SLOWEST).and_then(Slowest::parse).unwrap_or_default();

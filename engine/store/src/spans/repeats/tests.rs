@@ -1,3 +1,5 @@
+#![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
 use super::*;
 
 /// All sets of rows below a number, ascending.

@@ -1,7 +1,7 @@
 //! Backups and what is made of them, over local and remote stores in all pairs.
 
 use super::*;
-use crate::backup::{BackupRequest, list, restore};
+use crate::backup::{Attach, BackupRequest, list, restore};
 
 fn request(to: &Path, keep: Option<usize>) -> BackupRequest {
     BackupRequest { to: to.display().to_string(), keep }
@@ -128,5 +128,45 @@ async fn a_damaged_part_is_named_and_left_out() {
     let report = store.backup(&request(&place, None)).await.unwrap();
     assert_eq!((report.damaged.len(), report.parts), (1, 1), "{report}");
     assert!(report.to_string().contains("NOT in the backup"), "{report}");
+    store.close(CLOSE).await;
+}
+
+/// Writes its file, and never ends.
+struct Endless;
+
+#[async_trait::async_trait]
+impl Attach for Endless {
+    fn name(&self) -> &'static str {
+        "endless"
+    }
+
+    async fn write(&self, to: &Path) -> Result<()> {
+        std::fs::write(to, "secret").unwrap();
+        std::future::pending().await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_backup_that_nobody_waits_for_leaves_no_files() {
+    let bench = Bench::new(false);
+    let store = bench.open().await;
+    let request = request(&bench.dir.path().join("backups"), None);
+    let task = tokio::spawn({
+        let (store, request) = (Arc::clone(&store), request.clone());
+        async move { store.backup_with(&request, Some(&Endless)).await }
+    });
+    let stage = bench.dir.path().join("data/backup");
+    for _ in 0..3000 {
+        if stage.join("endless").exists() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(stage.join("endless").exists() && !task.is_finished());
+    task.abort();
+    assert!(task.await.unwrap_err().is_cancelled());
+    assert!(!stage.exists());
+    // And the next one may begin.
+    store.backup(&request).await.unwrap();
     store.close(CLOSE).await;
 }

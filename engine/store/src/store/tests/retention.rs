@@ -1,6 +1,7 @@
 //! What goes with time and size, and that no clock makes more of it.
 
 use super::*;
+use crate::catalog::{Change, NextObject};
 
 /// Days 0 to `days` before today, each with samples; flushed.
 async fn fill(bench: &mut Bench, store: &Store, days: i64) {
@@ -207,6 +208,21 @@ async fn the_oldest_days_go_when_the_store_is_too_large() {
     bench.sound().await;
 }
 
+/// Rows of days to come do not make the day at hand one of those that may go.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_day_at_hand_stays_when_the_store_is_too_large() {
+    let mut bench = Bench::new(false);
+    bench.tune = |s| (s.retention, s.size_max) = (None, Some(1));
+    let store = bench.open().await;
+    bench.write(&store, &[START - DAY_MS, START, START + 100 * DAY_MS, START + 300 * DAY_MS]).await;
+    store.flush_all().await.unwrap();
+    store.expire().await.unwrap();
+    assert_eq!(days_left(&store), 2);
+    bench.written.retain(|(_, ts), _| [START, START + 300 * DAY_MS].contains(ts));
+    bench.verify(&store).await;
+    store.close(CLOSE).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_commit_whose_answer_is_lost_is_known() {
     let mut bench = Bench::new(false);
@@ -226,6 +242,66 @@ async fn a_commit_whose_answer_is_lost_is_known() {
     assert_eq!(live.len(), 3);
     assert_eq!(levels(&store), [2; 3]);
     store.compact_all(true).await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// What took the place of a part may be gone before the files of that part, which a query holds.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_replaced_is_not_brought_back() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    for i in 0..2 {
+        bench.write(&store, &[START + i]).await;
+        store.flush_all().await.unwrap();
+    }
+    let held = store.core_snapshot();
+    store.compact_all(true).await.unwrap();
+    bench.write(&store, &[START + 2]).await;
+    store.compact_all(true).await.unwrap();
+    store.clean().await.unwrap();
+    assert_eq!((levels(&store), store.core.catalog.removed_count().await.unwrap()), (vec![2], 2));
+    store.close(CLOSE).await;
+    drop((store, held));
+    let clock = Arc::clone(&bench.clock) as Arc<dyn Clock>;
+    let again = async || crate::undrop::undrop(bench.settings(), Arc::clone(&clock), None).await.unwrap();
+    assert_eq!(again().await, 0);
+    rebuild_with(bench.settings(), Arc::clone(&clock), None).await.unwrap();
+    assert_eq!(again().await, 0, "after a rebuild");
+    let store = bench.open().await;
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
+    store.clean().await.unwrap();
+    store.close(CLOSE).await;
+    drop(store);
+    bench.sound().await;
+}
+
+/// A server that is killed between writing a commit object and noting that: bringing parts back must not make the object
+/// another server's.
+#[tokio::test(flavor = "multi_thread")]
+async fn parts_come_back_though_their_removal_was_not_noted() {
+    let mut bench = Bench::new(false);
+    let store = bench.open().await;
+    fill(&mut bench, &store, 2).await;
+    store.close(CLOSE).await;
+    drop(store);
+    let (data, clock) = (bench.settings().data_dir, Arc::clone(&bench.clock) as Arc<dyn Clock>);
+    let catalog = Catalog::open(&data.join("quiver.db"), Arc::clone(&clock)).await.unwrap();
+    let (_, live) = catalog.live_parts().await.unwrap();
+    let removed = vec![live[0].id];
+    let commit = catalog.commit(&Change { removed, ..Change::default() }).await.unwrap();
+    let NextObject::Ready(object) = catalog.next_object(&HashSet::new()).await.unwrap() else { panic!("one waits") };
+    assert_eq!(object.commit, commit);
+    let storage = Storage::local(&data.join("store"), &bench.settings());
+    let taken = storage.create(&crate::layout::commit_key(commit), object.body(None).into()).await.unwrap();
+    assert_eq!(taken, None);
+    catalog.close().await;
+    assert_eq!(crate::undrop::undrop(bench.settings(), clock, None).await.unwrap(), 1);
+    let store = bench.try_open().await.expect("the store is ours");
+    bench.verify(&store).await;
+    store.flush_all().await.unwrap();
     store.close(CLOSE).await;
     drop(store);
     bench.sound().await;

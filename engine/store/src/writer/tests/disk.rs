@@ -15,6 +15,7 @@ pub(super) enum Call {
     Append,
     Sync,
     SyncDir,
+    Rename,
 }
 
 #[derive(Debug, Default)]
@@ -129,7 +130,9 @@ impl WalDisk for FaultyDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        LocalDisk.rename(from, to)
+        // The worst case: it has moved when it fails.
+        LocalDisk.rename(from, to)?;
+        self.pass(Call::Rename)
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {

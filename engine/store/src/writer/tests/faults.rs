@@ -152,3 +152,59 @@ async fn level_os_flushes_what_a_given_up_segment_holds() {
     assert_eq!(sealed.samples(), 3);
     assert_eq!(open(dir.path()).read(&[]).len(), 3);
 }
+
+/// From the first segment that moves on a generation counts as set aside, so the next try moves the rest, and all of them
+/// go when it is retired.
+#[tokio::test]
+async fn setting_aside_goes_on_where_it_failed() {
+    for after in 0..3 {
+        let dir = TempDir::new().unwrap();
+        let disk = FaultyDisk::default();
+        let small = WriteSettings { segment_bytes: 1, ..settings() };
+        let rig = try_open(dir.path(), Arc::new(disk.clone()), small).unwrap();
+        write_all(&rig, 4).await;
+        let sealed = rig.path.seal().await.unwrap().unwrap();
+        let (held, count) = (dir.path().join(HELD), segments(dir.path()).len());
+        assert!(count > 3, "{count}");
+        disk.fail(Call::Rename, after, 1, Io::Other);
+        rig.path.set_aside(sealed.id()).unwrap_err();
+        rig.path.set_aside(sealed.id()).unwrap();
+        assert_eq!((segments(dir.path()).len(), segments(&held).len()), (0, count), "{after}");
+        let started = open(dir.path());
+        assert_eq!((started.aside.len(), started.replayed.len()), (1, 0), "{after}");
+        rig.path.retire(sealed.id());
+        assert_eq!(segments(&held).len(), 0, "{after}");
+        assert!(open(dir.path()).aside.is_empty(), "{after}");
+    }
+}
+
+#[tokio::test]
+async fn writes_do_not_wait_for_what_was_set_aside() {
+    let dir = TempDir::new().unwrap();
+    let rig = open(dir.path());
+    let mut sealed = Vec::new();
+    for n in 0..SMALL_GENERATIONS_MAX[0] as i64 {
+        rig.path.write_metrics(one("a", n, 1.0)).await.unwrap();
+        sealed.push(rig.path.seal().await.unwrap().unwrap());
+    }
+    assert!(rig.path.runs_ahead());
+    for generation in &sealed {
+        generation.set_aside();
+    }
+    assert!(!rig.path.runs_ahead());
+    assert_eq!(rig.path.unflushed().0, 1, "the open one");
+}
+
+/// Floors of these are kept: the next start must know a segment as flushed that could not be deleted.
+#[tokio::test]
+async fn writers_of_all_segments_are_known() {
+    let dir = TempDir::new().unwrap();
+    let rig = open(dir.path());
+    rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
+    let held = rig.path.seal().await.unwrap().unwrap();
+    rig.path.set_aside(held.id()).unwrap();
+    let aside = held_id(held.id()).writer;
+    assert_eq!(rig.path.writers_with_segments().unwrap(), std::collections::HashSet::from([aside]));
+    rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
+    assert_eq!(rig.path.writers_with_segments().unwrap(), std::collections::HashSet::from([aside, held.writer]));
+}

@@ -236,3 +236,30 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
     };
     Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_traces::traceql::HitSpan;
+
+    use super::*;
+
+    #[test]
+    fn sets_of_spans_show_what_the_query_names() {
+        let mut span = HitSpan { id: [0xab; 8], name: None, start: 10, duration: 20, attributes: Vec::new() };
+        let bare = json!({"spanID": "abababababababab", "startTimeUnixNano": "10", "durationNanos": "20"});
+        let set = |spans: Vec<HitSpan>, attributes| span_set(&HitSet { matched: 5, spans, attributes });
+        assert_eq!(set(Vec::new(), Vec::new()), json!({"spans": [], "matched": 5}));
+        assert_eq!(set(vec![span.clone()], Vec::new()), json!({"spans": [bare], "matched": 5}));
+        span.name = Some("GET".to_owned());
+        span.attributes = vec![("http.status_code".to_owned(), json!({"intValue": "500"}))];
+        let whole = json!({
+            "spanID": "abababababababab", "startTimeUnixNano": "10", "durationNanos": "20", "name": "GET",
+            "attributes": [{"key": "http.status_code", "value": {"intValue": "500"}}],
+        });
+        let attributes = vec![(Arc::from("count()"), json!({"intValue": "5"}))];
+        let expected = json!({
+            "spans": [whole], "matched": 5, "attributes": [{"key": "count()", "value": {"intValue": "5"}}],
+        });
+        assert_eq!(set(vec![span], attributes), expected);
+    }
+}

@@ -1,0 +1,39 @@
+//! What the first queries after a start would wait for: code that was never run, tables that are made once, memory of
+//! threads. A small query of each language runs before requests are served.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_logsql::{LogsqlEngine, QueryScope, parse};
+use quiver_promql::{PromqlEngine, QueryOptions};
+use quiver_query::{Limits, QueryContext};
+use quiver_traces::{Search, TracesEngine};
+use quiver_types::{Access, Result};
+
+/// No start waits longer for one of them.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A query of metrics: a selector, a function over a range, and an aggregation. Nobody has this name.
+const METRICS: &str = "sum by (of) (rate(quiver_nothing[5m]))";
+/// A query of logs: a filter and a grouping.
+const LOGS: &str = "nothing | stats by (of) count() n";
+
+/// Runs them at the beginning of Unix time, of which nobody has data, so nothing is read.
+pub(crate) async fn up(promql: &PromqlEngine, logsql: &LogsqlEngine, traces: &Arc<TracesEngine>) {
+    let context = || QueryContext::new(Access::full(), Limits { timeout: TIMEOUT, ..Limits::default() });
+    told("metrics", promql.instant(METRICS, 0, &QueryOptions::default(), &context()).await);
+    told("logs", logs(logsql, &context()).await);
+    told("traces", traces.search(&context(), Search::new((0, 1)), 1).await);
+}
+
+async fn logs(logsql: &LogsqlEngine, ctx: &QueryContext) -> Result<()> {
+    let scope = QueryScope { now_ns: 1, start_ns: Some(0), end_ns: Some(1), extra: Vec::new() };
+    logsql.collect(&parse(LOGS)?, &scope, ctx).await.map(drop)
+}
+
+/// Says where one failed, which only means that the first query takes longer.
+fn told<T, E: Debug>(signal: &str, outcome: std::result::Result<T, E>) {
+    if let Err(error) = outcome {
+        tracing::debug!(signal, ?error, "a query that only warms up failed");
+    }
+}
