@@ -80,13 +80,11 @@ pub(crate) fn at(point: &'static str, rng: &mut SmallRng) -> Round {
         }
         "wal" if point == "wal.after-create" => (2, Load::Flushes),
         "wal" => (60, Load::Writes),
-        "flush" | "commit" | "outbox" | "object" => (3, Load::Flushes),
-        "upload" | "spool" => (3, Load::Flushes),
+        "flush" | "commit" | "outbox" | "object" | "upload" | "spool" => (3, Load::Flushes),
         "compact" if point == "compact.in-merge" => (12, Load::Compactions),
-        "compact" => (2, Load::Compactions),
         // What a dead job left, and what a compaction replaced.
         "cleaner" if point.contains("doom") => (1, Load::Nothing),
-        "cleaner" => (2, Load::Compactions),
+        "compact" | "cleaner" => (2, Load::Compactions),
         "close" => (1, Load::Stop),
         _ => (1, Load::Nothing),
     };

@@ -526,8 +526,8 @@ async fn pushed_filters_take_the_same_rows() {
                 tests[round].to_owned()
             } else {
                 let (a, b, c) = (tests[next(tests.len())], tests[next(tests.len())], tests[next(tests.len())]);
-                let (x, y) = (["and", "or"][next(2)], ["and", "or"][next(2)]);
-                format!("({a} {x} {b}) {y} {c}")
+                let (inner, outer) = (["and", "or"][next(2)], ["and", "or"][next(2)]);
+                format!("({a} {inner} {b}) {outer} {c}")
             };
             let pushed = rows(&server, &format!("select count(*) from {table} where {filter}")).await;
             let above = format!("select count(*) from (select {columns} from {table} limit 1000000) t where {filter}");

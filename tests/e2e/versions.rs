@@ -250,9 +250,8 @@ async fn make_fixture() {
     for round in 0..ROUNDS {
         write(&server, round).await;
         match round {
-            0 => server.flush().await,
+            0 | 2 => server.flush().await,
             1 => server.compact().await,
-            2 => server.flush().await,
             _ => {}
         }
     }

@@ -100,8 +100,7 @@ fn lock_file() {
         let name = field("name").expect("a package has a name");
         versions.entry(name).or_default().push(field("version").expect("and a version"));
         match field("source") {
-            None => {}
-            Some("registry+https://github.com/rust-lang/crates.io-index") => {}
+            None | Some("registry+https://github.com/rust-lang/crates.io-index") => {}
             Some(other) => sources.push(format!("{name}: {other}")),
         }
     }

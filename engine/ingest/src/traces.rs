@@ -242,7 +242,7 @@ impl<'c> Sink<'c> {
     }
 
     /// Gives when a span was received. Of several reports of one span in a body the last counts as the latest.
-    pub(crate) fn received(&mut self, trace_id: &TraceId, span_id: &SpanId) -> i64 {
+    pub(crate) fn received(&mut self, trace_id: &TraceId, span_id: SpanId) -> i64 {
         let hash = FixedState::default().hash_one((trace_id, span_id));
         if self.seen.insert(hash) {
             return self.ctx.now_ns;

@@ -23,14 +23,14 @@ pub fn quantile(q: f64, values: &mut [f64]) -> f64 {
     }
     let rank = q * (values.len() - 1) as f64;
     let (lower, weight) = (rank.floor() as usize, rank - rank.floor());
-    let (_, low, above) = values.select_nth_unstable_by(lower, nan_first);
+    let (_, low, above) = values.select_nth_unstable_by(lower, |&a, &b| nan_first(a, b));
     let low = *low;
-    let high = above.iter().copied().min_by(nan_first).unwrap_or(low);
+    let high = above.iter().copied().min_by(|&a, &b| nan_first(a, b)).unwrap_or(low);
     low * (1.0 - weight) + high * weight
 }
 
-fn nan_first(a: &f64, b: &f64) -> std::cmp::Ordering {
-    a.partial_cmp(b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
+fn nan_first(a: f64, b: f64) -> std::cmp::Ordering {
+    a.partial_cmp(&b).unwrap_or_else(|| b.is_nan().cmp(&a.is_nan()))
 }
 
 #[cfg(test)]

@@ -109,7 +109,6 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             ArrowError::DivideByZero => Some(BY_ZERO.to_owned()),
             _ => None,
         },
-        DataFusionError::Plan(text) | DataFusionError::Execution(text) => Some(text.clone()),
         DataFusionError::NotImplemented(text) if text.contains("InSubquery") || text.contains("Exists") => {
             let text = "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only";
             Some(text.to_owned())
@@ -119,7 +118,9 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         {
             Some(AT_HAND.to_owned())
         }
-        DataFusionError::NotImplemented(text) => Some(text.clone()),
+        DataFusionError::Plan(text) | DataFusionError::Execution(text) | DataFusionError::NotImplemented(text) => {
+            Some(text.clone())
+        }
         // The rules that make joins of subqueries lose a column where there is no equality to join by.
         DataFusionError::SchemaError(..) if is_joining(&error.to_string()) => Some(AT_HAND.to_owned()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.

@@ -164,8 +164,7 @@ fn take(place: &mut Expr) -> Expr {
 fn literal(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
-            Value::Number(text, _) => Some(text),
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::Number(text, _) => Some(text),
             _ => None,
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => literal(inner),

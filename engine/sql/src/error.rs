@@ -132,8 +132,9 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
             other => other.to_string(),
         }),
         // Aggregates look at their constants when they begin to run.
-        DataFusionError::Execution(text) | DataFusionError::Plan(text) => Some(text.clone()),
-        DataFusionError::NotImplemented(text) => Some(text.clone()),
+        DataFusionError::Execution(text) | DataFusionError::Plan(text) | DataFusionError::NotImplemented(text) => {
+            Some(text.clone())
+        }
         // Rows bring patterns along; what is wrong with one is drawn over several lines.
         other if other.to_string().contains("regex parse error") => {
             Some("a regular expression cannot be read".to_owned())

@@ -222,8 +222,15 @@ fn bounded(text: &str) -> Result<()> {
             word.keyword,
             Keyword::AND | Keyword::OR | Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::NOT
         ),
-        Token::Whitespace(_) | Token::Comma | Token::Period | Token::LParen | Token::RParen => false,
-        Token::Number(..) | Token::SingleQuotedString(_) | Token::Placeholder(_) | Token::SemiColon => false,
+        Token::Whitespace(_)
+        | Token::Comma
+        | Token::Period
+        | Token::LParen
+        | Token::RParen
+        | Token::Number(..)
+        | Token::SingleQuotedString(_)
+        | Token::Placeholder(_)
+        | Token::SemiColon => false,
         _ => true,
     };
     let operators = tokens.iter().filter(|token| joins(token)).count();

@@ -274,9 +274,8 @@ fn is_text(tag: Option<&Tag>, place: Place) -> Result<bool, Problem> {
         (handle, _) => (handle, tag.suffix.as_str()),
     };
     match (handle, suffix) {
-        (CORE, "str") => Ok(true),
+        (CORE, "str") | ("" | "!", "" | "!") => Ok(true),
         (CORE, "int" | "float" | "bool" | "null" | "map" | "seq") => Ok(false),
-        ("" | "!", "" | "!") => Ok(true),
         (handle, suffix) => Err(malformed(place, format!("unknown tag `{handle}{suffix}`"))),
     }
 }

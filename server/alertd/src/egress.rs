@@ -80,8 +80,10 @@ fn plain(address: IpAddr) -> IpAddr {
     let low = Ipv4Addr::from(((u32::from(s[6])) << 16) | u32::from(s[7]));
     let embeds = match s {
         // Mapped, translated (RFC 2765), NAT64 by the prefix of all and by those of one's own (RFC 8215).
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => true,
-        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => true,
+        [0, 0, 0, 0, 0, 0xffff, ..]
+        | [0, 0, 0, 0, 0xffff, 0, ..]
+        | [0x64, 0xff9b, 0, 0, 0, 0, ..]
+        | [0x64, 0xff9b, 1, ..] => true,
         // Compatible, but for `::` and `::1`.
         [0, 0, 0, 0, 0, 0, ..] => u32::from(low) > 1,
         // 6to4 holds it behind its prefix.

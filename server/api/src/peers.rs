@@ -23,13 +23,12 @@ pub async fn follow(config: Config, identities: Option<Arc<Identities>>, stop: C
             () = tokio::time::sleep(EVERY) => {}
         }
         match (config.look().await, lost) {
-            (Ok(()), false) => {}
+            (Ok(()), false) | (Err(_), true) => {}
             (Ok(()), true) => tracing::info!("the database of configuration is there again"),
             (Err(problem), false) => {
                 let cause = problem.cause;
                 tracing::warn!(cause, "the database of configuration is out of reach; going on with what is known");
             }
-            (Err(_), true) => {}
         }
         lost = config.lost_for_ms() > 0;
         let Some(identities) = identities.as_ref().filter(|_| !lost) else { continue };

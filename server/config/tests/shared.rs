@@ -105,9 +105,8 @@ async fn two_servers_over_one_database() {
     // Unique over both, and rows of all tables agree.
     let service = |n: usize| json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": format!("s{n}")}});
     for n in 0..20 {
-        let (x, y) = (a.clone(), b.clone());
-        let (x, y) = tokio::join!(create(&x, &RESOURCES, service(n)), create(&y, &RESOURCES, service(n)));
-        assert_eq!([x, y].iter().filter(|r| matches!(r, Err(p) if p.code == "DUPLICATE")).count(), 1);
+        let both = tokio::join!(create(&a, &RESOURCES, service(n)), create(&b, &RESOURCES, service(n)));
+        assert_eq!([both.0, both.1].iter().filter(|r| matches!(r, Err(p) if p.code == "DUPLICATE")).count(), 1);
     }
     let verified = b.audit_verify().await.unwrap();
     assert_eq!(verified.broken_at, None);

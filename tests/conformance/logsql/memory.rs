@@ -244,7 +244,6 @@ fn rest(field: &Field, rows: &[&Row], request: &LogRequest) -> ArrayRef {
 fn matches(filter: &LogFilter, row: &Row) -> bool {
     match filter {
         LogFilter::All => true,
-        LogFilter::None => false,
         LogFilter::And(all) => all.iter().all(|one| matches(one, row)),
         LogFilter::Or(any) => any.iter().any(|one| matches(one, row)),
         LogFilter::Not(one) => !matches(one, row),
@@ -260,6 +259,6 @@ fn matches(filter: &LogFilter, row: &Row) -> bool {
             parse_rfc3339(get(row, TIME)).is_some_and(|ns| ranges.iter().any(|(min, max)| (*min..=*max).contains(&ns)))
         }
         LogFilter::TimeOf(predicate) => parse_rfc3339(get(row, TIME)).is_some_and(|ns| predicate.matches(ns)),
-        LogFilter::Stream(_) | LogFilter::StreamIds(_) => false,
+        LogFilter::None | LogFilter::Stream(_) | LogFilter::StreamIds(_) => false,
     }
 }

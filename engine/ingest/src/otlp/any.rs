@@ -88,14 +88,14 @@ fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> 
         return Err(WireError::TooDeep.into());
     }
     match any {
-        Any::Empty => out.push_str("null"),
         Any::Text(bytes) => push_json_text(text(bytes)?, out),
         Any::Bool(v) => out.push_str(if v { "true" } else { "false" }),
         Any::Int(v) => {
             let _ = write!(out, "{v}");
         }
         Any::Double(v) if v.is_finite() => push_double(v, out),
-        Any::Double(_) => out.push_str("null"),
+        // JSON has no words for what is not finite.
+        Any::Empty | Any::Double(_) => out.push_str("null"),
         Any::Bytes(bytes) => {
             out.push('"');
             push_base64(bytes, out);

@@ -188,7 +188,7 @@ impl<'a> Walker<'a, '_> {
             fields.parent = parent.try_into().map_err(|_| Fault::Refused(SpanReason::ParentId))?;
         }
         fields.start = self.sink.check_start(start).map_err(Fault::Refused)?;
-        fields.received = self.sink.received(&fields.trace_id, &fields.span_id);
+        fields.received = self.sink.received(&fields.trace_id, fields.span_id);
         fields.end = i64::try_from(end).unwrap_or(i64::MAX);
         (fields.name, fields.trace_state) = (text(name)?, text(state)?);
         (fields.status, fields.status_message) = read_status(status)?;

@@ -239,7 +239,7 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
     };
     let start = sink.check_start(start)?;
     let service = sink.service(&span.local.service)?.to_owned();
-    let received = sink.received(&trace_id, &span_id);
+    let received = sink.received(&trace_id, span_id);
     let context = sink.builder.context(&ContextFields { service: &service, ..ContextFields::default() });
     let ends = [("network.local", &span.local), ("network.peer", &span.remote)];
     let keys: Vec<(String, Value<'_>)> = ends

@@ -282,7 +282,6 @@ impl Seen {
     /// kept than before.
     fn add(&mut self, call: &WindowCall, value: &str) -> isize {
         match call.func {
-            WindowFunc::Count => 0,
             WindowFunc::Sum => {
                 if let Some(n) = parse_float(value) {
                     self.sum = Some(self.sum.unwrap_or(0.0) + n);
@@ -300,7 +299,7 @@ impl Seen {
                 }
             }
             WindowFunc::First if self.count == call.offset as u64 => self.keep(value.to_owned()),
-            WindowFunc::First => 0,
+            WindowFunc::Count | WindowFunc::First => 0,
             WindowFunc::Last => {
                 let grown = (value.len() + TEXT_BYTES) as isize;
                 self.recent.push_back(value.to_owned());

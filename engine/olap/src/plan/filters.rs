@@ -138,9 +138,8 @@ impl Planner<'_> {
                 let value = beside(value, values);
                 let listed = (!list.is_empty()).then(|| value.clone().in_list(list, *negated));
                 match (listed, *null, *negated) {
-                    (Some(listed), true, false) => listed.or(value.is_null()),
+                    (Some(listed), true, false) | (Some(listed), false, true) => listed.or(value.is_null()),
                     (None, _, false) => value.is_null(),
-                    (Some(listed), false, true) => listed.or(value.is_null()),
                     (Some(listed), true, true) => listed.and(value.is_not_null()),
                     (None, _, true) => value.is_not_null(),
                     (Some(listed), false, false) => listed,

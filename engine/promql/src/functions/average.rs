@@ -39,7 +39,7 @@ fn average(
             }
         }
     });
-    ctx.note(&notes);
+    ctx.note(notes);
     Ok(())
 }
 

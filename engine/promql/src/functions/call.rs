@@ -98,7 +98,7 @@ pub struct KernelContext<'a> {
 
 impl KernelContext<'_> {
     /// Writes out what a kernel noted for the series.
-    pub(crate) fn note(&mut self, notes: &Notes) {
+    pub(crate) fn note(&mut self, notes: Notes) {
         if notes.is_empty() {
             return;
         }

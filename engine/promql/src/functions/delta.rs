@@ -76,7 +76,7 @@ fn run(
             }
         }
     });
-    ctx.note(&notes);
+    ctx.note(notes);
 }
 
 /// The last two samples: both floats or both histograms (index of the later one), one of each, or fewer than two.

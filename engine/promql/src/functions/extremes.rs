@@ -150,7 +150,7 @@ fn extreme(
         out.values[w.step] = result(found);
         out.present[w.step] = true;
     });
-    ctx.note(&notes);
+    ctx.note(notes);
 }
 
 #[cfg(test)]

@@ -24,5 +24,5 @@ pub(super) fn of_floats(
         out.values[w.step] = f(&samples.values[w.floats.lo..w.floats.hi]);
         out.present[w.step] = true;
     });
-    ctx.note(&notes);
+    ctx.note(notes);
 }

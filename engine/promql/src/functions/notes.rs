@@ -190,7 +190,7 @@ impl Notes {
         self.bits |= note as u16;
     }
 
-    pub(crate) fn has(&self, note: Note) -> bool {
+    pub(crate) fn has(self, note: Note) -> bool {
         self.bits & note as u16 != 0
     }
 
@@ -198,11 +198,11 @@ impl Notes {
         self.bits |= other.bits;
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        *self == Self::default()
+    pub(crate) fn is_empty(self) -> bool {
+        self == Self::default()
     }
 
-    pub(crate) fn write(&self, annotations: &mut Annotations, pos: PosRange, metric: &str) {
+    pub(crate) fn write(self, annotations: &mut Annotations, pos: PosRange, metric: &str) {
         use HistogramOperation::{Addition, Aggregation, Subtraction};
         let warnings = [
             (Note::MixedFloatsHistograms, mixed_floats_histograms as fn(&str) -> String),

@@ -52,7 +52,7 @@ fn quantile_over_time(
         out.values[w.step] = quantile(q, buffer);
         out.present[w.step] = true;
     });
-    ctx.note(&ignored);
+    ctx.note(ignored);
     Ok(())
 }
 
@@ -76,7 +76,7 @@ fn mad_over_time(
         out.values[w.step] = deviation(buffer);
         out.present[w.step] = true;
     });
-    ctx.note(&ignored);
+    ctx.note(ignored);
     Ok(())
 }
 

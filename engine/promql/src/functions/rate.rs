@@ -78,7 +78,7 @@ fn run(
     } else {
         extrapolated(samples, call, out, ctx.scratch, growth, &mut notes);
     }
-    ctx.note(&notes);
+    ctx.note(notes);
     if growth.is_counter && out.present.contains(&true) {
         ctx.note_possible_non_counter();
     }

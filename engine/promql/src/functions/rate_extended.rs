@@ -123,8 +123,8 @@ fn histograms(
     } else {
         s.hists[last].clone()
     };
-    let is_gauge = |h: &Histogram| h.reset_hint == ResetHint::Gauge;
-    if !growth.is_counter && !(is_gauge(&left) && is_gauge(&right)) {
+    let are_gauges = [&left, &right].iter().all(|h| h.reset_hint == ResetHint::Gauge);
+    if !growth.is_counter && !are_gauges {
         notes.set(Note::NotGauge);
     }
     let mut result = right.clone();

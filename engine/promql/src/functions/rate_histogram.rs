@@ -103,7 +103,8 @@ impl<'a> HistogramRates<'a> {
         if !inside(&self.overlaps, w).is_empty() {
             seen.set(Note::StartTimeOverlap);
         }
-        if !self.is_counter && !(is_gauge(first) && is_gauge(last)) {
+        let are_gauges = is_gauge(first) && is_gauge(last);
+        if !self.is_counter && !are_gauges {
             seen.set(Note::NotGauge);
         }
         growth.reset_hint = ResetHint::Gauge;

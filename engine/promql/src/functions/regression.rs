@@ -105,7 +105,7 @@ fn fill(
     if let Some((step, own)) = waiting {
         set(step, times.line(own));
     }
-    ctx.note(&notes);
+    ctx.note(notes);
 }
 
 /// Times of a window from an origin. Windows of regular scrapes have the same ones again and again, and so the same sums.

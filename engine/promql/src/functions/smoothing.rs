@@ -46,7 +46,7 @@ fn smooth(
     if let Some(message) = failed {
         return Err(Error::new(ErrorKind::Execution, message));
     }
-    ctx.note(&notes);
+    ctx.note(notes);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ fn sum(
             }
         }
     });
-    ctx.note(&notes);
+    ctx.note(notes);
     Ok(())
 }
 

@@ -138,12 +138,12 @@ pub(super) fn common_bounds(a: &[f64], b: &[f64]) -> Vec<f64> {
     let mut out = Vec::new();
     let (mut i, mut j) = (0, 0);
     while i < a.len() && j < b.len() {
-        if a[i] == b[j] {
-            out.push(a[i]);
+        let (left, right) = (a[i], b[j]);
+        if left == right {
+            out.push(left);
         }
-        let (x, y) = (a[i], b[j]);
-        i += usize::from(x <= y);
-        j += usize::from(y <= x);
+        i += usize::from(left <= right);
+        j += usize::from(right <= left);
     }
     out
 }

@@ -22,10 +22,8 @@ pub fn detect_reset(h: &Histogram, previous: &Histogram) -> bool {
     }
     match (uses_custom_buckets(h), uses_custom_buckets(previous)) {
         (true, true) if h.custom_bounds != previous.custom_bounds => return custom_reset(h, previous),
-        (true, true) => {}
-        (true, false) => return true,
-        (false, true) => return true,
-        (false, false) => {}
+        (true, true) | (false, false) => {}
+        (true, false) | (false, true) => return true,
     }
     if h.schema > previous.schema || h.zero_threshold < previous.zero_threshold {
         return true;

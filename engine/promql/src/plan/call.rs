@@ -286,14 +286,14 @@ fn label_ranks(room: &Room, table: &SeriesTable, names: &[&Text], descending: bo
 
 /// Compares texts with runs of digits as numbers (`natsort`): `a2` before `a10`.
 fn natural(a: &str, b: &str) -> std::cmp::Ordering {
-    let (mut x, mut y) = (chunks(a).into_iter(), chunks(b).into_iter());
+    let (mut of_a, mut of_b) = (chunks(a).into_iter(), chunks(b).into_iter());
     loop {
-        match (x.next(), y.next()) {
+        match (of_a.next(), of_b.next()) {
             (None, None) => return a.cmp(b),
             (None, Some(_)) => return std::cmp::Ordering::Less,
             (Some(_), None) => return std::cmp::Ordering::Greater,
             (Some(p), Some(q)) => {
-                let digits = |t: &str| t.as_bytes()[0].is_ascii_digit();
+                let digits = |chunk: &str| chunk.as_bytes()[0].is_ascii_digit();
                 let order = if digits(p) && digits(q) {
                     let (p0, q0) = (p.trim_start_matches('0'), q.trim_start_matches('0'));
                     p0.len().cmp(&q0.len()).then_with(|| p0.cmp(q0)).then_with(|| p.len().cmp(&q.len()))

@@ -130,7 +130,7 @@ pub fn instant_smoothed(
             }
         }
     }
-    ctx.note(&notes);
+    ctx.note(notes);
 }
 
 fn smooth_histogram(

@@ -259,10 +259,9 @@ fn walk<'d>(document: &'d str, steps: &[Step<'_>]) -> Option<&'d str> {
     for step in steps {
         let is_array = piece.starts_with('[');
         piece = match *step {
-            Step::Member(name) => member(piece, name)?,
             Step::Item(at) => item(piece, at)?,
             Step::Either(text) if is_array => item(piece, text.parse().ok()?)?,
-            Step::Either(name) => member(piece, name)?,
+            Step::Member(name) | Step::Either(name) => member(piece, name)?,
         };
     }
     Some(piece)

@@ -162,7 +162,7 @@ pub(super) fn fold_text(texts: &Texts<'_>) -> Option<String> {
             out.push_str(if end.bytes().any(|b| b.is_ascii_digit()) { "?" } else { end });
         }
         match (quote, sign.chars().next()) {
-            (None, Some(c @ ('\'' | '"' | '`'))) if !(c == '\'' && !end.is_empty()) => {
+            (None, Some(c @ ('\'' | '"' | '`'))) if c != '\'' || end.is_empty() => {
                 quote = Some(c);
                 out.push('?');
             }

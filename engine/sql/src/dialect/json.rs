@@ -92,7 +92,8 @@ pub(super) fn changed(place: &mut Expr) {
     let function = match op {
         BinaryOperator::StringConcat => {
             let (is_left, is_right) = (is_binary(left), is_binary(right));
-            if !(is_left && is_right || is_left && is_open(right) || is_right && is_open(left)) {
+            let joins = is_left && (is_right || is_open(right)) || is_right && is_open(left);
+            if !joins {
                 return;
             }
             "jsonb_concat"

@@ -298,8 +298,13 @@ pub(super) fn symmetric(place: &mut Expr) -> Result<()> {
 /// then holds conditions that are joined without brackets, which there are none of else.
 pub(super) fn distinct(place: &mut Expr) {
     let inner = match &mut *place {
-        Expr::IsDistinctFrom(_, inner) | Expr::IsNotDistinctFrom(_, inner) if is_joined(inner, true) => inner,
-        Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } if is_joined(inner, true) => inner,
+        Expr::IsDistinctFrom(_, inner)
+        | Expr::IsNotDistinctFrom(_, inner)
+        | Expr::UnaryOp { op: UnaryOperator::Not, expr: inner }
+            if is_joined(inner, true) =>
+        {
+            inner
+        }
         Expr::BinaryOp { op: BinaryOperator::And, right: inner, .. } if is_joined(inner, false) => inner,
         _ => return,
     };

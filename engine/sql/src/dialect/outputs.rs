@@ -175,10 +175,9 @@ pub(crate) fn name(expr: &Expr) -> Ident {
 /// (`FigureColnameInternal` of PostgreSQL).
 fn is_weak(expr: &Expr) -> bool {
     match expr {
-        Expr::Cast { expr, .. } => is_weak(expr),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => is_weak(expr),
         Expr::Case { else_result, .. } => else_result.as_ref().is_none_or(|other| is_weak(other)),
         Expr::TypedString(_) | Expr::Interval(_) => true,
-        Expr::Nested(expr) | Expr::Collate { expr, .. } => is_weak(expr),
         other => name(other).value == NONE,
     }
 }

@@ -185,7 +185,6 @@ impl Tally {
             self.places().flat_map(|place| rows.attribute_columns(place).into_iter().map(move |c| (place, c)));
         let wanted = self.request.key.clone();
         let may_have = |column: &AttributeColumn<'_>| match (column, &wanted) {
-            (_, None) => true,
             (AttributeColumn::Own(key, _), Some(wanted)) => key == wanted,
             (AttributeColumn::Service(_), Some(wanted)) => wanted == "service.name",
             _ => true,

@@ -95,11 +95,16 @@ fn value(form: &MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>> {
         ("glob", [text], [folded]) => Some(Test::Glob(Glob::parse(text, *folded != 0).map_err(Error::invalid)?)),
         ("regex", [text], []) => Some(Test::Regex(compiled(text).map_err(|e| Error::invalid(e.to_string()))?)),
         ("exists", [], [there]) => Some(Test::Exists(*there != 0)),
-        ("within", [low, high], [a, b, c, d, e, f, g, h]) => {
+        (
+            "within",
+            [low, high],
+            [low_is, low_itself, low_number, low_bits, high_is, high_itself, high_number, high_bits],
+        ) => {
             let side = |text: &str, [is_there, itself, is_number, bits]: [u64; 4]| {
                 (is_there != 0).then(|| (operand(text, is_number, bits), itself != 0))
             };
-            Some(Test::Within(side(low, [*a, *b, *c, *d]), side(high, [*e, *f, *g, *h])))
+            let low = side(low, [*low_is, *low_itself, *low_number, *low_bits]);
+            Some(Test::Within(low, side(high, [*high_is, *high_itself, *high_number, *high_bits])))
         }
         _ => None,
     };

@@ -140,7 +140,7 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
         }
     }
     match (open, token) {
-        (true, Some(_)) => {}
+        (true, Some(_)) | (false, None) => {}
         (true, None) => {
             let at = lexer.at;
             return Err(MatcherError::new(at + 1, format!("0:{at}: end of input: expected close brace")));
@@ -148,7 +148,6 @@ pub fn parse(text: &str) -> Result<Vec<Matcher>, MatcherError> {
         (false, Some(t)) => {
             return Err(MatcherError::new(t.start + 1, format!("0:{}: }}: expected opening brace", t.end)));
         }
-        (false, None) => {}
     }
     match lexer.next().map_err(|e| expected(e, "end of input"))? {
         Some(t) => {

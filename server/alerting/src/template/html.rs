@@ -87,14 +87,14 @@ impl Script {
             (Self::Slash, '/') => Self::LineComment,
             (Self::Slash, '*') => Self::Comment,
             (Self::Code, '/') => Self::Slash,
-            (Self::Code | Self::Slash, _) => Self::Code,
             (Self::Text(quote), '\\') => Self::Escape(quote),
             (Self::Text(quote), c) if c == quote => Self::Code,
             // Only texts in back quotes have several lines.
-            (Self::Text('"' | '\'') | Self::LineComment, '\n') => Self::Code,
+            (Self::Code | Self::Slash, _) | (Self::Text('"' | '\'') | Self::LineComment, '\n') | (Self::Star, '/') => {
+                Self::Code
+            }
             (Self::Escape(quote), _) => Self::Text(quote),
             (Self::Comment | Self::Star, '*') => Self::Star,
-            (Self::Star, '/') => Self::Code,
             (Self::Star, _) => Self::Comment,
             (same @ (Self::Text(_) | Self::LineComment | Self::Comment), _) => same,
         }

@@ -154,8 +154,7 @@ fn whole(value: i128) -> Outcome {
 
 fn duration(args: &[Value]) -> Result<i64, String> {
     match &args[0] {
-        Value::Duration(nanos) => Ok(*nanos),
-        Value::Int(nanos) => Ok(*nanos),
+        Value::Duration(nanos) | Value::Int(nanos) => Ok(*nanos),
         other => Err(format!("wrong type for value; expected time.Duration; got {}", other.type_name())),
     }
 }

@@ -189,7 +189,8 @@ fn rule_ops(
 /// Whether settings of a group differ from what a group without any has.
 fn has_own(settings: &Map<String, Value>) -> bool {
     let of_file = GROUP_FIELDS.iter().any(|field| {
-        settings.get(*field).is_some_and(|v| !is_default(v) && !(*field == "concurrency" && v.as_i64() == Some(1)))
+        let of_default = |v: &Value| is_default(v) || *field == "concurrency" && v.as_i64() == Some(1);
+        settings.get(*field).is_some_and(|v| !of_default(v))
     });
     of_file || !text(settings, "description").is_empty() || !matches!(text(settings, "type"), "" | "prometheus")
 }

@@ -141,10 +141,6 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
         return Err(WireError::TooDeep);
     }
     let (message, open, close) = match value {
-        Any::Empty => {
-            out.push_str("null");
-            return Ok(());
-        }
         Any::Text(text) => {
             quoted(&lossy(text), out);
             return Ok(());
@@ -161,7 +157,8 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
             push_double(v, out);
             return Ok(());
         }
-        Any::Double(_) => {
+        // JSON has no words for what is not finite.
+        Any::Empty | Any::Double(_) => {
             out.push_str("null");
             return Ok(());
         }

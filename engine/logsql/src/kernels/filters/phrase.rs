@@ -34,7 +34,8 @@ impl Phrase {
         while let Some(found) = self.finder.find(&value.as_bytes()[from..]) {
             let at = from + found;
             let end = at + self.text.len();
-            if !(self.begins_word && word_before(value, at)) && !(self.ends_word && word_at(value, end)) {
+            let goes_on = self.begins_word && word_before(value, at) || self.ends_word && word_at(value, end);
+            if !goes_on {
                 return Some(at);
             }
             from = next_start(value, at, self.begins_word);

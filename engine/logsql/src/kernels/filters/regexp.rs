@@ -164,11 +164,10 @@ fn ways_of(hir: &Hir) -> Vec<Way> {
             let chars = class.ranges().iter().flat_map(|r| r.start()..=r.end());
             chars.map(|c| vec![Piece::Text(c.to_string())]).collect()
         }
-        HirKind::Class(Class::Bytes(_)) => gap(),
         HirKind::Look(Look::Start) => vec![vec![Piece::Begin]],
         HirKind::Look(Look::End) => vec![vec![Piece::End]],
         // Borders of lines and words match no text, but are conditions: the expression itself must check them.
-        HirKind::Look(_) => gap(),
+        HirKind::Look(_) | HirKind::Class(Class::Bytes(_)) => gap(),
         HirKind::Capture(capture) => ways_of(&capture.sub),
         HirKind::Repetition(r) if r.min == 0 && r.max == Some(1) => {
             let mut all = ways_of(&r.sub);

@@ -299,8 +299,7 @@ fn rows_properties(spec: &PartSpec, plan: &LogColumns) -> WriterProperties {
             // Few values take less as codes; the writer changes over when a dictionary grows.
             ColumnKind::Int => p.set_column_statistics_enabled(path, EnabledStatistics::Page),
             ColumnKind::Time(_) => p.delta(&[&plan.name]).page_statistics(&[&plan.name]),
-            ColumnKind::Ipv4 => p.page_statistics(&[&plan.name]),
-            ColumnKind::Float => p.page_statistics(&[&plan.name]),
+            ColumnKind::Ipv4 | ColumnKind::Float => p.page_statistics(&[&plan.name]),
             ColumnKind::Hex(_) => {
                 let p = p.set_column_dictionary_enabled(path.clone(), false);
                 p.set_column_compression(path, Compression::UNCOMPRESSED)

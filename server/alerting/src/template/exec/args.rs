@@ -66,15 +66,13 @@ pub(super) fn check_args(
 
 fn takes(param: Param, value: &Value) -> bool {
     match (param, value) {
-        (Param::Any, _) => true,
-        (Param::Text, Value::Text(_)) => true,
-        (Param::Time, Value::Time(_)) => true,
+        (Param::Any, _) | (Param::Text, Value::Text(_)) | (Param::Time, Value::Time(_)) => true,
         (Param::Query, Value::List(list)) => list.kind == ListKind::Query,
         (Param::Sample, Value::Struct(fields)) => fields.type_name == "*template.sample",
         (Param::Texts, Value::List(list)) => matches!(list.kind, ListKind::Texts | ListKind::Strings),
         (Param::List, Value::List(list)) => list.kind == ListKind::Any,
         // What may be nil in Go takes nothing as its empty value.
-        (Param::Query | Param::Texts | Param::List, Value::Nil) => true,
+        (Param::Query | Param::Texts | Param::List, other) => matches!(other, Value::Nil),
         _ => false,
     }
 }
