@@ -23,6 +23,13 @@ struct Places {
     any_scope: Vec<usize>,
 }
 
+impl Places {
+    /// Those that look at a span.
+    fn of(&self, span: &Candidate<'_>) -> &[usize] {
+        if span.is_entry { &self.all } else { &self.any_scope }
+    }
+}
+
 /// Decides about spans one after the other, as [`Detector::decide`] does.
 #[derive(Debug)]
 pub struct Detecting<'a> {
@@ -64,12 +71,14 @@ impl<'a> Detecting<'a> {
     /// too long say nothing ([`Self::gave_up`]).
     pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
         self.gave_up = self.long >= LONG_MAX;
-        if self.gave_up {
+        let asking = &mut self.asking;
+        let service = asking.places_of(span.service);
+        // Most spans are no entries: what no rule looks at takes no time that is to be watched.
+        if self.gave_up || asking.places[service].of(span).is_empty() {
             return None;
         }
         self.until.restart();
-        let asking = &mut self.asking;
-        let decided = self.watch.over(|| asking.decide(span));
+        let decided = self.watch.over(|| asking.decide(span, service));
         if self.watch.is_stopped() {
             self.watch = Watch::new(Arc::clone(&self.until) as _);
             self.long += 1;
@@ -86,13 +95,9 @@ impl<'a> Detecting<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
-        let places = self.places_of(span.service);
-        let places = &self.places[places];
-        let places = if span.is_entry { &places.all } else { &places.any_scope };
-        if places.is_empty() {
-            return None;
-        }
+    /// Decides about a span of a service, of which [`Self::places_of`] gave the number.
+    fn decide(&mut self, span: &Candidate<'_>, service: usize) -> Option<(&'a str, Option<Detected>)> {
+        let places = self.places[service].of(span);
         let (detector, answers, screened) = (self.detector, &mut self.answers, &mut self.screened);
         answers.fill(UNKNOWN);
         screened.fill(false);
