@@ -10,12 +10,14 @@ use quiver_types::LogsBatch;
 use quiver_types::extraction::{ExtractionRule, Record};
 use quiver_types::watch::{RULE_MAX, Until, Watch};
 
+mod changes;
 mod columns;
 mod spans;
 #[cfg(test)]
 mod tests;
 
-use columns::{Chunk, Plan, Planned, Rewritten};
+use changes::Changes;
+use columns::{Chunk, Plan, Planned};
 
 /// Mean time per record above which a rule is too slow, in nanoseconds.
 const BUDGET_NS: u64 = 20_000;
@@ -147,30 +149,15 @@ impl ExtractionRules {
             return Vec::new();
         }
         let known = self.plan.known(batch);
-        let mut rewritten: Option<Rewritten> = None;
+        let mut changes = Changes::default();
         for first in (0..batch.len()).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(batch.len() - first);
             let mut chunk = Chunk::new(&self.plan, batch, &known, first, rows);
             self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, of_browsers), &wanted);
-            let (set, texts) = chunk.into_set();
-            if rewritten.is_none() && !set.is_empty() {
-                let mut begun = Rewritten::new(batch, &self.plan, &known);
-                begun.keep(batch, 0..first);
-                rewritten = Some(begun);
-            }
-            let Some(rewritten) = &mut rewritten else { continue };
-            let mut next = first;
-            for own in set.chunk_by(|one, other| one.row == other.row) {
-                let row = first + own[0].row;
-                rewritten.keep(batch, next..row);
-                rewritten.write(batch, row, &self.plan, own, &texts);
-                next = row + 1;
-            }
-            rewritten.keep(batch, next..first + rows);
+            let (sets, texts) = chunk.into_set();
+            changes.extend(first, sets.into_iter(), &texts);
         }
-        if let Some(rewritten) = rewritten {
-            rewritten.finish(batch);
-        }
+        changes.put_into(batch, &self.plan, &known);
         self.over_budget(now_ms)
     }
 

@@ -6,12 +6,13 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::Range;
-use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, SharedTests, Sought};
 use quiver_types::extraction::{Extracting, ExtractionRule, Made, Record};
 use serde_json::Value;
+
+use super::changes::Set;
 
 /// What is known of a test of a record.
 pub(super) const UNKNOWN: u8 = 0;
@@ -29,7 +30,7 @@ pub(super) fn key_of(name: &FieldName) -> &str {
 /// What all rules name and ask, numbered.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    fields: Vec<String>,
+    pub(super) fields: Vec<String>,
     numbers: HashMap<String, usize>,
     pub(super) tests: SharedTests,
     /// The field of each test.
@@ -163,16 +164,6 @@ impl Cell {
     }
 }
 
-/// What rules set.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Set {
-    /// Counted from the first record of the chunk.
-    pub(super) row: usize,
-    field: usize,
-    /// Where its text stands in those of the chunk; none: it is taken away.
-    value: Option<(usize, usize)>,
-}
-
 /// Some records of a batch, and what rules set.
 pub(super) struct Chunk<'a> {
     plan: &'a Plan,
@@ -183,7 +174,7 @@ pub(super) struct Chunk<'a> {
     rows: usize,
     /// What records have, by field and record; empty: none has the field.
     cells: Vec<Vec<Cell>>,
-    /// What rules set of it: places in `set`, counted from 1; 0: nothing. Empty: in no record.
+    /// What rules set: places in `set`, counted from 1; 0: nothing. Empty: in no record.
     overlay: Vec<Vec<u32>>,
     /// By test and record; empty: nobody asked yet.
     answers: Vec<Vec<u8>>,
@@ -429,7 +420,8 @@ impl<'a> Chunk<'a> {
         rule.extract(&mut At { chunk: self, planned, row }, None)
     }
 
-    /// Gives what was set, record by record, each in the order of the rules, and the texts of it.
+    /// Gives what was set, record by record, each in the order of the rules, and the texts of it; records are counted from
+    /// the first one of the chunk.
     pub(super) fn into_set(self) -> (Vec<Set>, String) {
         // Where each record's begin: they are counted, which takes less than to sort them.
         let mut next = vec![0_usize; self.rows + 1];
@@ -486,7 +478,7 @@ fn fields_of(batch: &LogsBatch, row: usize) -> Range<usize> {
 }
 
 /// Where the values of so many fields end.
-fn end_of(batch: &LogsBatch, fields: usize) -> u32 {
+pub(super) fn end_of(batch: &LogsBatch, fields: usize) -> u32 {
     fields.checked_sub(1).map_or(0, |last| batch.value_ends[last])
 }
 
@@ -495,90 +487,4 @@ fn values_of(batch: &LogsBatch, first: usize, rows: usize) -> (&[u8], u32) {
     let fields = fields_of(batch, first).start..fields_of(batch, first + rows - 1).end;
     let (start, end) = (end_of(batch, fields.start), end_of(batch, fields.end));
     (&batch.values[start as usize..end as usize], start)
-}
-
-/// The fields of a batch that are being written anew with what rules set; nothing else of it changes.
-pub(super) struct Rewritten {
-    batch: LogsBatch,
-    /// Names of fields that rules know, as the batch numbers them.
-    names: Vec<Option<u32>>,
-}
-
-impl Rewritten {
-    /// Begins one; `known` is what [`Plan::known`] gave.
-    pub(super) fn new(of: &LogsBatch, plan: &Plan, known: &[Option<usize>]) -> Self {
-        // A quarter more than there was: so much may be left over where the store takes it as it is.
-        let room = |len: usize| len + len / 4;
-        let batch = LogsBatch {
-            field_ends: Vec::with_capacity(of.field_ends.len()),
-            field_names: Vec::with_capacity(room(of.field_names.len())),
-            value_ends: Vec::with_capacity(room(of.value_ends.len())),
-            values: Vec::with_capacity(room(of.values.len())),
-            names: of.names.clone(),
-            ..LogsBatch::default()
-        };
-        let mut names = vec![None; plan.fields.len()];
-        for (name, number) in known.iter().enumerate() {
-            if let Some(number) = number {
-                names[*number] = Some(name as u32);
-            }
-        }
-        Self { batch, names }
-    }
-
-    /// Appends records of which nothing was set.
-    pub(super) fn keep(&mut self, of: &LogsBatch, rows: Range<usize>) {
-        if rows.is_empty() {
-            return;
-        }
-        let fields = fields_of(of, rows.start).start..fields_of(of, rows.end - 1).end;
-        let (first, moved) = (fields.start as u32, self.batch.field_names.len() as u32);
-        self.batch.field_ends.extend(of.field_ends[rows].iter().map(|end| end - first + moved));
-        self.keep_fields(of, fields);
-    }
-
-    /// Appends fields as they are.
-    fn keep_fields(&mut self, of: &LogsBatch, fields: Range<usize>) {
-        let (start, end) = (end_of(of, fields.start), end_of(of, fields.end));
-        let moved = self.batch.values.len() as u32;
-        self.batch.values.extend_from_slice(&of.values[start as usize..end as usize]);
-        self.batch.field_names.extend_from_slice(&of.field_names[fields.clone()]);
-        self.batch.value_ends.extend(of.value_ends[fields].iter().map(|end| end - start + moved));
-    }
-
-    /// Appends a record with what was set of it; `texts` are those of all that was set.
-    pub(super) fn write(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set], texts: &str) {
-        let fields = fields_of(of, row);
-        // What no record of the batch had is written over nothing.
-        let is_new = |set: &Set| self.names[set.field].is_none_or(|name| name as usize >= of.names.len());
-        if set.iter().all(is_new) {
-            self.keep_fields(of, fields);
-        } else {
-            for field in fields {
-                let name = of.field_names[field];
-                if set.iter().all(|set| self.names[set.field] != Some(name)) {
-                    self.batch.push_field(name, of.value(field));
-                }
-            }
-        }
-        for set in set {
-            // An empty value is none.
-            if let Some((from, to)) = set.value.filter(|(from, to)| from < to) {
-                let next = self.batch.names.len() as u32;
-                let name = *self.names[set.field].get_or_insert(next);
-                if name == next {
-                    self.batch.names.push(Arc::from(plan.fields[set.field].as_str()));
-                }
-                self.batch.push_field(name, &texts[from..to]);
-            }
-        }
-        self.batch.field_ends.push(self.batch.field_names.len() as u32);
-    }
-
-    /// Puts them into their batch.
-    pub(super) fn finish(self, of: &mut LogsBatch) {
-        let LogsBatch { field_ends, field_names, value_ends, values, names, .. } = self.batch;
-        (of.field_ends, of.field_names, of.value_ends) = (field_ends, field_names, value_ends);
-        (of.values, of.names) = (values, names);
-    }
 }
