@@ -11,8 +11,10 @@ def chunks(rows, size):
     return [rows[at : at + size] for at in range(0, len(rows), size)]
 
 
-def log_bodies(count):
-    """JSON lines of nine services: requests, some with a page, some slow, some failed, some of the audit logger."""
+def log_bodies(count, telling=1.0):
+    """JSON lines of nine services: requests, some with a page, some slow, some failed, some of the audit logger. `telling` is the
+    share of those in which rules find something or may; the others say that work goes on.
+    """
     chance, start, lines = random.Random(1), time.time() - 600, []
     for n in range(count):
         moment = datetime.datetime.fromtimestamp(start + n * 500 / count, datetime.UTC).isoformat()
@@ -27,6 +29,9 @@ def log_bodies(count):
             record |= {"logger": "audit", "_msg": f"user=u{chance.randrange(999)} action=login outcome=ok"}
         if n % 10 == 7:
             record["payload"] = json.dumps({"order": {"id": n, "total": n % 1000 / 10}, "items": 3})
+        if telling < 1 and chance.random() >= telling:
+            known = {"_time": moment, "service": record["service"], "level": "info", "status": 200}
+            record = known | {"_msg": f"GET {path} is served from the cache", "host": f"web-{3 + n % 17}"}
         lines.append(json.dumps(record))
     return ["\n".join(part).encode() for part in chunks(lines, 5000)]
 

@@ -4,18 +4,20 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use quiver_types::LogsBatch;
 use quiver_types::extraction::{ExtractionRule, Record};
 use quiver_types::watch::{RULE_MAX, Until, Watch};
 
+mod changes;
 mod columns;
 mod spans;
 #[cfg(test)]
 mod tests;
 
-use columns::{Chunk, Plan, Planned, Rewritten};
+use changes::Changes;
+use columns::{Chunk, Plan, Planned};
 
 /// Mean time per record above which a rule is too slow, in nanoseconds.
 const BUDGET_NS: u64 = 20_000;
@@ -147,28 +149,15 @@ impl ExtractionRules {
             return Vec::new();
         }
         let known = self.plan.known(batch);
-        let mut rewritten: Option<Rewritten> = None;
+        let mut changes = Changes::default();
         for first in (0..batch.len()).step_by(CHUNK_ROWS) {
             let rows = CHUNK_ROWS.min(batch.len() - first);
             let mut chunk = Chunk::new(&self.plan, batch, &known, first, rows);
             self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, of_browsers), &wanted);
-            let (set, texts) = chunk.into_set();
-            if rewritten.is_none() && !set.is_empty() {
-                let mut begun = Rewritten::new(batch, &self.plan, &known);
-                (0..first).for_each(|earlier| begun.copy(batch, earlier, &self.plan, &[], ""));
-                rewritten = Some(begun);
-            }
-            let Some(rewritten) = &mut rewritten else { continue };
-            let mut set = set.as_slice();
-            for row in 0..rows {
-                let (own, others) = set.split_at(set.iter().take_while(|set| set.row == row).count());
-                rewritten.copy(batch, first + row, &self.plan, own, &texts);
-                set = others;
-            }
+            let (sets, texts) = chunk.into_set();
+            changes.extend(first, sets.into_iter(), &texts);
         }
-        if let Some(rewritten) = rewritten {
-            *batch = rewritten.finish();
-        }
+        changes.put_into(batch, &self.plan, &known);
         self.over_budget(now_ms)
     }
 
@@ -177,6 +166,8 @@ impl ExtractionRules {
     fn apply_to_chunk(&self, chunk: &mut Chunk<'_>, by_service: Vec<Vec<usize>>, wanted: &[Vec<usize>]) {
         let until = Until::new(RULE_MAX);
         let mut watch = Watch::new(Arc::clone(&until) as _);
+        // Where one rule ends the next one begins.
+        let mut began = Instant::now();
         for (mut rows, places) in by_service.into_iter().zip(wanted) {
             if !places.is_empty() {
                 chunk.begin();
@@ -186,7 +177,11 @@ impl ExtractionRules {
                     break;
                 }
                 until.restart();
-                self.rules[*place].apply_to_rows(chunk, &self.planned[*place], &mut rows, &watch);
+                let (running, seen) = (&self.rules[*place], rows.len() as u64);
+                let (matched, failed) = running.apply_to_rows(chunk, &self.planned[*place], &mut rows, &watch);
+                let ended = Instant::now();
+                running.count(ended - began, seen, matched, failed);
+                began = ended;
                 if watch.is_stopped() {
                     watch = Watch::new(Arc::clone(&until) as _);
                 }
@@ -235,13 +230,20 @@ impl Running {
     fn apply(&self, record: &mut dyn Record) -> bool {
         let began = Instant::now();
         let applied = self.rule.apply(record);
-        self.count(began, 1, u64::from(applied.matched), applied.errors.len() as u64);
+        self.count(began.elapsed(), 1, u64::from(applied.matched), applied.errors.len() as u64);
         applied.matched
     }
 
-    /// Applies the rule to records of a chunk; those for which it ends the chain are taken away.
-    fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, watch: &Watch) {
-        let (began, mut failed) = (Instant::now(), 0);
+    /// Applies the rule to records of a chunk; those for which it ends the chain are taken away. Gives how many matched, and
+    /// how many targets could not be written.
+    fn apply_to_rows(
+        &self,
+        chunk: &mut Chunk<'_>,
+        planned: &Planned,
+        rows: &mut Vec<usize>,
+        watch: &Watch,
+    ) -> (u64, u64) {
+        let mut failed = 0;
         let selected = watch.over(|| {
             let (mut selected, mut rule) = (chunk.select(planned, rows), self.rule.extracting());
             if watch.is_stopped() {
@@ -258,20 +260,24 @@ impl Running {
             self.stopped.store(true, Relaxed);
             chunk.doubt();
         }
-        self.count(began, rows.len() as u64, selected.len() as u64, failed);
         if self.rule.stop && !selected.is_empty() {
             // Both are in order.
             rows.retain(|row| selected.binary_search(row).is_err());
             chunk.forget();
         }
+        (selected.len() as u64, failed)
     }
 
-    /// Counts records that it was put to since a time.
-    fn count(&self, began: Instant, seen: u64, matched: u64, failed: u64) {
-        self.ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+    /// Counts records that it was put to, and how long that took.
+    fn count(&self, took: Duration, seen: u64, matched: u64, failed: u64) {
+        self.ns.fetch_add(took.as_nanos() as u64, Relaxed);
         self.seen.fetch_add(seen, Relaxed);
-        self.matched.fetch_add(matched, Relaxed);
-        self.failed.fetch_add(failed, Relaxed);
+        // Most rules find nothing in most records.
+        for (figure, more) in [(&self.matched, matched), (&self.failed, failed)] {
+            if more > 0 {
+                figure.fetch_add(more, Relaxed);
+            }
+        }
     }
 
     /// Judges the minute that ended; says whether the rule has just been suspended.

@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use memchr::memmem::Finder;
 use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
@@ -162,7 +163,12 @@ impl Held {
 
     /// The ids of those of some entities that may have a part.
     fn having<'h>(&'h self, part: &'h Part<'_>, rows: &'h [Row]) -> impl Iterator<Item = &'h str> {
-        let having = rows.iter().filter(move |row| part.is_in(self.text(row.texts, row.end)));
+        // No part has what stands between texts: what is found in all of them is in one.
+        let finder = (part.op == Op::Contains && part.cut == WHOLE).then(|| Finder::new(part.text));
+        let having = rows.iter().filter(move |row| {
+            let texts = self.text(row.texts, row.end);
+            finder.as_ref().map_or_else(|| part.is_in(texts), |finder| finder.find(texts.as_bytes()).is_some())
+        });
         having.map(move |row| self.text(row.id, row.texts))
     }
 }

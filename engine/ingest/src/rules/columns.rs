@@ -5,13 +5,14 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::Arc;
+use std::ops::Range;
 
 use quiver_types::LogsBatch;
 use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, SharedTests, Sought};
 use quiver_types::extraction::{Extracting, ExtractionRule, Made, Record};
-use quiver_types::logs::RecordMarks;
 use serde_json::Value;
+
+use super::changes::Set;
 
 /// What is known of a test of a record.
 pub(super) const UNKNOWN: u8 = 0;
@@ -29,7 +30,7 @@ pub(super) fn key_of(name: &FieldName) -> &str {
 /// What all rules name and ask, numbered.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
-    fields: Vec<String>,
+    pub(super) fields: Vec<String>,
     numbers: HashMap<String, usize>,
     pub(super) tests: SharedTests,
     /// The field of each test.
@@ -147,35 +148,34 @@ impl Plan {
     }
 }
 
-/// Where the value of a field of a record stands.
+/// Where the value of a field of a record begins and ends in the values of its chunk.
 #[derive(Debug, Clone, Copy)]
-enum Cell {
-    Nowhere,
-    /// In the batch.
-    Field(u32),
-    /// In what rules set.
-    Set(u32),
+struct Cell {
+    from: u32,
+    to: u32,
 }
 
-/// What rules set.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Set {
-    /// Counted from the first record of the chunk.
-    pub(super) row: usize,
-    field: usize,
-    /// Where its text stands in those of the chunk; none: it is taken away.
-    value: Option<(usize, usize)>,
+impl Cell {
+    /// The record does not have the field.
+    const NOWHERE: Self = Self { from: u32::MAX, to: 0 };
+
+    fn is_nowhere(self) -> bool {
+        self.from > self.to
+    }
 }
 
 /// Some records of a batch, and what rules set.
 pub(super) struct Chunk<'a> {
     plan: &'a Plan,
-    batch: &'a LogsBatch,
-    /// All values of these records as one text, and where they begin: that it is one is looked at once.
-    values: (usize, Option<&'a str>),
+    /// All values of these records.
+    values: &'a [u8],
+    /// The same as one text: that it is one is looked at once.
+    texts: Option<&'a str>,
     rows: usize,
-    /// By field and record; empty: no record has the field.
+    /// What records have, by field and record; empty: none has the field.
     cells: Vec<Vec<Cell>>,
+    /// What rules set: places in `set`, counted from 1; 0: nothing. Empty: in no record.
+    overlay: Vec<Vec<u32>>,
     /// By test and record; empty: nobody asked yet.
     answers: Vec<Vec<u8>>,
     /// By condition: records of the present service that fulfil it, if they are known.
@@ -188,7 +188,7 @@ pub(super) struct Chunk<'a> {
     changed: Vec<Vec<usize>>,
     set: Vec<Set>,
     /// The texts of all that was set.
-    texts: String,
+    set_texts: String,
 }
 
 impl<'a> Chunk<'a> {
@@ -201,27 +201,31 @@ impl<'a> Chunk<'a> {
         rows: usize,
     ) -> Self {
         let mut cells: Vec<Vec<Cell>> = vec![Vec::new(); plan.fields.len()];
+        let (values, base) = values_of(batch, first, rows);
+        let mut end = 0;
         for row in 0..rows {
             for field in fields_of(batch, first + row) {
+                let cell = Cell { from: end, to: batch.value_ends[field] - base };
+                end = cell.to;
                 let Some(number) = known[batch.field_names[field] as usize] else { continue };
                 let column = &mut cells[number];
                 if column.is_empty() {
-                    column.resize(rows, Cell::Nowhere);
+                    column.resize(rows, Cell::NOWHERE);
                 }
                 // The first one counts.
-                if matches!(column[row], Cell::Nowhere) {
-                    column[row] = Cell::Field(field as u32);
+                if column[row].is_nowhere() {
+                    column[row] = cell;
                 }
             }
         }
         if let Some([severity, text, level]) = plan.severity {
             let mut column = std::mem::take(&mut cells[severity]);
-            column.resize(rows, Cell::Nowhere);
+            column.resize(rows, Cell::NOWHERE);
             for (row, cell) in column.iter_mut().enumerate() {
                 for other in [text, level] {
-                    if matches!(cell, Cell::Nowhere) {
+                    if cell.is_nowhere() {
                         // Who sends severity calls it so or otherwise.
-                        *cell = cells[other].get(row).copied().unwrap_or(Cell::Nowhere);
+                        *cell = cells[other].get(row).copied().unwrap_or(Cell::NOWHERE);
                     }
                 }
             }
@@ -231,30 +235,31 @@ impl<'a> Chunk<'a> {
         let askers = (0..plan.screens.len()).flat_map(|place| plan.screens.askers(place));
         let hits = vec![Vec::new(); askers.max().map_or(0, |last| last + 1)];
         let (screened, changed) = (vec![false; plan.screens.len()], vec![Vec::new(); plan.fields.len()]);
-        let values = values_of(batch, first, rows);
-        let (set, texts) = (Vec::new(), String::new());
-        Self { plan, batch, values, rows, cells, answers, selected, screened, hits, changed, set, texts }
-    }
-
-    fn value(&self, field: usize) -> &str {
-        let (base, values) = self.values;
-        let start = field.checked_sub(1).map_or(0, |before| self.batch.value_ends[before] as usize);
-        let range = start - base..self.batch.value_ends[field] as usize - base;
-        values.and_then(|values| values.get(range)).unwrap_or_else(|| self.batch.value(field))
+        let (texts, overlay) = (std::str::from_utf8(values).ok(), vec![Vec::new(); plan.fields.len()]);
+        let (set, set_texts) = (Vec::new(), String::new());
+        Self { plan, values, texts, rows, cells, overlay, answers, selected, screened, hits, changed, set, set_texts }
     }
 
     fn text(&self, field: usize, row: usize) -> Option<&str> {
-        match self.cells[field].get(row)? {
-            Cell::Nowhere => None,
-            Cell::Field(field) => Some(self.value(*field as usize)),
-            Cell::Set(at) => self.set[*at as usize].value.map(|(from, to)| &self.texts[from..to]),
+        if let Some(at) = self.overlay[field].get(row).and_then(|place| place.checked_sub(1)) {
+            return self.set[at as usize].value.map(|(from, to)| &self.set_texts[from..to]);
         }
+        let cell = self.cells[field].get(row).filter(|cell| !cell.is_nowhere())?;
+        let range = cell.from as usize..cell.to as usize;
+        let text = self.texts.and_then(|texts| texts.get(range.clone()));
+        // Decoders have checked it; what is no text reads as an empty one.
+        Some(text.unwrap_or_else(|| std::str::from_utf8(&self.values[range]).unwrap_or_default()))
+    }
+
+    /// Says whether no record has a field.
+    fn is_nowhere(&self, field: usize) -> bool {
+        self.cells[field].is_empty() && self.overlay[field].is_empty()
     }
 
     fn ask(&mut self, test: usize, row: usize) -> bool {
         let plan = self.plan;
         let field = plan.test_fields[test];
-        if !plan.tests.is_shared(test) || self.cells[field].is_empty() {
+        if !plan.tests.is_shared(test) || self.is_nowhere(field) {
             return plan.tests.passes(test, self.text(field, row));
         }
         if self.answers[test].is_empty() {
@@ -271,29 +276,29 @@ impl<'a> Chunk<'a> {
     }
 
     fn set(&mut self, field: usize, row: usize, made: &Made<'_>) {
-        let from = self.texts.len();
+        let from = self.set_texts.len();
         let is_there = match made {
             Made::Text(text) => {
-                self.texts.push_str(text);
+                self.set_texts.push_str(text);
                 true
             }
             Made::Other(value) => match &**value {
                 Value::Null => false,
                 // Most of what is no text: it needs no serializer.
-                Value::Number(number) => write!(self.texts, "{number}").is_ok(),
-                other => write!(self.texts, "{other}").is_ok(),
+                Value::Number(number) => write!(self.set_texts, "{number}").is_ok(),
+                other => write!(self.set_texts, "{other}").is_ok(),
             },
         };
-        let value = is_there.then_some((from, self.texts.len()));
-        let column = &mut self.cells[field];
+        let value = is_there.then_some((from, self.set_texts.len()));
+        let column = &mut self.overlay[field];
         if column.is_empty() {
-            column.resize(self.rows, Cell::Nowhere);
+            *column = vec![0; self.rows];
         }
-        if let Cell::Set(at) = column[row] {
+        if let Some(at) = column[row].checked_sub(1) {
             self.set[at as usize].value = value;
         } else {
-            column[row] = Cell::Set(self.set.len() as u32);
             self.set.push(Set { row, field, value });
+            column[row] = self.set.len() as u32;
         }
         if self.plan.screen_fields.contains(&field) {
             self.changed[field].push(row);
@@ -395,7 +400,7 @@ impl<'a> Chunk<'a> {
         let is_told = plan.told[place].is_some_and(|test| self.changed[plan.test_fields[test]].is_empty());
         let found: Vec<usize> = if is_told {
             rows.to_vec()
-        } else if fields.iter().all(|field| self.cells[*field].is_empty()) {
+        } else if fields.iter().all(|field| self.is_nowhere(*field)) {
             // No record has any of its fields: it says the same of all.
             let holds = condition.holds(&mut |test| plan.tests.passes(test, None));
             if holds { rows.to_vec() } else { Vec::new() }
@@ -415,7 +420,8 @@ impl<'a> Chunk<'a> {
         rule.extract(&mut At { chunk: self, planned, row }, None)
     }
 
-    /// Gives what was set, record by record, each in the order of the rules, and the texts of it.
+    /// Gives what was set, record by record, each in the order of the rules, and the texts of it; records are counted from
+    /// the first one of the chunk.
     pub(super) fn into_set(self) -> (Vec<Set>, String) {
         // Where each record's begin: they are counted, which takes less than to sort them.
         let mut next = vec![0_usize; self.rows + 1];
@@ -431,7 +437,7 @@ impl<'a> Chunk<'a> {
             sorted[*place] = set;
             *place += 1;
         }
-        (sorted, self.texts)
+        (sorted, self.set_texts)
     }
 }
 
@@ -466,94 +472,19 @@ impl Record for At<'_, '_> {
 }
 
 /// Numbers of the fields of a record.
-fn fields_of(batch: &LogsBatch, row: usize) -> std::ops::Range<usize> {
+fn fields_of(batch: &LogsBatch, row: usize) -> Range<usize> {
     let start = if row == 0 { 0 } else { batch.field_ends[row - 1] as usize };
     start..batch.field_ends[row] as usize
 }
 
-/// Where the values of some records begin, and what they are together; none: not all of it is text.
-fn values_of(batch: &LogsBatch, first: usize, rows: usize) -> (usize, Option<&str>) {
+/// Where the values of so many fields end.
+pub(super) fn end_of(batch: &LogsBatch, fields: usize) -> u32 {
+    fields.checked_sub(1).map_or(0, |last| batch.value_ends[last])
+}
+
+/// The values of some records, and where they begin.
+fn values_of(batch: &LogsBatch, first: usize, rows: usize) -> (&[u8], u32) {
     let fields = fields_of(batch, first).start..fields_of(batch, first + rows - 1).end;
-    let end_of = |fields: usize| fields.checked_sub(1).map_or(0, |last| batch.value_ends[last] as usize);
-    let (start, end) = (end_of(fields.start), end_of(fields.end));
-    (start, std::str::from_utf8(&batch.values[start..end]).ok())
-}
-
-/// A batch that is being written anew with what rules set.
-pub(super) struct Rewritten {
-    batch: LogsBatch,
-    /// Names of fields that rules know, as the batch numbers them.
-    names: Vec<Option<u32>>,
-}
-
-impl Rewritten {
-    /// Begins one; `known` is what [`Plan::known`] gave.
-    pub(super) fn new(of: &LogsBatch, plan: &Plan, known: &[Option<usize>]) -> Self {
-        // A quarter more than there was: so much may be left over where the store takes it as it is.
-        let room = |len: usize| len + len / 4;
-        let batch = LogsBatch {
-            time: Vec::with_capacity(of.time.len()),
-            row_streams: Vec::with_capacity(of.row_streams.len()),
-            row_services: Vec::with_capacity(of.row_services.len()),
-            field_ends: Vec::with_capacity(of.field_ends.len()),
-            field_names: Vec::with_capacity(room(of.field_names.len())),
-            value_ends: Vec::with_capacity(room(of.value_ends.len())),
-            values: Vec::with_capacity(room(of.values.len())),
-            names: of.names.clone(),
-            services: of.services.clone(),
-            streams: of.streams.clone(),
-            stream_bytes: of.stream_bytes.clone(),
-            ..LogsBatch::default()
-        };
-        let mut names = vec![None; plan.fields.len()];
-        for (name, number) in known.iter().enumerate() {
-            if let Some(number) = number {
-                names[*number] = Some(name as u32);
-            }
-        }
-        Self { batch, names }
-    }
-
-    /// Appends a record with what was set of it; `texts` are those of all that was set.
-    pub(super) fn copy(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set], texts: &str) {
-        let fields = fields_of(of, row);
-        // What no record of the batch had is written over nothing.
-        let is_new = |set: &Set| self.names[set.field].is_none_or(|name| name as usize >= of.names.len());
-        if set.iter().all(is_new) {
-            let ends = &of.value_ends[fields.clone()];
-            let start = fields.start.checked_sub(1).map_or(0, |before| of.value_ends[before]);
-            let (end, moved) = (ends.last().copied().unwrap_or(start), self.batch.values.len() as u32);
-            self.batch.values.extend_from_slice(&of.values[start as usize..end as usize]);
-            self.batch.field_names.extend_from_slice(&of.field_names[fields]);
-            self.batch.value_ends.extend(ends.iter().map(|end| end - start + moved));
-        } else {
-            for field in fields {
-                let name = of.field_names[field];
-                if set.iter().all(|set| self.names[set.field] != Some(name)) {
-                    self.batch.push_field(name, of.value(field));
-                }
-            }
-        }
-        for set in set {
-            // An empty value is none.
-            if let Some((from, to)) = set.value.filter(|(from, to)| from < to) {
-                let next = self.batch.names.len() as u32;
-                let name = *self.names[set.field].get_or_insert(next);
-                if name == next {
-                    self.batch.names.push(Arc::from(plan.fields[set.field].as_str()));
-                }
-                self.batch.push_field(name, &texts[from..to]);
-            }
-        }
-        let marks = RecordMarks {
-            severity: of.severity.get(row).copied().unwrap_or(0),
-            observed: of.observed.get(row).copied().unwrap_or(0),
-        };
-        self.batch.end_row(of.time[row], of.row_streams[row], of.row_services[row], marks);
-    }
-
-    /// Gives the batch.
-    pub(super) fn finish(self) -> LogsBatch {
-        self.batch
-    }
+    let (start, end) = (end_of(batch, fields.start), end_of(batch, fields.end));
+    (&batch.values[start as usize..end as usize], start)
 }

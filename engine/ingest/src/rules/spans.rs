@@ -187,7 +187,7 @@ impl<'r> Chunk<'_, 'r> {
         if watch.is_stopped() {
             running.stopped.store(true, Relaxed);
         }
-        running.count(began, seen, matched, failed);
+        running.count(began.elapsed(), seen, matched, failed);
     }
 
     /// Says whether a span fulfils the condition of a rule, and its method may find something.

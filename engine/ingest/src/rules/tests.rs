@@ -55,6 +55,41 @@ fn fields_are_added() {
     assert_eq!((figures.seen, figures.matched, figures.failed), (2, 1, 0));
 }
 
+/// Breaks where records of which nothing is set move, be it within a chunk or at its borders.
+#[test]
+fn what_nothing_is_set_of_stays() {
+    let took =
+        json!({"method": "regex", "expression": "took (?P<ms>[0-9]+)", "targets": [{"field": "ms", "from": "ms"}]});
+    let level = json!({"method": "constant", "expression": "slow", "targets": [{"field": "level", "overwrite": true}],
+        "condition": {"field": "_msg", "op": "endsWith", "value": " 7"}});
+    let rules = ExtractionRules::new(vec![rule("a", took), rule("b", level)], &ExtractionRules::default());
+    let far = 2 * CHUNK_ROWS;
+    for told in [vec![], vec![0], vec![far + 2], vec![CHUNK_ROWS - 1, CHUNK_ROWS], vec![1, 2, far - 1, far + 1]] {
+        let mut batch =
+            LogsBatch { names: vec!["_msg".into(), "level".into()], services: vec!["".into()], ..LogsBatch::default() };
+        let streams = [batch.push_stream(&[]), batch.push_stream(b"x")];
+        for n in 0..far + 3 {
+            batch.push_field(0, if told.contains(&n) { "took 7" } else { "no figure" });
+            // One of them has nothing at all.
+            if n == 5 {
+                batch.abandon_row();
+            } else {
+                batch.push_field(1, "info");
+            }
+            batch.end_row(n as i64, streams[n % 2], 0, RecordMarks { severity: 0, observed: (n % 5) as i64 });
+        }
+        let (before, (expected, _)) = (batch.clone(), one_by_one(&batch, &rules));
+        rules.apply(&mut batch, false, 1);
+        assert_eq!((&batch.time, &batch.observed), (&before.time, &before.observed));
+        assert_eq!((&batch.row_streams, &batch.severity), (&before.row_streams, &before.severity));
+        let found = rows(&batch);
+        assert_eq!((found.len(), expected.len()), (far + 3, far + 3));
+        for (row, (found, expected)) in found.iter().zip(&expected).enumerate() {
+            assert!(found.iter().copied().eq(expected.iter().map(|(n, v)| (n.as_str(), v.as_str()))), "{told:?} {row}");
+        }
+    }
+}
+
 #[test]
 fn the_chain_ends_where_a_rule_says() {
     let constant = |text: &str, stop: bool| {

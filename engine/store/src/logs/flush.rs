@@ -7,7 +7,8 @@ use std::sync::Arc;
 use arrow::array::{
     ArrayRef, FixedSizeBinaryArray, Float64Array, Int64Array, MapArray, TimestampNanosecondArray, UInt32Array,
 };
-use arrow::buffer::{Buffer, NullBuffer};
+use arrow::buffer::{BooleanBuffer, Buffer, MutableBuffer, NullBuffer};
+use arrow::util::bit_util::set_bit;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::tables::logs::millis_of;
@@ -338,8 +339,9 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn finish(self, valid: Vec<bool>) -> Result<ArrayRef> {
-        let nulls = NullBuffer::from(valid);
+    /// Gives the column of so many rows; a bit for each says whether it has a value.
+    fn finish(self, valid: MutableBuffer, rows: usize) -> Result<ArrayRef> {
+        let nulls = NullBuffer::new(BooleanBuffer::new(valid.into(), 0, rows));
         let nulls = (nulls.null_count() > 0).then_some(nulls);
         let what = "cannot build a column of logs";
         Ok(match self {
@@ -365,7 +367,8 @@ fn group(
 ) -> Result<GroupColumns> {
     let rows = order.len();
     let mut builders: Vec<Builder<'_>> = plan.columns.iter().map(|c| Builder::new(c.kind, texts, rows)).collect();
-    let mut valid: Vec<Vec<bool>> = vec![vec![false; rows]; builders.len()];
+    // Most columns are of few rows, and bits of them stay near where bytes would not.
+    let mut valid: Vec<MutableBuffer> = builders.iter().map(|_| MutableBuffer::new_null(rows)).collect();
     let mut digits = Vec::new();
     // As the rows lie in memory: nobody waits for what is written here and there, but for what is read.
     let mut places: Vec<(u32, u32, u32)> = order.iter().zip(0..).map(|(p, to)| (p.2, p.3, to)).collect();
@@ -376,11 +379,11 @@ fn group(
             let column = columns[source.field_names[field] as usize];
             if column < CONSTANT {
                 builders[column as usize].set(to as usize, source.values.value(field), at, field, &mut digits);
-                valid[column as usize][to as usize] = true;
+                set_bit(&mut valid[column as usize], to as usize);
             }
         }
     }
-    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid));
+    let columns = builders.into_iter().zip(valid).map(|(b, valid)| b.finish(valid, rows));
     let mut streams: Vec<(u32, Arc<LiveStream>, usize)> = Vec::new();
     for place in order {
         match streams.last_mut() {

@@ -1,5 +1,6 @@
 //! Patterns of paths: `*` is one segment or a part of one, `**` is anything, `{name}` is a segment with a name.
 
+use memchr::memchr;
 use regex::RegexBuilder;
 
 use super::Captures;
@@ -112,13 +113,10 @@ impl Glob {
 
 /// Says whether a service fits a name or a pattern of services, in which `*` stands for anything, slashes too.
 pub fn glob_of_services(pattern: &str, service: &str) -> bool {
-    let mut parts = pattern.split('*');
-    let first = parts.next().unwrap_or_default();
-    let Some(mut rest) = service.strip_prefix(first) else { return false };
-    let mut parts = parts.peekable();
-    if parts.peek().is_none() {
-        return rest.is_empty();
-    }
+    // Most rules are for one service: all of them are asked about each service of each batch.
+    let Some(star) = memchr(b'*', pattern.as_bytes()) else { return pattern == service };
+    let Some(mut rest) = service.strip_prefix(&pattern[..star]) else { return false };
+    let mut parts = pattern[star + 1..].split('*').peekable();
     while let Some(part) = parts.next() {
         if parts.peek().is_none() {
             return rest.ends_with(part);

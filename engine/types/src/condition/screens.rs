@@ -3,7 +3,8 @@
 
 use std::collections::HashMap;
 
-use aho_corasick::{AhoCorasick, MatchKind};
+use aho_corasick::packed::Searcher;
+use aho_corasick::{AhoCorasick, Input, MatchKind};
 use regex_syntax::ParserBuilder;
 use regex_syntax::hir::{Hir, HirKind};
 
@@ -69,6 +70,9 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
 struct Screen {
     field: FieldName,
     askers: Vec<usize>,
+    /// Finds the first part many bytes at a time: most texts have none. None: there are too many of them for that.
+    first: Option<Searcher>,
+    /// Finds all of them.
     parts: Option<AhoCorasick>,
     /// Who asks for each part.
     of_part: Vec<Vec<usize>>,
@@ -102,12 +106,15 @@ impl Screen {
                 }
             }
         }
-        let parts = if parts.is_empty() {
-            None
+        let (first, parts) = if parts.is_empty() {
+            (None, None)
         } else {
-            Some(AhoCorasick::builder().match_kind(MatchKind::Standard).build(&parts).ok()?)
+            let (first, mut all) = (Searcher::new(&parts), AhoCorasick::builder());
+            // Who begins where the first part is has nothing to skip.
+            let all = all.match_kind(MatchKind::Standard).prefilter(first.is_none()).build(&parts).ok()?;
+            (first, Some(all))
         };
-        Some(Self { field, askers, parts, of_part, of_whole })
+        Some(Self { field, askers, first, parts, of_part, of_whole })
     }
 }
 
@@ -167,8 +174,12 @@ impl Screens {
     /// Names the askers of a screen that a text may let pass, some of them more than once; all others fail.
     pub fn find(&self, place: usize, text: &str, each: &mut dyn FnMut(usize)) {
         let screen = &self.list[place];
-        if let Some(parts) = &screen.parts {
-            match parts.try_find_overlapping_iter(text) {
+        let begin = match &screen.first {
+            Some(first) => first.find(text).map(|found| found.start()),
+            None => Some(0),
+        };
+        if let (Some(parts), Some(begin)) = (&screen.parts, begin) {
+            match parts.try_find_overlapping_iter(Input::new(text).range(begin..)) {
                 Ok(found) => {
                     for part in found {
                         screen.of_part[part.pattern().as_usize()].iter().for_each(|asker| each(*asker));

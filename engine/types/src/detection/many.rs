@@ -9,6 +9,9 @@ use crate::watch::{RULE_MAX, Until, Watch};
 /// Beyond so many spans that take longer than [`RULE_MAX`] nobody looks at the others.
 const LONG_MAX: u32 = 4;
 
+/// Names of a rule for a service that are remembered.
+const NAMES_MAX: usize = if cfg!(test) { 2 } else { 256 };
+
 /// What is known of a test of a span.
 const UNKNOWN: u8 = 0;
 const HOLDS: u8 = 1;
@@ -21,6 +24,13 @@ struct Places {
     all: Vec<usize>,
     /// Those of them that look at all spans, not at entries only.
     any_scope: Vec<usize>,
+}
+
+impl Places {
+    /// Those that look at a span.
+    fn of(&self, span: &Candidate<'_>) -> &[usize] {
+        if span.is_entry { &self.all } else { &self.any_scope }
+    }
 }
 
 /// Decides about spans one after the other, as [`Detector::decide`] does.
@@ -47,6 +57,9 @@ struct Asking<'a> {
     answers: Vec<u8>,
     /// Which screens have told of the present span.
     screened: Vec<bool>,
+    /// By service, rule and the name that it gives: what spans belong to. The same names come again and again, and what
+    /// became of one once becomes of it always.
+    named: HashMap<(usize, usize), HashMap<String, Detected>>,
 }
 
 impl<'a> Detecting<'a> {
@@ -54,7 +67,7 @@ impl<'a> Detecting<'a> {
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
         let (places, by_service, last) = (Vec::new(), HashMap::new(), (String::new(), None));
-        let asking = Asking { detector, places, by_service, last, answers, screened };
+        let asking = Asking { detector, places, by_service, last, answers, screened, named: HashMap::new() };
         let until = Until::new(RULE_MAX);
         let watch = Watch::new(Arc::clone(&until) as _);
         Self { asking, until, watch, long: 0, gave_up: false }
@@ -64,12 +77,14 @@ impl<'a> Detecting<'a> {
     /// too long say nothing ([`Self::gave_up`]).
     pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
         self.gave_up = self.long >= LONG_MAX;
-        if self.gave_up {
+        let asking = &mut self.asking;
+        let service = asking.places_of(span.service);
+        // Most spans are no entries: what no rule looks at takes no time that is to be watched.
+        if self.gave_up || asking.places[service].of(span).is_empty() {
             return None;
         }
         self.until.restart();
-        let asking = &mut self.asking;
-        let decided = self.watch.over(|| asking.decide(span));
+        let decided = self.watch.over(|| asking.decide(span, service));
         if self.watch.is_stopped() {
             self.watch = Watch::new(Arc::clone(&self.until) as _);
             self.long += 1;
@@ -86,13 +101,9 @@ impl<'a> Detecting<'a> {
 }
 
 impl<'a> Asking<'a> {
-    fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
-        let places = self.places_of(span.service);
-        let places = &self.places[places];
-        let places = if span.is_entry { &places.all } else { &places.any_scope };
-        if places.is_empty() {
-            return None;
-        }
+    /// Decides about a span of a service, of which [`Self::places_of`] gave the number.
+    fn decide(&mut self, span: &Candidate<'_>, service: usize) -> Option<(&'a str, Option<Detected>)> {
+        let places = self.places[service].of(span);
         let (detector, answers, screened) = (self.detector, &mut self.answers, &mut self.screened);
         answers.fill(UNKNOWN);
         screened.fill(false);
@@ -114,8 +125,18 @@ impl<'a> Asking<'a> {
         };
         let holds =
             |place: &&usize| detector.rules[**place].is_about(span) && detector.conditions[**place].holds(&mut ask);
-        let rule = &detector.rules[*places.iter().find(holds)?];
-        Some((&rule.id, detector.found(rule, span, rule.rendered(span))))
+        let place = *places.iter().find(holds)?;
+        let rule = &detector.rules[place];
+        let (name, known) = (rule.rendered(span), self.named.entry((service, place)).or_default());
+        // Spans of pages may be of one name and of several kinds.
+        if let Some(found) = known.get(&name).filter(|found| found.kind == span.kind) {
+            return Some((&rule.id, Some(found.clone())));
+        }
+        let found = detector.found(rule, span, name.clone());
+        if let Some(found) = found.as_ref().filter(|_| known.len() < NAMES_MAX) {
+            known.insert(name, found.clone());
+        }
+        Some((&rule.id, found))
     }
 
     /// The number of the rules for a service.
@@ -185,6 +206,21 @@ mod tests {
             DetectionRule::of_json(&format!("r{n}"), body.as_object().unwrap(), "service").unwrap()
         };
         bodies.iter().enumerate().map(rule).collect()
+    }
+
+    /// What is remembered of a name is not what happened.
+    #[test]
+    fn one_name_of_several_kinds() {
+        let body = json!({"name": "page", "application": "*",
+            "condition": {"field": "path", "op": "exists", "value": true}});
+        let rule = DetectionRule::of_json("r", body.as_object().unwrap(), "application").unwrap();
+        let detector = Detector::new(vec![rule], HashSet::new());
+        let mut detecting = Detecting::new(&detector);
+        for kind in ["pageLoad", "xhr", "xhr", "pageLoad"] {
+            let span = Candidate { service: "web", kind, is_entry: true, fields: &Span(vec![("path", "/")]) };
+            let (_, found) = detecting.decide(&span).expect("a rule");
+            assert_eq!(found.map(|found| (found.name, found.kind)), Some(("page".to_owned(), kind.to_owned())));
+        }
     }
 
     proptest! {
