@@ -133,13 +133,30 @@ impl TracesEngine {
         F: FnOnce(Reader) -> Fut,
         Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
     {
+        let reader = self.reader(ctx);
+        let (ctx, work) = (reader.ctx.clone(), work(reader));
+        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+    }
+
+    /// The same for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// ([`QueryEngine::run_short`]).
+    pub(crate) async fn look_up<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Reader) -> Fut,
+        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
+    {
+        let reader = self.reader(ctx);
+        let (ctx, work) = (reader.ctx.clone(), work(reader));
+        self.engine.run_short(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+    }
+
+    fn reader(self: &Arc<Self>, ctx: &QueryContext) -> Reader {
         // The end of a run cancels what belongs to it; the call may go on with another.
         let mut ctx = ctx.clone();
         ctx.cancel = ctx.cancel.child_token();
         let memory = Arc::new(self.engine.collected("traces", &ctx));
-        let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone(), memory };
-        let work = work(reader);
-        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx, memory }
     }
 
     /// Gives one trace as a caller may see it.
@@ -147,7 +164,7 @@ impl TracesEngine {
     /// # Errors
     /// NotFound, Forbidden, TooLarge; those of the engine.
     pub async fn trace(self: &Arc<Self>, ctx: &QueryContext, selection: Selection) -> Result<Trace, TraceError> {
-        self.read(ctx, move |reader| async move { reader.trace(&selection).await }).await
+        self.look_up(ctx, move |reader| async move { reader.trace(&selection).await }).await
     }
 
     /// Gives several traces, those that are not there left out.

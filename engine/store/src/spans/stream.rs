@@ -29,6 +29,8 @@ use crate::snapshot::Snapshot;
 const STEP_ROWS: u64 = 64 * 1024;
 /// Filters of traces that are read at once.
 const FILTERS_AT_ONCE: usize = 16;
+/// Who looks up what is in memory stays on the thread of his caller: he gives way before more rows are read.
+const FEW_ROWS: u64 = 512;
 /// So many are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
@@ -422,6 +424,9 @@ impl SpanStream {
             if step.is_empty() {
                 self.part = None;
                 return Ok(Step::Turned);
+            }
+            if rows > FEW_ROWS {
+                tokio::task::yield_now().await;
             }
             match open.read(&scan, &step, rows).await {
                 Ok(batches) => self.ready.extend(batches),
