@@ -236,7 +236,7 @@ pub(super) struct OpenPart {
     index: Arc<SpanIndex>,
     schema: SchemaRef,
     /// The filter with and without the time of starts, for rows of minutes that lie in its window as a whole.
-    filters: [Wanted; 2],
+    filters: [Arc<Wanted>; 2],
     window: (i64, i64),
 }
 
@@ -488,7 +488,7 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     };
     let columns = |filter: SpanFilter, schema: &SchemaRef| {
         let (first, rest) = needed(&filter, &scan.request.columns, !scan.access.is_full(), schema, &index.keys);
-        Wanted { filter, first, rest }
+        Arc::new(Wanted { filter, first, rest })
     };
     let schema = if ranges.is_empty() {
         Arc::new(Schema::empty())
@@ -496,8 +496,10 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
         stats::add(&scan.stats.parts_read, 1);
         part.span_columns(&scan.stats).await?
     };
-    let filters = [columns(filter.clone(), &schema), columns(without_starts(filter), &schema)];
-    Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index, schema })
+    let (window, whole) = (filter.start_bounds(), columns(filter.clone(), &schema));
+    let is_any_time = window == (i64::MIN, i64::MAX);
+    let inside = if is_any_time { Arc::clone(&whole) } else { columns(without_starts(filter), &schema) };
+    Ok(OpenPart { part, ranges: ranges.into(), window, filters: [whole, inside], index, schema })
 }
 
 #[cfg(test)]
