@@ -81,13 +81,17 @@ fn services(filter: &SpanFilter) -> Option<Vec<&TextTest>> {
     }
 }
 
+/// A service as conditions name it.
+fn shown(service: &str) -> &str {
+    if service.is_empty() { "unknown_service" } else { service }
+}
+
 fn may_match(meta: &PartMeta, access: &Access, wanted: Option<&[&TextTest]>) -> bool {
-    let shown = |s: &str| if s.is_empty() { "unknown_service".to_owned() } else { s.to_owned() };
     meta.services_all
         || meta
             .services
             .iter()
-            .any(|s| access.allows(s) && wanted.is_none_or(|tests| tests.iter().any(|t| t.matches(&shown(s)))))
+            .any(|s| access.allows(s) && wanted.is_none_or(|tests| tests.iter().any(|t| t.matches(shown(s)))))
 }
 
 impl ScanShared {
