@@ -33,6 +33,7 @@ use crate::error::{from_datafusion, to_datafusion};
 use crate::explaining::put_children;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
+use crate::near::{FAULT, Start, give_way};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::PlanRun;
@@ -206,10 +207,32 @@ impl QueryEngine {
         T: Send + 'static,
         F: Future<Output = Result<T>> + Send + 'static,
     {
+        self.run_from(Start::Away, ctx, work.boxed()).await
+    }
+
+    /// The same for work that is short, or gives way before it is not: before it reads files or many rows, or waits. Up
+    /// to there it stays on the thread of its caller. Its place, its deadline and its share of memory are those of any.
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub async fn run_short<T, F>(&self, ctx: &QueryContext, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T>> + Send + 'static,
+    {
+        self.run_from(Start::Near, ctx, work.boxed()).await
+    }
+
+    async fn run_from<T: Send + 'static>(
+        &self,
+        start: Start,
+        ctx: &QueryContext,
+        work: BoxFuture<'static, Result<T>>,
+    ) -> Result<T> {
         let _cancel_on_drop = ctx.cancel.clone().drop_guard();
         self.gate(ctx).begin(&ctx.cancel);
         self.running.begin(ctx.query());
-        let outcome = self.run_listed(ctx, work.boxed()).await;
+        let outcome = self.run_listed(start, ctx, work).await;
         ctx.query().enter(Phase::Encode);
         // Whatever noticed it first: who asked hears that an operator ended the query.
         outcome.map_err(|e| match e.kind {
@@ -220,6 +243,7 @@ impl QueryEngine {
 
     async fn run_listed<T: Send + 'static>(
         &self,
+        start: Start,
         ctx: &QueryContext,
         work: BoxFuture<'static, Result<T>>,
     ) -> Result<T> {
@@ -252,6 +276,8 @@ impl QueryEngine {
             failpoint::hit("query.begin");
             let asked = inner.check("query preparation");
             let answer = tokio::select! {
+                // In this order: work that is done at once needs no timer.
+                biased;
                 answer = async { asked?; work.await } => answer,
                 () = cancel.cancelled() => Err(inner.query().cancelled("query execution")),
                 () = expired => {
@@ -262,7 +288,11 @@ impl QueryEngine {
             ending.settle(answer.as_ref().err().map(|e| e.kind));
             answer
         };
-        let mut task = AbortOnDrop(cpu.spawn(evaluated.in_current_span()));
+        let mut evaluated = evaluated.in_current_span().boxed();
+        if let Some(answer) = start.done(&mut evaluated).await {
+            return answer;
+        }
+        let mut task = AbortOnDrop(cpu.spawn(evaluated));
         // Work that never yields cannot see its deadline or that it was cancelled; its caller does, and leaves it to its
         // next batch.
         let left_behind = async {
@@ -277,7 +307,7 @@ impl QueryEngine {
             ended = &mut task.0 => match ended {
                 Ok(answer) => answer,
                 Err(e) if e.is_cancelled() => Err(ctx.query().cancelled("query execution")),
-                Err(e) => Err(Error::internal("the query met a fault of ours; the log has it").with_source(e)),
+                Err(e) => Err(Error::internal(FAULT).with_source(e)),
             },
             error = left_behind => Err(error),
         }
@@ -329,6 +359,10 @@ impl QueryEngine {
         }
         if ctx.rehearse {
             physical = self.rehearse(physical, ctx, shared).await?;
+        }
+        if physical.properties().output_partitioning().partition_count() > 1 {
+            // Each runs as a task of its own, on the threads of whoever starts it: those of the engine.
+            give_way().await;
         }
         self.execute_physical(physical, ctx, shared(PlanRun::Answer))
     }

@@ -2,7 +2,7 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `engine`, `pool`, `spill` | the session, the CPU runtime, memory |
+//! | `engine`, `near`, `pool`, `spill` | the session, the CPU runtime, what begins before it, memory |
 //! | `context`, `running` | what a query brings along (access, deadline, limits, counters) · which queries are under way |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf of scans, the doors through which languages scan, look-ups |
 //! | `operator`, `written`, `forms`, `through` | nodes of languages · plans as bytes, and back |
@@ -33,6 +33,7 @@ mod lists;
 mod logs;
 pub mod moments;
 mod names;
+mod near;
 mod operator;
 mod pace;
 mod pool;
@@ -65,6 +66,7 @@ pub use kept::Keeper;
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
+pub use near::give_way;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
 pub use rehearsal::PlanRun;

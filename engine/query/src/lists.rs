@@ -20,13 +20,13 @@ use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_optimizer::{PhysicalOptimizerContext, PhysicalOptimizerRule};
 use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
 use quiver_types::{Result, RunShared};
 
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+use crate::operator::planned;
 
 /// Lists of so few rows are made in one partition: to divide them takes longer than to go over them.
 const ROWS_FEW: usize = 256 * 1024;
@@ -117,7 +117,7 @@ impl QueryEngine {
         // Tables count rows that are hidden from the caller, too, and plans are shown.
         let is_few = !ctx.stats.is_hidden() && is_small(plan);
         let state = if is_few { &self.small_lists } else { &self.lists };
-        let physical = self.planner.create_physical_plan(plan, state).await.map_err(from_datafusion)?;
+        let physical = planned(plan, &self.planner, state).await.map_err(from_datafusion)?;
         self.passed(physical, state)
     }
 
@@ -147,6 +147,7 @@ mod tests {
     use datafusion::functions_aggregate::expr_fn::sum;
     use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableType, col};
     use datafusion::physical_plan::displayable;
+    use datafusion::physical_planner::PhysicalPlanner as _;
     use futures::StreamExt as _;
     use futures::future::BoxFuture;
     use quiver_types::{Access, ErrorKind};

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
+use datafusion::catalog::TableProvider;
 use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
@@ -133,13 +134,30 @@ impl TracesEngine {
         F: FnOnce(Reader) -> Fut,
         Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
     {
+        let reader = self.reader(ctx);
+        let (ctx, work) = (reader.ctx.clone(), work(reader));
+        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+    }
+
+    /// The same for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// ([`QueryEngine::run_short`]).
+    pub(crate) async fn look_up<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Reader) -> Fut,
+        Fut: Future<Output = Result<T, TraceError>> + Send + 'static,
+    {
+        let reader = self.reader(ctx);
+        let (ctx, work) = (reader.ctx.clone(), work(reader));
+        self.engine.run_short(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+    }
+
+    fn reader(self: &Arc<Self>, ctx: &QueryContext) -> Reader {
         // The end of a run cancels what belongs to it; the call may go on with another.
         let mut ctx = ctx.clone();
         ctx.cancel = ctx.cancel.child_token();
         let memory = Arc::new(self.engine.collected("traces", &ctx));
-        let reader = Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx: ctx.clone(), memory };
-        let work = work(reader);
-        self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
+        Reader { traces: Arc::clone(self), snapshot: self.source.snapshot(), ctx, memory }
     }
 
     /// Gives one trace as a caller may see it.
@@ -147,7 +165,7 @@ impl TracesEngine {
     /// # Errors
     /// NotFound, Forbidden, TooLarge; those of the engine.
     pub async fn trace(self: &Arc<Self>, ctx: &QueryContext, selection: Selection) -> Result<Trace, TraceError> {
-        self.read(ctx, move |reader| async move { reader.trace(&selection).await }).await
+        self.look_up(ctx, move |reader| async move { reader.trace(&selection).await }).await
     }
 
     /// Gives several traces, those that are not there left out.
@@ -194,18 +212,28 @@ impl Reader {
             .map_err(from_datafusion)
     }
 
+    fn table(&self, access: &Access, request: &SpanRequest) -> Result<Arc<dyn TableProvider>, Error> {
+        self.traces.tables.spans(&self.snapshot, access, request, &self.ctx.stats)
+    }
+
     pub(crate) fn plan_as(&self, access: &Access, request: &SpanRequest) -> Result<LogicalPlan, Error> {
-        let table = self.traces.tables.spans(&self.snapshot, access, request, &self.ctx.stats)?;
-        LogicalPlanBuilder::scan(TableReference::bare("spans"), provider_as_source(table), None)
-            .and_then(LogicalPlanBuilder::build)
-            .map_err(from_datafusion)
+        scan_of(self.table(access, request)?)
     }
 
     /// How many spans that a filter may take start in its window, about; `None`: nobody knows.
     pub(crate) fn spans_about(&self, filter: SpanFilter) -> Result<Option<usize>, Error> {
         let request = SpanRequest { filter, columns: Vec::new() };
-        let table = self.traces.tables.spans(&self.snapshot, &self.ctx.access, &request, &self.ctx.stats)?;
-        Ok(table.statistics().and_then(|table| table.num_rows.get_value().copied()))
+        Ok(rows_about(&*self.table(&self.ctx.access, &request)?))
+    }
+
+    /// Makes the plan of a scan of spans, if no more than so many start in its window, about. Never where some are hidden
+    /// from whoever asks: by the plan he would learn how many.
+    pub(crate) fn plan_of_few(&self, request: &SpanRequest, most: usize) -> Result<Option<LogicalPlan>, Error> {
+        if self.ctx.stats.is_hidden() {
+            return Ok(None);
+        }
+        let table = self.table(&self.ctx.access, request)?;
+        rows_about(&*table).is_some_and(|rows| rows <= most).then(|| scan_of(table)).transpose()
     }
 
     /// Makes the plan of a scan of spans.
@@ -323,6 +351,16 @@ impl Reader {
         self.ctx.keep(memory);
         Ok(assemble_all(reports))
     }
+}
+
+fn rows_about(table: &dyn TableProvider) -> Option<usize> {
+    table.statistics()?.num_rows.get_value().copied()
+}
+
+fn scan_of(spans: Arc<dyn TableProvider>) -> Result<LogicalPlan, Error> {
+    LogicalPlanBuilder::scan(TableReference::bare("spans"), provider_as_source(spans), None)
+        .and_then(LogicalPlanBuilder::build)
+        .map_err(from_datafusion)
 }
 
 /// How often the texts of spans are held: as they were read, in the trace, in what is made of it.

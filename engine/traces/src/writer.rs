@@ -13,6 +13,8 @@ type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e;
 const PIECE_BYTES: usize = 64 << 10;
 /// Room of a piece: it is full after the value that made it so.
 const PIECE_ROOM: usize = PIECE_BYTES + (4 << 10);
+/// Room of the first one, which may be the only one.
+const FIRST_ROOM: usize = 8 << 10;
 
 /// Writes one JSON document.
 #[derive(Default)]
@@ -32,7 +34,7 @@ impl fmt::Debug for JsonWriter<'_> {
 impl<'e> JsonWriter<'e> {
     /// Writes to pieces of about 64 KiB.
     pub fn pieces(emit: impl FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e) -> Self {
-        Self { emit: Some(Box::new(emit)), ..Self::default() }
+        Self { out: String::with_capacity(FIRST_ROOM), emit: Some(Box::new(emit)), ..Self::default() }
     }
 
     fn before(&mut self) {
@@ -104,23 +106,27 @@ impl<'e> JsonWriter<'e> {
 
     /// Writes an id in hex.
     pub fn id(&mut self, id: &[u8]) {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.before();
-        self.out.push('"');
-        for eight in id.chunks(8) {
-            let mut hex = [0; 16];
-            for (pair, byte) in hex.chunks_exact_mut(2).zip(eight) {
-                pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
-            }
-            self.out.push_str(std::str::from_utf8(&hex[..2 * eight.len()]).unwrap_or_default());
-        }
-        self.out.push('"');
+        push_id(id, &mut self.out);
     }
 
     /// Writes a value that a function appends.
     pub(crate) fn value(&mut self, push: impl FnOnce(&mut String)) {
         self.before();
         push(&mut self.out);
+    }
+
+    /// Writes the beginning of an object, or of what follows in it, that a function appends up to a colon: the value of that
+    /// key comes next.
+    pub(crate) fn up_to_value(&mut self, push: impl FnOnce(&mut String)) {
+        self.value(push);
+        self.comma = false;
+    }
+
+    /// Writes the end of such an object.
+    pub(crate) fn end(&mut self, push: impl FnOnce(&mut String)) {
+        push(&mut self.out);
+        self.comma = true;
     }
 
     /// Hands the rest on; gives it when there is nobody to hand it to.
@@ -135,6 +141,20 @@ impl<'e> JsonWriter<'e> {
             Some(emit) => emit(rest).map(|()| Vec::new()),
         }
     }
+}
+
+/// Appends an id in hex as a JSON text.
+pub(crate) fn push_id(id: &[u8], out: &mut String) {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    out.push('"');
+    for eight in id.chunks(8) {
+        let mut hex = [0; 16];
+        for (pair, byte) in hex.chunks_exact_mut(2).zip(eight) {
+            pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+        }
+        out.push_str(std::str::from_utf8(&hex[..2 * eight.len()]).unwrap_or_default());
+    }
+    out.push('"');
 }
 
 /// Appends a JSON text.
@@ -183,9 +203,17 @@ mod tests {
                 w.object(|_| {});
             });
             w.key("id").id(&[0, 255]);
+            w.key("o");
+            w.up_to_value(|out| out.push_str("{\"a\":"));
+            w.array(|w| w.raw(1));
+            w.up_to_value(|out| out.push_str("\"b\":"));
+            w.raw(2);
+            w.end(|out| out.push('}'));
+            w.key("z").raw(3);
         });
         let text = String::from_utf8(w.finish().unwrap()).unwrap();
-        assert_eq!(text, "{\"a\\\"b\":\"x\\n\\u0001é\\\\\",\"l\":[1,\"2\",{}],\"id\":\"00ff\"}");
+        let of_pieces = "\"o\":{\"a\":[1],\"b\":2},\"z\":3}";
+        assert_eq!(text, format!("{{\"a\\\"b\":\"x\\n\\u0001é\\\\\",\"l\":[1,\"2\",{{}}],\"id\":\"00ff\",{of_pieces}"));
         serde_json::from_str::<serde_json::Value>(&text).unwrap();
     }
 

@@ -50,11 +50,17 @@ pub fn arm(text: &str, lists: &[&[&str]]) -> Result<()> {
     Ok(())
 }
 
+/// Says whether any is armed: a thread that passes one may stand still there.
+#[inline]
+pub fn is_armed() -> bool {
+    ARMED.load(Relaxed)
+}
+
 /// Passes a fail point. Crates pass theirs through their own `failpoint::hit`, which gives their list of names; others
 /// are refused in debug builds.
 #[inline]
 pub fn hit(name: &'static str, list: &[&str]) {
-    if ARMED.load(Relaxed) {
+    if is_armed() {
         // Who cannot fail goes on.
         let _ = armed(name, list);
     }
@@ -66,7 +72,7 @@ pub fn hit(name: &'static str, list: &[&str]) {
 /// Internal: it is armed so.
 #[inline]
 pub fn check(name: &'static str, list: &[&str]) -> Result<()> {
-    if ARMED.load(Relaxed) { armed(name, list) } else { Ok(()) }
+    if is_armed() { armed(name, list) } else { Ok(()) }
 }
 
 #[cold]

@@ -12,12 +12,15 @@ use std::time::{Duration, Instant};
 use quiver_types::MemoryPressure;
 use tikv_jemalloc_ctl::{Access, AsName};
 
-use crate::process::{anonymous_bytes, resident_bytes};
+use crate::process::{anonymous_bytes, cores, resident_bytes};
 
 /// How often memory is looked at: what is taken in so short a time must fit above the limit.
 const INTERVAL: Duration = Duration::from_millis(4);
-/// The same while little is used.
-const EASY_INTERVAL: Duration = Duration::from_millis(50);
+/// The same while little is used: at least, and at most where a lot more fits. A look takes a tenth of a millisecond, most
+/// of what an idle server does.
+const EASY_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
+/// What a core takes in a second at most, about: the system has to clear each page.
+const CORE_BYTES: u64 = 2 << 30;
 /// Below this share of the limit nothing is done.
 const EASY_PERCENT: u64 = 60;
 /// Pages are given back when so much has been added since the last time.
@@ -57,13 +60,21 @@ struct Keeper {
 
 impl Keeper {
     fn run(mut self, watched: &Weak<MemoryPressure>) {
+        let easy_interval = self.easy_interval(cores() as u64);
         while let Some(pressure) = watched.upgrade() {
             let Some(resident) = resident_bytes() else { return };
             let easy = resident < self.percent(EASY_PERCENT / 2);
             self.look(resident, &pressure);
             drop(pressure);
-            thread::sleep(if easy { EASY_INTERVAL } else { INTERVAL });
+            thread::sleep(if easy { easy_interval } else { INTERVAL });
         }
+    }
+
+    /// How long nobody needs to look while less than half of what is easy is used: until the other half can be.
+    fn easy_interval(&self, cores: u64) -> Duration {
+        let [least, most] = EASY_INTERVALS;
+        let millis = self.percent(EASY_PERCENT / 2).saturating_mul(1000) / (CORE_BYTES * cores);
+        Duration::from_millis(millis).clamp(least, most)
     }
 
     fn percent(&self, percent: u64) -> u64 {
@@ -154,6 +165,19 @@ mod tests {
         keeper.look(1 << 40, &pressure);
         keeper.look(1 << 40, &pressure);
         assert_eq!(asked.load(Relaxed), 1);
+    }
+
+    #[test]
+    fn small_limits_are_looked_at_more_often() {
+        let check = |limit: u64, cores: u64, millis: u64| {
+            let keeper = Keeper { limit, left: 0, relieved: None };
+            assert_eq!(keeper.easy_interval(cores), Duration::from_millis(millis), "{limit} bytes, {cores} cores");
+        };
+        check(128 << 20, 2, 50);
+        check(1000 << 20, 2, 73);
+        check(1000 << 20, 64, 50);
+        check(16 << 30, 2, 250);
+        check(1 << 50, 64, 250);
     }
 
     #[test]

@@ -60,7 +60,9 @@ impl SpansScan {
         let schema = projected(schema_of(&scan.request.columns), &shape)?;
         // The plan around a scan goes by its partitions: it must not tell of what the caller does not see.
         let units = if hidden { usize::MAX } else { scan.units() };
-        let partitions = units.clamp(1, shape.partitions.max(1));
+        // The rows of one trace lie in few of them: to divide these takes longer than to read them.
+        let is_one = scan.request.filter.traces().is_some_and(|ids| ids.len() == 1);
+        let partitions = if is_one { 1 } else { units.clamp(1, shape.partitions.max(1)) };
         Ok(Self { shares: scan.shares(partitions), scan: Arc::clone(scan), schema, shape, hidden })
     }
 }

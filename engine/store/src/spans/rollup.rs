@@ -61,6 +61,10 @@ impl LiveRollup {
         let views = snapshot.visible.generations.iter().enumerate();
         let views = views.map(|(n, g)| (n, g.id(), g.span_view(all, snapshot.seq)));
         let views: Vec<_> = views.filter(|(_, _, chunks)| !chunks.is_empty()).collect();
+        if !views.is_empty() {
+            // Who looks up what is in memory gives way before live spans are counted, which may be many.
+            tokio::task::yield_now().await;
+        }
         let mut kept = self.0.lock().await;
         let goes_on = kept.pushed.len() == views.len()
             && kept.pushed.iter().zip(&views).all(|((id, n), (_, now, chunks))| id == now && *n <= chunks.len());
@@ -172,6 +176,8 @@ impl Scan {
             let rows: Vec<RollupRow> = part.meta.services.iter().map(|name| of_service(name)).collect();
             return Ok(vec![rollup_batch(rows.iter())?]);
         }
+        // As with live spans.
+        tokio::task::yield_now().await;
         let rows = part.rollup(&self.request, memory, stats).await?;
         let repeated = self.repeats.of_part(&self.snapshot, part, stats).await?;
         if repeated.is_empty() {

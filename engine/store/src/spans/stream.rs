@@ -29,6 +29,8 @@ use crate::snapshot::Snapshot;
 const STEP_ROWS: u64 = 64 * 1024;
 /// Filters of traces that are read at once.
 const FILTERS_AT_ONCE: usize = 16;
+/// Who looks up what is in memory stays on the thread of his caller: he gives way before more rows are read.
+const FEW_ROWS: u64 = 512;
 /// So many are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
@@ -79,13 +81,17 @@ fn services(filter: &SpanFilter) -> Option<Vec<&TextTest>> {
     }
 }
 
+/// A service as conditions name it.
+fn shown(service: &str) -> &str {
+    if service.is_empty() { "unknown_service" } else { service }
+}
+
 fn may_match(meta: &PartMeta, access: &Access, wanted: Option<&[&TextTest]>) -> bool {
-    let shown = |s: &str| if s.is_empty() { "unknown_service".to_owned() } else { s.to_owned() };
     meta.services_all
         || meta
             .services
             .iter()
-            .any(|s| access.allows(s) && wanted.is_none_or(|tests| tests.iter().any(|t| t.matches(&shown(s)))))
+            .any(|s| access.allows(s) && wanted.is_none_or(|tests| tests.iter().any(|t| t.matches(shown(s)))))
 }
 
 impl ScanShared {
@@ -234,7 +240,7 @@ pub(super) struct OpenPart {
     index: Arc<SpanIndex>,
     schema: SchemaRef,
     /// The filter with and without the time of starts, for rows of minutes that lie in its window as a whole.
-    filters: [Wanted; 2],
+    filters: [Arc<Wanted>; 2],
     window: (i64, i64),
 }
 
@@ -423,6 +429,9 @@ impl SpanStream {
                 self.part = None;
                 return Ok(Step::Turned);
             }
+            if rows > FEW_ROWS {
+                tokio::task::yield_now().await;
+            }
             match open.read(&scan, &step, rows).await {
                 Ok(batches) => self.ready.extend(batches),
                 Err(e) => {
@@ -483,7 +492,7 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     };
     let columns = |filter: SpanFilter, schema: &SchemaRef| {
         let (first, rest) = needed(&filter, &scan.request.columns, !scan.access.is_full(), schema, &index.keys);
-        Wanted { filter, first, rest }
+        Arc::new(Wanted { filter, first, rest })
     };
     let schema = if ranges.is_empty() {
         Arc::new(Schema::empty())
@@ -491,8 +500,10 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
         stats::add(&scan.stats.parts_read, 1);
         part.span_columns(&scan.stats).await?
     };
-    let filters = [columns(filter.clone(), &schema), columns(without_starts(filter), &schema)];
-    Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index, schema })
+    let (window, whole) = (filter.start_bounds(), columns(filter.clone(), &schema));
+    let is_any_time = window == (i64::MIN, i64::MAX);
+    let inside = if is_any_time { Arc::clone(&whole) } else { columns(without_starts(filter), &schema) };
+    Ok(OpenPart { part, ranges: ranges.into(), window, filters: [whole, inside], index, schema })
 }
 
 #[cfg(test)]

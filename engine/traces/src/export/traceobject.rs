@@ -1,6 +1,7 @@
 //! The wrapped trace object, Jaeger's (`traces-api` 2.3).
 
 use std::borrow::Cow;
+use std::fmt::Write as _;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -8,7 +9,7 @@ use quiver_types::spans::{Attributes, Span, Value, kind_name};
 
 use super::{ExportFormat, ExportOptions, extras};
 use crate::assemble::Trace;
-use crate::writer::{JsonWriter, push_text};
+use crate::writer::{JsonWriter, push_id, push_text};
 
 /// What stands as `code` of an error about a file that cannot be read: the HTTP status that it would have as a whole.
 pub const DAMAGED_CODE: u16 = 500;
@@ -144,50 +145,59 @@ fn of(value: Value<'_>, options: ExportOptions) -> Tag<'_> {
     if options.native { native(value) } else { plain(value) }
 }
 
-fn reference(kind: &str, trace: &[u8], span: &[u8], w: &mut JsonWriter<'_>) {
-    w.object(|w| {
-        w.key("refType").text(kind);
-        w.key("traceID").id(trace);
-        w.key("spanID").id(span);
-    });
+fn push_reference(kind: &str, trace: &[u8], span: &[u8], out: &mut String) {
+    out.push_str("{\"refType\":\"");
+    out.push_str(kind);
+    out.push_str("\",\"traceID\":");
+    push_id(trace, out);
+    out.push_str(",\"spanID\":");
+    push_id(span, out);
+    out.push('}');
 }
 
+/// Writes a span; what all have in one go, as tags are.
 fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWriter<'_>) {
-    w.object(|w| {
-        w.key("traceID").id(&span.trace_id);
-        w.key("spanID").id(&span.span_id);
-        w.key("operationName").text(&span.name);
-        w.key("references").array(|w| {
-            if let Some(parent) = span.parent {
-                reference("CHILD_OF", &span.trace_id, &parent, w);
-            }
-            if options.link_references {
-                span.links.iter().for_each(|link| reference("FOLLOWS_FROM", &link.trace_id, &link.span_id, w));
-            }
-        });
-        w.key("startTime").raw(span.start / 1000);
-        w.key("duration").raw(span.duration() / 1000);
-        w.key("tags").array(|w| write_tags(span, options, w));
-        w.key("logs").array(|w| {
-            for event in span.events.iter().filter(|_| options.extras) {
-                w.object(|w| {
-                    w.key("timestamp").raw(event.time / 1000);
-                    w.key("fields").array(|w| {
-                        write_tag("event", &Tag::Text(event.name.as_str().into()), w);
-                        for (key, value) in event.attributes.iter().filter(|(key, _)| *key != "event") {
-                            write_tag(key, &of(value, options), w);
-                        }
-                    });
-                });
-            }
-        });
-        w.key("processID").text(process);
-        w.key("warnings");
-        if span.is_negative() {
-            w.array(|w| w.text("NEGATIVE_DURATION"));
-        } else {
-            w.raw("null");
+    w.up_to_value(|out| {
+        out.push_str("{\"traceID\":");
+        push_id(&span.trace_id, out);
+        out.push_str(",\"spanID\":");
+        push_id(&span.span_id, out);
+        out.push_str(",\"operationName\":");
+        push_text(&span.name, out);
+        out.push_str(",\"references\":");
+    });
+    w.array(|w| {
+        if let Some(parent) = span.parent {
+            w.value(|out| push_reference("CHILD_OF", &span.trace_id, &parent, out));
         }
+        for link in span.links.iter().filter(|_| options.link_references) {
+            w.value(|out| push_reference("FOLLOWS_FROM", &link.trace_id, &link.span_id, out));
+        }
+    });
+    w.up_to_value(|out| {
+        // A `String` takes whatever is written.
+        let (start, duration) = (span.start / 1000, span.duration() / 1000);
+        let _ = write!(out, "\"startTime\":{start},\"duration\":{duration},\"tags\":");
+    });
+    w.array(|w| write_tags(span, options, w));
+    w.up_to_value(|out| out.push_str("\"logs\":"));
+    w.array(|w| {
+        for event in span.events.iter().filter(|_| options.extras) {
+            w.object(|w| {
+                w.key("timestamp").raw(event.time / 1000);
+                w.key("fields").array(|w| {
+                    write_tag("event", &Tag::Text(event.name.as_str().into()), w);
+                    for (key, value) in event.attributes.iter().filter(|(key, _)| *key != "event") {
+                        write_tag(key, &of(value, options), w);
+                    }
+                });
+            });
+        }
+    });
+    w.end(|out| {
+        let warnings = if span.is_negative() { "[\"NEGATIVE_DURATION\"]" } else { "null" };
+        // As above.
+        let _ = write!(out, ",\"processID\":\"{process}\",\"warnings\":{warnings}}}");
     });
 }
 

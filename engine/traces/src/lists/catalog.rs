@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, Int64Type, UInt8Type};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
-use quiver_query::QueryContext;
+use quiver_query::{QueryContext, give_way};
 use quiver_types::spans::{RollupRequest, RollupRows, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
@@ -379,11 +379,13 @@ impl TracesEngine {
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
     ) -> Result<Vec<String>, TraceError> {
-        self.read(ctx, move |reader| async move {
+        self.look_up(ctx, move |reader| async move {
             let all = range == ALWAYS && conditions.is_empty();
             if all && let Some(names) = reader.all_services().await? {
                 return Ok(names);
             }
+            // To group names is no look-up any more.
+            give_way().await;
             let sources = || {
                 if all {
                     Sources::spans(range, &conditions)

@@ -2,9 +2,10 @@
 //! are read as a whole.
 //!
 //! The first plan reads two columns beside those of the conditions. What rows say of their matching spans is read last, for
-//! the rows of the page alone. Putting traces together is what stays code of ours: DataFusion has no node that merges the
-//! reports of a span and tells shared ids apart.
+//! the rows of the page alone. Where few spans are looked over that plan is a scan. Putting traces together is what stays
+//! code of ours: DataFusion has no node that merges the reports of a span and tells shared ids apart.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 
 use datafusion::common::Column;
@@ -14,7 +15,7 @@ use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, ident}
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
-use quiver_query::from_datafusion;
+use quiver_query::{Collected, from_datafusion};
 use quiver_types::spans::{STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
 use quiver_types::{Error, ErrorKind};
 
@@ -46,6 +47,10 @@ const SLICE_SPANS_EACH: [usize; 2] = [256, 16];
 const SLICE_SPANS: usize = 16 * 1024;
 const SLICE_SPANS_MAX: usize = 256 * 1024;
 
+/// Of so many spans in a part of the window a map puts the traces together: to plan their groups and order takes longer
+/// than to go over some ten thousand, and searches look at one slice after the other.
+const FEW_SPANS: usize = SLICE_SPANS_MAX;
+
 /// Traces of a page.
 pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
 
@@ -54,15 +59,19 @@ type Candidate = (TraceId, i64);
 
 /// Candidates of a part of the window, newest first.
 struct Candidates {
-    rows: SendableRecordBatchStream,
+    /// Those that the plan has still to give, in order; none: all are there.
+    rows: Option<SendableRecordBatchStream>,
     ready: VecDeque<Candidate>,
+    /// What those count that were there at once.
+    _memory: Option<Collected>,
 }
 
 impl Candidates {
     /// Gives so many more at most.
     async fn next(&mut self, many: usize) -> Result<Vec<Candidate>, TraceError> {
         while self.ready.len() < many
-            && let Some(batch) = self.rows.next().await
+            && let Some(rows) = &mut self.rows
+            && let Some(batch) = rows.next().await
         {
             let batch = batch.map_err(from_datafusion)?;
             let ids = Columns(&batch).ids("trace_id")?;
@@ -323,8 +332,41 @@ impl Reader {
     }
 
     async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<Candidates, TraceError> {
+        if !search.is_joined()
+            && let Some(few) = self.few_candidates(search, range).await?
+        {
+            return Ok(few);
+        }
         let rows = self.grouped(&self.candidates_plan(search, range)?).await?;
-        Ok(Candidates { rows, ready: VecDeque::new() })
+        Ok(Candidates { rows: Some(rows), ready: VecDeque::new(), _memory: None })
+    }
+
+    /// The same out of a scan, where few spans lie in a part of the window; `None` where they are not, after all.
+    async fn few_candidates(&self, search: &Search, range: (i64, i64)) -> Result<Option<Candidates>, TraceError> {
+        let request = SpanRequest { filter: search.filter_in(range), columns: columns(&["trace_id", "start"], &[]) };
+        let Some(plan) = self.plan_of_few(&request, FEW_SPANS)? else { return Ok(None) };
+        let memory = self.collected("traces");
+        let mut newest: HashMap<TraceId, i64, FixedState> = HashMap::default();
+        let (mut rows, mut read) = (self.grouped(&plan).await?, 0);
+        while let Some(batch) = rows.next().await {
+            self.ctx.check("query execution")?;
+            let batch = batch.map_err(from_datafusion)?;
+            read += batch.num_rows();
+            // How many there are was a guess. A grouping spills, where this would hold all of them.
+            if read > 2 * FEW_SPANS {
+                return Ok(None);
+            }
+            // Each may be of a trace that is not known.
+            memory.add(batch.num_rows() * KNOWN_BYTES)?;
+            let (ids, starts) = (Columns(&batch).ids("trace_id")?, Columns(&batch).times("start")?);
+            for (id, start) in ids.iter().zip(starts.values()) {
+                let Some(id) = id.and_then(|id| TraceId::try_from(id).ok()) else { continue };
+                newest.entry(id).and_modify(|known| *known = (*known).max(*start)).or_insert(*start);
+            }
+        }
+        let mut ready: Vec<Candidate> = newest.into_iter().collect();
+        ready.sort_unstable_by_key(|(id, newest)| (Reverse(*newest), *id));
+        Ok(Some(Candidates { rows: None, ready: ready.into(), _memory: Some(memory) }))
     }
 
     /// Notes in rows which of their spans match.

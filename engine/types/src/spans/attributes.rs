@@ -448,6 +448,11 @@ impl AttributeWriter {
         &self.0
     }
 
+    /// Takes the bytes: one run, or several where they were written one behind the other.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
+    }
+
     /// Begins anew.
     pub fn clear(&mut self) {
         self.0.clear();

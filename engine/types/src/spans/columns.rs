@@ -10,7 +10,7 @@ use hashbrown::{Equivalent, HashMap};
 use serde::Serialize;
 
 use super::written::ColumnForm;
-use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
+use super::{AttributeKind, Attributes, CONTEXT_COLUMNS, Place, Span, SpanContext, events, links};
 use crate::{Error, Result};
 
 /// A column of a scan. None is ever null but [`SpanColumn::Attribute`].
@@ -85,7 +85,7 @@ impl SpanColumn {
 /// Gives all columns, from which [`read_spans`] makes spans.
 pub fn all_columns() -> Vec<SpanColumn> {
     let own = super::SPAN_COLUMNS.iter().filter(|c| **c != "context").map(|c| SpanColumn::Own(c));
-    own.chain(super::CONTEXT_COLUMNS.iter().map(|c| SpanColumn::Context(c))).collect()
+    own.chain(CONTEXT_COLUMNS.iter().map(|c| SpanColumn::Context(c))).collect()
 }
 
 /// Gives the schema of some columns.
@@ -133,6 +133,49 @@ impl Equivalent<SpanContext> for ContextRef<'_> {
 /// Contexts that were read before, so that equal ones are one.
 pub(super) type Known = HashMap<SpanContext, Arc<SpanContext>>;
 
+/// The views of a context in the columns of a batch: rows with the same ones have the same context, whatever it says.
+type Views = [u128; CONTEXT_COLUMNS.len()];
+
+/// Contexts of the spans of a batch, each made once.
+struct Contexts {
+    known: Known,
+    /// Most rows are told by their views, without a look at what these show, which may be long.
+    by_views: HashMap<Views, Arc<SpanContext>>,
+    last: Option<(Views, Arc<SpanContext>)>,
+}
+
+impl Contexts {
+    /// Goes on after the context of a span of another batch.
+    fn after(context: Option<&Arc<SpanContext>>) -> Self {
+        let known = context.map(|context| ((**context).clone(), Arc::clone(context))).into_iter().collect();
+        Self { known, by_views: HashMap::new(), last: None }
+    }
+
+    /// Gives the context of the next row.
+    fn next<'b>(&mut self, views: Views, here: impl FnOnce() -> ContextRef<'b>) -> Arc<SpanContext> {
+        let same = self.last.as_ref().filter(|(last, _)| *last == views).map(|(_, context)| context);
+        let context = if let Some(same) = same.or_else(|| self.by_views.get(&views)) {
+            Arc::clone(same)
+        } else {
+            let context = self.by_value(here());
+            self.by_views.insert(views, Arc::clone(&context));
+            context
+        };
+        self.last = Some((views, Arc::clone(&context)));
+        context
+    }
+
+    fn by_value(&mut self, here: ContextRef<'_>) -> Arc<SpanContext> {
+        let same = self.last.as_ref().map(|(_, context)| context).filter(|context| here.is(context));
+        if let Some(same) = same.or_else(|| self.known.get(&here)) {
+            return Arc::clone(same);
+        }
+        let shared = Arc::new(here.to_context());
+        self.known.insert(here.to_context(), Arc::clone(&shared));
+        shared
+    }
+}
+
 /// A column of a batch by name, as its array; `None` when the batch is without it.
 fn optional<'b, T>(
     batch: &'b RecordBatch,
@@ -173,30 +216,24 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
     let (scope_names, scope_versions) = (view("scope_name")?, view("scope_version")?);
     let text_at = |column: Option<&'_ StringArray>, i: usize| column.map_or("", |c| c.value(i)).to_owned();
     let number_at = |column: Option<&'_ UInt32Array>, i: usize| column.map_or(0, |c| c.value(i));
-    let mut known = Known::new();
-    if let Some(last) = out.last() {
-        known.insert((*last.context).clone(), Arc::clone(&last.context));
-    }
+    let mut contexts = Contexts::after(out.last().map(|span| &span.context));
     let id8 = |bytes: &[u8]| <[u8; 8]>::try_from(bytes).unwrap_or_default();
     out.reserve(batch.num_rows());
-    let mut previous: Option<Arc<SpanContext>> = None;
     for i in 0..batch.num_rows() {
-        let here = ContextRef {
+        let views = [
+            services.views()[i],
+            resources.map_or(0, |c| c.views()[i]),
+            scope_names.map_or(0, |c| c.views()[i]),
+            scope_versions.map_or(0, |c| c.views()[i]),
+            scope_attributes.map_or(0, |c| c.views()[i]),
+        ];
+        let context = contexts.next(views, || ContextRef {
             service: services.value(i),
             resource: resources.map_or(&[][..], |c| c.value(i)),
             scope_name: scope_names.map_or("", |c| c.value(i)),
             scope_version: scope_versions.map_or("", |c| c.value(i)),
             scope_attributes: scope_attributes.map_or(&[][..], |c| c.value(i)),
-        };
-        let same = previous.as_ref().filter(|context| here.is(context));
-        let context = if let Some(same) = same.or_else(|| known.get(&here)) {
-            Arc::clone(same)
-        } else {
-            let shared = Arc::new(here.to_context());
-            known.insert(here.to_context(), Arc::clone(&shared));
-            shared
-        };
-        previous = Some(Arc::clone(&context));
+        });
         let parent = id8(parents.value(i));
         out.push(Span {
             trace_id: trace_ids.value(i).try_into().unwrap_or_default(),
@@ -224,6 +261,8 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::compute::take;
+
     use super::*;
     use crate::spans::Value;
 
@@ -248,6 +287,39 @@ mod tests {
             ContextRef { scope_attributes: resource.bytes(), ..here },
         ] {
             assert!(!known.contains_key(&other) && !other.is(&here.to_context()), "{other:?}");
+        }
+    }
+
+    /// Rows that share views, that have the same bytes under other views, and that follow another batch.
+    #[test]
+    fn rows_of_one_context_share_it() {
+        let long = ["a service of a long name", "another service of a long name"];
+        let of = |row: usize| usize::from(row.is_multiple_of(3));
+        let each = StringViewArray::from_iter_values((0..9).map(|row| long[of(row)]));
+        let rows: Int32Array = (0..9).map(|row| of(row) as i32).collect();
+        let shared = take(&StringViewArray::from_iter_values(long), &rows, None).unwrap();
+        let mut last: Option<Arc<SpanContext>> = None;
+        for services in [&each, shared.as_string_view()] {
+            let mut contexts = Contexts::after(last.as_ref());
+            let next = |row: usize| {
+                let here = || ContextRef {
+                    service: services.value(row),
+                    resource: b"r",
+                    scope_name: "",
+                    scope_version: "",
+                    scope_attributes: &[],
+                };
+                contexts.next([services.views()[row], 1, 0, 0, 0], here)
+            };
+            let made: Vec<Arc<SpanContext>> = (0..9).map(next).collect();
+            for (row, context) in made.iter().enumerate() {
+                assert_eq!((&*context.service, context.resource.bytes()), (long[of(row)], &b"r"[..]), "{row}");
+                let first = made.iter().find(|other| *other == context).unwrap();
+                assert!(Arc::ptr_eq(first, context), "{row}");
+            }
+            let goes_on = last.is_none_or(|last| made.iter().any(|context| Arc::ptr_eq(context, &last)));
+            assert!(goes_on, "that of the batch before is known");
+            last = made.last().cloned();
         }
     }
 }

@@ -173,6 +173,8 @@ impl Part {
         let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
         };
+        // As where rows are read.
+        tokio::task::yield_now().await;
         // With its footer in one go: of a trace that nobody asked for before three reads are enough.
         let (footer, (index_footer, batches)) =
             futures::try_join!(self.footer(rows, stats), self.read_whole(file, stats))?;
@@ -203,6 +205,8 @@ impl Part {
         hashes.sort_unstable();
         hashes.dedup();
         let wanted = pages_of(&index_footer, &hashes);
+        // As where rows are read.
+        tokio::task::yield_now().await;
         for batch in &self.read_batches(file, &index_footer, &wanted, None, BATCH_ROWS, Purpose::Query, stats).await? {
             index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
         }
@@ -279,6 +283,8 @@ impl Part {
         if columns.is_empty() {
             return rows.iter().map(|range| SpanRows::counted(range.end - range.start).and_then(&make)).collect();
         }
+        // Who looks up what is in memory stays on the thread of his caller: he gives way before files are read and decoded.
+        tokio::task::yield_now().await;
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());

@@ -213,12 +213,11 @@ impl SpanRows {
             own.filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, OwnValues::of(&**c)?))).collect();
         own.sort_unstable_by_key(|(key, _)| *key);
         let rest = self.get(rest).and_then(|c| c.as_map_opt());
-        let mut bytes: Vec<u8> = Vec::new();
         let mut ends = Vec::with_capacity(self.0.num_rows() + 1);
         ends.push(0i32);
+        // One run behind the other.
         let mut writer = AttributeWriter::default();
         for i in 0..self.0.num_rows() {
-            writer.clear();
             let mut others = rest.into_iter().flat_map(|map| entries(map, i)).peekable();
             for (key, column) in &own {
                 let Some(value) = column.get(i) else { continue };
@@ -228,10 +227,11 @@ impl SpanRows {
                 writer.push(key, value);
             }
             others.for_each(|(k, typed)| push_typed(k, typed, &mut writer));
-            bytes.extend_from_slice(writer.bytes());
-            ends.push(i32::try_from(bytes.len()).internal("attributes of a batch are larger than 2 GiB")?);
+            let end = i32::try_from(writer.bytes().len());
+            ends.push(end.internal("attributes of a batch are larger than 2 GiB")?);
         }
-        Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes.into(), None))
+        let bytes = writer.into_bytes().into();
+        Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes, None))
     }
 
     /// A run of bytes that is empty, for each row.

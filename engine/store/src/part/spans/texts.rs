@@ -6,7 +6,7 @@ use arrow::array::{
     Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Float64Array, Int32Array, Int32DictionaryArray,
     Int64Array, StringArray, StringBuilder, StringViewArray, new_null_array,
 };
-use arrow::buffer::NullBuffer;
+use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::util::bit_chunk_iterator::BitChunks;
@@ -208,11 +208,33 @@ fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) ->
     for &(column, row) in places {
         bytes.extend_from_slice(columns[column].value(row));
     }
-    let are_all = columns.iter().all(|column| column.null_count() == 0);
-    let there = || places.iter().map(|&(column, row)| columns[column].is_valid(row)).collect::<Vec<bool>>();
-    let nulls = (!are_all).then(|| NullBuffer::from(there()));
+    let nulls = gathered_nulls(columns.iter().map(|column| column.nulls()), places);
     let ids = FixedSizeBinaryArray::try_new(size, bytes.into(), nulls).internal("cannot gather rows of spans")?;
     Ok(Arc::new(ids))
+}
+
+/// Which of the rows that are gathered have a value; `None`: all.
+fn gathered_nulls<'c>(
+    columns: impl Iterator<Item = Option<&'c NullBuffer>>,
+    places: &[(usize, usize)],
+) -> Option<NullBuffer> {
+    let nulls: Vec<Option<&NullBuffer>> = columns.collect();
+    let is_there = |n: usize| {
+        let (column, row) = places[n];
+        nulls[column].is_none_or(|nulls| nulls.is_valid(row))
+    };
+    let some = nulls.iter().any(Option::is_some);
+    some.then(|| NullBuffer::new(BooleanBuffer::collect_bool(places.len(), is_there)))
+}
+
+/// The same of codes: there are some fifty columns of them, so that values and nulls are taken by themselves.
+fn gathered_codes(columns: &[&Int32Array], places: &[(usize, usize)]) -> Int32Array {
+    let mut codes: Vec<i32> = Vec::with_capacity(places.len());
+    for of_column in places.chunk_by(|a, b| a.0 == b.0) {
+        let values = columns[of_column[0].0].values();
+        codes.extend(of_column.iter().map(|&(_, row)| values[row]));
+    }
+    Int32Array::new(codes.into(), gathered_nulls(columns.iter().map(|column| column.nulls()), places))
 }
 
 /// Gives rows of columns, by column and row, below each other. Texts by codes stay so where all that have any share them,
@@ -228,12 +250,8 @@ pub(super) fn gathered(columns: &[&ArrayRef], places: &[(usize, usize)]) -> Resu
     let mut having = texts.iter().filter(|(coded, _)| coded.null_count() < coded.len());
     let Some((first, _)) = having.next() else { return Ok(new_null_array(&DataType::Utf8, places.len())) };
     if having.all(|(other, _)| Arc::ptr_eq(first.values(), other.values())) {
-        let code = |&(column, row): &(usize, usize)| {
-            let codes = texts[column].0.keys();
-            codes.is_valid(row).then(|| codes.value(row))
-        };
-        let codes: Int32Array = places.iter().map(code).collect();
-        let made = Int32DictionaryArray::try_new(codes, Arc::clone(first.values()));
+        let codes: Vec<&Int32Array> = texts.iter().map(|(coded, _)| coded.keys()).collect();
+        let made = Int32DictionaryArray::try_new(gathered_codes(&codes, places), Arc::clone(first.values()));
         return Ok(Arc::new(made.internal("cannot gather rows of spans")?));
     }
     let texts: Vec<(&Int32Array, &StringViewArray)> = texts.iter().map(|(coded, own)| (coded.keys(), *own)).collect();

@@ -77,6 +77,8 @@ impl Part {
             return Ok(known);
         }
         stats::add(&stats.cache_misses, 1);
+        // Who looks up what is in memory stays on the thread of his caller: he gives way before a file is read.
+        tokio::task::yield_now().await;
         let (_, batches) = self.read_whole(file, stats).await?;
         let filter = batches.first().filter(|batch| batch.num_rows() == 1);
         let filter = filter.and_then(|batch| batch.column(0).as_binary_opt::<i32>());

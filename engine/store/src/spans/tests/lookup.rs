@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use datafusion::datasource::provider_as_source;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::LogicalPlanBuilder;
-use datafusion::physical_plan::collect;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::{FutureExt as _, StreamExt as _};
 use quiver_query::scan_table;
 use quiver_types::spans::{
     AttributeTest, ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder,
@@ -76,21 +78,31 @@ async fn look_up_in(snapshot: &Arc<dyn SpanSnapshot>, access: &Access, ids: &[u6
     found_in(snapshot, access, SpanFilter::Traces(Arc::new(ids))).await
 }
 
+/// A plan of the spans of a snapshot that pass a filter, and what a run needs, which counts what is read.
+async fn planned(
+    snapshot: &Arc<dyn SpanSnapshot>,
+    access: &Access,
+    filter: SpanFilter,
+    counted: &Arc<ReadStats>,
+) -> (Arc<dyn ExecutionPlan>, Arc<TaskContext>) {
+    let request = SpanRequest { filter, columns: all_columns() };
+    let table = scan_table(spans_table(snapshot, access, &request, counted).unwrap());
+    let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
+    let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));
+    let session = SessionContext::new_with_config(config.with_extension(Arc::clone(counted)));
+    (session.state().create_physical_plan(&plan).await.unwrap(), session.task_ctx())
+}
+
 /// The spans of a snapshot that pass a filter, in order, and what was read.
 async fn found_in(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
     filter: SpanFilter,
 ) -> (Vec<Span>, Arc<ReadStats>) {
-    let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
-    let table = scan_table(spans_table(snapshot, access, &request, &counted).unwrap());
-    let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
-    let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));
-    let session = SessionContext::new_with_config(config.with_extension(Arc::clone(&counted)));
-    let physical = session.state().create_physical_plan(&plan).await.unwrap();
+    let (physical, task) = planned(snapshot, access, filter, &counted).await;
     let mut spans = Vec::new();
-    for batch in collect(physical, session.task_ctx()).await.unwrap() {
+    for batch in collect(physical, task).await.unwrap() {
         read_spans(&batch, &mut spans).unwrap();
     }
     spans.sort_by_key(|s| (s.trace_id, s.span_id));
@@ -133,6 +145,36 @@ async fn a_trace_among_thirty_parts_costs_filters_and_one_part() {
         let most = if ids.len() == 1 { bytes_before } else { bytes_before + (512 << 10) };
         assert!(bytes < most, "{ids:?}: {bytes}, before {bytes_before}");
     }
+    store.close(Duration::from_secs(10)).await;
+}
+
+/// Look-ups stay on the thread of their caller until they give way: they must before files are read, and not before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_kept_of_traces_is_told_without_giving_way() {
+    const ABSENT: u64 = 10_000_000;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    for part in 0..2 {
+        store.write_spans(batch(part * TRACES)).await.unwrap();
+        store.flush_all().await.unwrap();
+    }
+    let (snapshot, counted) = (store.span_source().snapshot(), Arc::new(ReadStats::default()));
+    // How many spans the first batch has, if that is known at once.
+    let at_once = async |trace: u64| {
+        let filter = SpanFilter::Traces(Arc::new(vec![id(trace)]));
+        let (physical, task) = planned(&snapshot, &Access::full(), filter, &counted).await;
+        assert_eq!(physical.output_partitioning().partition_count(), 1, "one partition for one trace");
+        let mut rows = physical.execute(0, task).unwrap();
+        rows.next().now_or_never().map(|batch| batch.map_or(0, |batch| batch.unwrap().num_rows()))
+    };
+    assert_eq!(at_once(ABSENT).await, None, "filters are read");
+    assert!(look_up_in(&snapshot, &Access::full(), &[ABSENT]).await.0.is_empty());
+    assert_eq!(at_once(ABSENT).await, Some(0), "they are kept");
+    assert_eq!(at_once(77).await, None, "its spans are read");
+    for _ in 0..3 {
+        look_up_in(&snapshot, &Access::full(), &[77]).await;
+    }
+    assert_eq!(at_once(77).await, Some(2), "they are kept, too");
     store.close(Duration::from_secs(10)).await;
 }
 
