@@ -139,6 +139,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::cycles(&models, &mut problems);
+    check::levels(&models, &mut problems);
     added::check(&models, &mut problems);
     keys(&models, &mut problems);
     let models: BTreeMap<String, Model> = models.into_iter().map(|m| (m.common.name.clone(), m)).collect();
@@ -194,7 +195,8 @@ fn add(
 fn duplicates(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
         let mut seen = HashSet::new();
-        for name in model.member_names() {
+        let hierarchies = model.hierarchies.iter().map(|h| h.common.name.as_str());
+        for name in model.member_names().chain(hierarchies) {
             if !seen.insert(name) {
                 let text = format!("there are two members `{name}`");
                 problems.push(ModelProblem::new(model, model.common.place, Some(name), text));
@@ -276,6 +278,9 @@ mod tests {
         let b = catalog.model("B");
         assert_eq!(b.member_names().collect::<Vec<_>>(), ["id", "kind", "count", "twice"]);
         assert!(!b.is_public());
+        let busy = "    segments: [{name: busy, sql: '{count} > 1', by: [kind]}]\n";
+        let (catalog, _) = load(&[source("m.yml", &format!("{A}{busy}  - {{name: B, extends: A}}\n"), false)]).unwrap();
+        assert_eq!(catalog.model("B").segment("busy").unwrap().by[0].to_string(), "B.kind");
         let text = format!(
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );

@@ -1,5 +1,7 @@
 //! One YAML file to cubes and views; names are not resolved yet.
 
+mod views;
+
 use std::sync::Arc;
 
 use quiver_types::Domain;
@@ -11,11 +13,12 @@ use serde_json::{Map, Value};
 use super::owner::near_field;
 use super::template::Template;
 use super::{
-    AddedGroup, Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure,
-    MeasureType, MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow,
-    RowRight, Segment, Source, TimeShift, View, ViewPart, is_name,
+    AddedGroup, Case, Common, Dimension, DimensionType, Hierarchy, Join, Label, Measure, MeasureType, MemberId, Model,
+    OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight, Segment, Source,
+    TimeShift, View, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
+use views::view;
 
 /// What stands in a file.
 #[derive(Debug, Default)]
@@ -149,11 +152,11 @@ impl<'a, 'p> Reader<'a, 'p> {
 
 /// A member by its name, with or without that of its model, with or without braces.
 fn member(text: &str, own: &str) -> MemberId {
-    let text = text.trim().trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
-    match text.split_once('.') {
+    let plain = text.trim().replace(['$', '{', '}'], "");
+    match plain.split_once('.') {
         Some(("CUBE", name)) => MemberId::new(own, name),
         Some((model, name)) => MemberId::new(model, name),
-        None => MemberId::new(own, text),
+        None => MemberId::new(own, plain),
     }
 }
 
@@ -533,62 +536,4 @@ fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregat
     }
     r.finish();
     Some(made)
-}
-
-fn view(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<View> {
-    let mut r = Reader::new(node, "", problems)?;
-    let common = r.common()?;
-    let parts = r.list("cubes").iter().filter_map(|n| view_part(n, r.problems)).collect();
-    let folders = r.list("folders").iter().filter_map(|n| folder(n, r.problems)).collect();
-    r.finish();
-    Some(View { common, file: Arc::clone(file), parts, folders, members: Vec::new() })
-}
-
-fn view_part(node: &Node, problems: &mut Problems) -> Option<ViewPart> {
-    let mut r = Reader::new(node, "", problems)?;
-    let Some(path) = r.text("join_path") else {
-        r.fields.problem("join_path", Code::Required, "a part of a view needs `join_path`", r.problems);
-        return None;
-    };
-    let path: Vec<String> = path.split('.').map(str::to_owned).collect();
-    let includes = match r.fields.some("includes") {
-        Some(n) if n.text() == Some("*") => None,
-        Some(_) => Some(r.list("includes").iter().filter_map(|n| include(n, r.problems)).collect()),
-        None => Some(Vec::new()),
-    };
-    let excludes = r.texts("excludes");
-    let alias = r.text("alias");
-    let prefix = r.truth("prefix").unwrap_or(false).then(|| alias.or_else(|| path.last().cloned())).flatten();
-    r.finish();
-    Some(ViewPart { path, includes, excludes, prefix, place: node.place })
-}
-
-fn include(node: &Node, problems: &mut Problems) -> Option<Include> {
-    if let Some(name) = node.text() {
-        return Some(Include {
-            name: name.to_owned(),
-            own: Common { name: name.to_owned(), place: node.place, ..Common::default() },
-        });
-    }
-    let mut r = Reader::new(node, "", problems)?;
-    let alias = r.text("alias");
-    let mut own = r.common()?;
-    let name = std::mem::take(&mut own.name);
-    own.name = alias.unwrap_or_else(|| name.clone());
-    r.finish();
-    Some(Include { name, own })
-}
-
-fn folder(node: &Node, problems: &mut Problems) -> Option<Folder> {
-    let mut r = Reader::new(node, "", problems)?;
-    let name = r.text("name");
-    let mut includes = Vec::new();
-    for item in r.list("includes") {
-        match item.text() {
-            Some(text) => includes.push(FolderItem::Member(text.to_owned())),
-            None => includes.extend(folder(item, r.problems).map(FolderItem::Folder)),
-        }
-    }
-    r.finish();
-    Some(Folder { name: name?, includes })
 }
