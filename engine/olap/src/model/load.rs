@@ -269,6 +269,20 @@ mod tests {
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
     }
 
+    /// Breaks where a condition with a slip of the pen is passed over, and the measure counts all rows.
+    #[test]
+    fn parts_of_members_are_read_or_told_of() {
+        let check = |part: &str, expected: &str| {
+            let told = problems(&format!("{A}      - {{name: some, type: {part}}}\n"));
+            assert!(told.iter().any(|problem| problem.ends_with(expected)), "{part}: {told:?}");
+        };
+        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "unknown field `sqll`; did you mean `sql`?");
+        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "a filter of a measure needs `sql`");
+        check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
+        check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");
+        check("rank, order_by: [{dir: desc}]", "an entry of `order_by` needs `sql`");
+    }
+
     #[test]
     fn extends_and_cycles() {
         let text = format!(

@@ -258,12 +258,15 @@ fn case(node: &Node, problems: &mut Problems) -> Option<Case> {
         w.finish();
         when.push((sql?, label?));
     }
-    let otherwise = r.fields.some("else").and_then(|n| n.get("label")).and_then(label);
+    let otherwise = r.fields.some("else").map(|n| n.get("label").and_then(label));
+    if matches!(otherwise, Some(None)) {
+        r.bad("else", "`else` of a case needs a `label`");
+    }
     if when.is_empty() {
         r.bad("when", "a case needs `when`");
     }
     r.finish();
-    Some(Case { when, otherwise })
+    Some(Case { when, otherwise: otherwise.flatten() })
 }
 
 fn label(node: &Node) -> Option<Label> {
@@ -345,12 +348,7 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         r.fields.problem("sql", Code::Required, format!("measure `{}` needs `sql`", common.name), r.problems);
         return None;
     }
-    let conditions = |r: &mut Reader<'_, '_>, name: &'static str| {
-        let nodes = r.list(name).iter();
-        let sqls = nodes.filter_map(|n| n.get("sql").and_then(|s| s.text().map(|t| Template::parse(t, s.place))));
-        sqls.collect::<Vec<_>>()
-    };
-    let filters = conditions(&mut r, "filters");
+    let filters = r.list("filters").iter().filter_map(|n| condition(n, r.problems)).collect();
     let order_by = r.list("order_by").iter().filter_map(|n| order_by(n, r.problems)).collect::<Vec<_>>();
     let rolling_window = r.fields.some("rolling_window").and_then(|n| rolling_window(n, r.problems));
     let rolling_window = match ty {
@@ -386,9 +384,23 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
     Some(measure)
 }
 
+/// A filter of a measure. One that cannot be read is told of: without it the measure would count all rows.
+fn condition(node: &Node, problems: &mut Problems) -> Option<Template> {
+    let mut r = Reader::new(node, "", problems)?;
+    let sql = r.sql("sql");
+    if sql.is_none() {
+        r.fields.problem("sql", Code::Required, "a filter of a measure needs `sql`", r.problems);
+    }
+    r.finish();
+    sql
+}
+
 fn order_by(node: &Node, problems: &mut Problems) -> Option<(Template, bool)> {
     let mut r = Reader::new(node, "", problems)?;
     let sql = r.sql("sql");
+    if sql.is_none() {
+        r.fields.problem("sql", Code::Required, "an entry of `order_by` needs `sql`", r.problems);
+    }
     let descends = r.word("dir", &[("asc", false), ("desc", true)]).unwrap_or(false);
     r.finish();
     Some((sql?, descends))
