@@ -281,6 +281,10 @@ mod tests {
         check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
         check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");
         check("rank, order_by: [{dir: desc}]", "an entry of `order_by` needs `sql`");
+        let rollup = |text: &str| problems(&format!("{A}    pre_aggregations: [{{{text}}}]\n")).join("; ");
+        assert!(rollup("measures: [count]").ends_with("a rollup needs a `name`"));
+        let timeless = rollup("name: days, measures: [count], time_dimension: kind");
+        assert!(timeless.ends_with("a rollup with `time_dimension` needs `granularity`"), "{timeless}");
     }
 
     #[test]

@@ -523,6 +523,17 @@ fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregat
     let name = r.text("name");
     let kind = r.word("type", &KINDS).unwrap_or("rollup");
     let (time, granularity) = (r.text("time_dimension"), r.text("granularity"));
+    if name.is_none() {
+        r.fields.problem("name", Code::Required, "a rollup needs a `name`", r.problems);
+    }
+    if kind == "rollup" && time.is_some() && granularity.is_none() {
+        r.fields.problem(
+            "granularity",
+            Code::Required,
+            "a rollup with `time_dimension` needs `granularity`",
+            r.problems,
+        );
+    }
     let made = PreAggregation {
         name: name?,
         kind: kind.to_owned(),
