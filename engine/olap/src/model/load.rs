@@ -281,6 +281,14 @@ mod tests {
         check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
         check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");
         check("rank, order_by: [{dir: desc}]", "an entry of `order_by` needs `sql`");
+        let shifted = "number, sql: '{count}', time_shift: [{interval: 1 day, type: prior}]";
+        check(shifted, "`time_shift` belongs to measures with `multi_stage: true`");
+        check("number, sql: '{count}', reduce_by: [kind]", "`reduce_by` belongs to measures with `multi_stage: true`");
+        check("count, rolling_window: {granularity: month}", "`granularity` belongs to windows of `type: to_date`");
+        let window = "rolling_window: {type: to_date, granularity: month, trailing: 1 day}";
+        check(&format!("count, {window}"), "`trailing` belongs to windows of `type: fixed`");
+        let both = "sum, sql: '{count}', multi_stage: true, rolling_window: {trailing: 1 day}";
+        check(both, "a measure has `rolling_window` or `multi_stage`, not both");
         let rollup = |text: &str| problems(&format!("{A}    pre_aggregations: [{{{text}}}]\n")).join("; ");
         assert!(rollup("measures: [count]").ends_with("a rollup needs a `name`"));
         let timeless = rollup("name: days, measures: [count], time_dimension: kind");

@@ -380,8 +380,24 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
     if ty == MeasureType::Rank && measure.order_by.is_empty() {
         r.bad("order_by", "a rank needs `order_by`");
     }
+    stages(&measure, &mut r);
     r.finish();
     Some(measure)
+}
+
+/// What says how a measure is made of inner results is told of where nothing would come of it.
+fn stages(measure: &Measure, r: &mut Reader<'_, '_>) {
+    if measure.multi_stage {
+        if measure.rolling_window.is_some() {
+            r.bad("rolling_window", "a measure has `rolling_window` or `multi_stage`, not both");
+        }
+        return;
+    }
+    for key in ["group_by", "reduce_by", "add_group_by", "time_shift", "order_by"] {
+        if r.fields.node().get(key).is_some_and(|node| !node.is_null()) {
+            r.bad(key, format!("`{key}` belongs to measures with `multi_stage: true`"));
+        }
+    }
 }
 
 /// A filter of a measure. One that cannot be read is told of: without it the measure would count all rows.
@@ -417,6 +433,12 @@ fn rolling_window(node: &Node, problems: &mut Problems) -> Option<RollingWindow>
         Some(text) => Interval::parse(text).map(Reach::Of).map_err(|e| r.bad(name, e)).ok(),
     };
     let (trailing, leading) = (reach("trailing"), reach("leading"));
+    let others: &[&str] = if kind { &["trailing", "leading", "offset"] } else { &["granularity"] };
+    if let Some(other) = others.iter().find(|name| r.fields.node().get(name).is_some_and(|node| !node.is_null())) {
+        let text =
+            format!("`{other}` belongs to windows of {}", if kind { "`type: fixed`" } else { "`type: to_date`" });
+        r.bad(other, text);
+    }
     let window = if kind {
         let found = granularity.as_deref().and_then(Granularity::standard);
         if found.is_none() {

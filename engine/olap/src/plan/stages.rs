@@ -100,6 +100,11 @@ impl Planner<'_> {
         } else if measure.multi_stage && is_inner(measure) {
             push(&mut kinds.inner);
         } else if self.is_composite(measure) {
+            if measure.rolling_window.is_some() {
+                let text =
+                    "is an expression over measures, and a window goes over rows: give `rolling_window` to these";
+                return Err(model_error(format!("measure `{id}` {text}")));
+            }
             let named: Vec<MemberId> = self.named_measures(measure);
             named.iter().try_for_each(|m| self.sort_out(m, kinds, depth + 1))?;
             push(&mut kinds.composites);

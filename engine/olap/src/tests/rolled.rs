@@ -247,3 +247,23 @@ fn windows_are_made_of_groups_of_rows_where_measures_add_up() {
         }
     });
 }
+
+/// Breaks where the window of an expression over measures is passed over, and the answer is that of the bucket alone.
+#[test]
+fn a_window_goes_over_rows() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("window");
+        let window = "rolling_window: {trailing: unbounded}";
+        let own = format!(
+            "    measures:\n      - {{name: share, type: number, sql: \"{{errors}} / {{count}}\", {window}}}\n"
+        );
+        let text = MODEL.replace("    measures:\n", &own);
+        let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
+        olap.replace(load(&[file]).unwrap().0);
+        let catalog = olap.catalog();
+        let request = Request::parse(&json!({"measures": ["Calls.share"]}), &catalog, 0).unwrap();
+        let ctx = QueryContext::new(Access::full(), limits());
+        let error = olap.load(&catalog, &request, &DomainAccess::full(), &ctx).await.unwrap_err().to_string();
+        assert!(error.contains("`Calls.share` is an expression over measures"), "{error}");
+    });
+}
