@@ -75,6 +75,7 @@ impl Planner<'_> {
             return Err(model_error(format!("measure `{id}` stands {DEPTH_MAX} measures deep")));
         }
         let (_, measure) = self.measure(id)?;
+        self.is_of_rows(id, measure)?;
         let push = |list: &mut Vec<MemberId>| {
             if !list.contains(id) {
                 list.push(id.clone());
@@ -100,11 +101,6 @@ impl Planner<'_> {
         } else if measure.multi_stage && is_inner(measure) {
             push(&mut kinds.inner);
         } else if self.is_composite(measure) {
-            if measure.rolling_window.is_some() {
-                let text =
-                    "is an expression over measures, and a window goes over rows: give `rolling_window` to these";
-                return Err(model_error(format!("measure `{id}` {text}")));
-            }
             let named: Vec<MemberId> = self.named_measures(measure);
             named.iter().try_for_each(|m| self.sort_out(m, kinds, depth + 1))?;
             push(&mut kinds.composites);
@@ -117,6 +113,21 @@ impl Planner<'_> {
             push(&mut kinds.leaves);
         }
         Ok(())
+    }
+
+    /// Refuses what goes over rows in a measure that is made of others: it has none.
+    fn is_of_rows(&self, id: &MemberId, measure: &Measure) -> OlapResult<()> {
+        let what = match (&measure.rolling_window, measure.filters.is_empty()) {
+            (Some(_), _) => "`rolling_window`",
+            (None, false) => "`filters`",
+            (None, true) => return Ok(()),
+        };
+        let is_inner = measure.ty == MeasureType::Rank || measure.multi_stage && is_inner(measure);
+        if !is_inner && !measure.apart && !self.is_composite(measure) {
+            return Ok(());
+        }
+        let text = format!("measure `{id}` is made of other measures, and {what} goes over rows: give it to these");
+        Err(model_error(text))
     }
 
     fn named_measures(&self, measure: &Measure) -> Vec<MemberId> {

@@ -248,22 +248,32 @@ fn windows_are_made_of_groups_of_rows_where_measures_add_up() {
     });
 }
 
-/// Breaks where the window of an expression over measures is passed over, and the answer is that of the bucket alone.
+/// Breaks where windows and filters of expressions over measures are passed over, and the numbers are those of all rows.
 #[test]
-fn a_window_goes_over_rows() {
+fn windows_and_filters_go_over_rows() {
     on_a_deep_stack(async {
         let (olap, _folders) = olap("window");
-        let window = "rolling_window: {trailing: unbounded}";
-        let own = format!(
-            "    measures:\n      - {{name: share, type: number, sql: \"{{errors}} / {{count}}\", {window}}}\n"
-        );
-        let text = MODEL.replace("    measures:\n", &own);
-        let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
-        olap.replace(load(&[file]).unwrap().0);
-        let catalog = olap.catalog();
-        let request = Request::parse(&json!({"measures": ["Calls.share"]}), &catalog, 0).unwrap();
-        let ctx = QueryContext::new(Access::full(), limits());
-        let error = olap.load(&catalog, &request, &DomainAccess::full(), &ctx).await.unwrap_err().to_string();
-        assert!(error.contains("`Calls.share` is an expression over measures"), "{error}");
+        for (part, expected) in [
+            (
+                "type: number, sql: \"{errors} / {count}\", rolling_window: {trailing: unbounded}",
+                Some("`rolling_window`"),
+            ),
+            ("type: number, sql: \"{count}\", filters: [{sql: \"{CUBE}.failed\"}]", Some("`filters`")),
+            ("type: sum, multi_stage: true, sql: \"{count}\", filters: [{sql: \"{CUBE}.failed\"}]", Some("`filters`")),
+            ("type: number, sql: \"SUM({CUBE}.ms)\", filters: [{sql: \"{CUBE}.failed\"}]", None),
+        ] {
+            let own = format!("    measures:\n      - {{name: share, {part}}}\n");
+            let text = MODEL.replace("    measures:\n", &own);
+            let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
+            olap.replace(load(&[file]).unwrap().0);
+            let catalog = olap.catalog();
+            let request = Request::parse(&json!({"measures": ["Calls.share"]}), &catalog, 0).unwrap();
+            let ctx = QueryContext::new(Access::full(), limits());
+            let told = olap.load(&catalog, &request, &DomainAccess::full(), &ctx).await.err().map(|e| e.to_string());
+            let expected = expected.map(|what| {
+                format!("measure `Calls.share` is made of other measures, and {what} goes over rows: give it to these")
+            });
+            assert_eq!(told, expected, "{part}");
+        }
     });
 }
