@@ -15,7 +15,7 @@ use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
 use crate::tables::{FolderTables, LayeredTables};
 
-const MODEL: &str = r#"
+pub(super) const MODEL: &str = r#"
 cubes:
   - name: Calls
     sql_table: public.calls
@@ -77,7 +77,7 @@ fn tables(rows: &str, name: &str) -> FolderTables {
     read
 }
 
-fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
+pub(super) fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
     let settings = EngineSettings {
         memory_bytes: 256 << 20,
         spill_dir: std::env::temp_dir(),
@@ -244,36 +244,6 @@ fn windows_are_made_of_groups_of_rows_where_measures_add_up() {
             let planned = olap.plan(&catalog, &request.queries[0], &tables, &access, &ctx).await.unwrap();
             let shown = planned.rows.display_indent().to_string();
             assert_eq!(shown.matches("Aggregate:").count(), groupings, "{shown}");
-        }
-    });
-}
-
-/// Breaks where windows and filters of expressions over measures are passed over, and the numbers are those of all rows.
-#[test]
-fn windows_and_filters_go_over_rows() {
-    on_a_deep_stack(async {
-        let (olap, _folders) = olap("window");
-        for (part, expected) in [
-            (
-                "type: number, sql: \"{errors} / {count}\", rolling_window: {trailing: unbounded}",
-                Some("`rolling_window`"),
-            ),
-            ("type: number, sql: \"{count}\", filters: [{sql: \"{CUBE}.failed\"}]", Some("`filters`")),
-            ("type: sum, multi_stage: true, sql: \"{count}\", filters: [{sql: \"{CUBE}.failed\"}]", Some("`filters`")),
-            ("type: number, sql: \"SUM({CUBE}.ms)\", filters: [{sql: \"{CUBE}.failed\"}]", None),
-        ] {
-            let own = format!("    measures:\n      - {{name: share, {part}}}\n");
-            let text = MODEL.replace("    measures:\n", &own);
-            let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
-            olap.replace(load(&[file]).unwrap().0);
-            let catalog = olap.catalog();
-            let request = Request::parse(&json!({"measures": ["Calls.share"]}), &catalog, 0).unwrap();
-            let ctx = QueryContext::new(Access::full(), limits());
-            let told = olap.load(&catalog, &request, &DomainAccess::full(), &ctx).await.err().map(|e| e.to_string());
-            let expected = expected.map(|what| {
-                format!("measure `Calls.share` is made of other measures, and {what} goes over rows: give it to these")
-            });
-            assert_eq!(told, expected, "{part}");
         }
     });
 }
