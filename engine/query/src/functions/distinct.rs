@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32DictionaryArray, Int64Array, ListArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, exec_err, not_impl_err};
 use datafusion::error::Result;
@@ -180,23 +181,20 @@ impl Counted {
     fn add(&mut self, array: &ArrayRef, group: impl Fn(usize) -> Option<usize>, rows: usize) -> Result<()> {
         if let Some(coded) = array.as_any().downcast_ref::<Int32DictionaryArray>() {
             const OPEN: u32 = u32::MAX;
-            let mut of_code = vec![OPEN; coded.values().len()];
-            // Codes of rows that count, so that what no row has is not kept.
-            let mut wanted: Vec<bool> = vec![false; of_code.len()];
-            for row in (0..rows).filter(|row| group(*row).is_some() && coded.keys().is_valid(*row)) {
-                wanted[coded.keys().value(row) as usize] = true;
-            }
-            each(coded.values(), of_code.len(), |code, bytes| {
-                if let Some(bytes) = bytes.filter(|_| wanted[code]) {
-                    of_code[code] = self.values.number(bytes).0;
-                }
-                Ok(())
-            })?;
+            let Some(texts) = coded.values().as_string_view_opt() else {
+                return self.add(&take(coded.values(), coded.keys(), None)?, group, rows);
+            };
+            // Each text is numbered once, when the first row has it that counts.
+            let mut of_code = vec![OPEN; texts.len()];
             for row in (0..rows).filter(|row| coded.keys().is_valid(*row)) {
-                let value = of_code[coded.keys().value(row) as usize];
-                if let Some(group) = group(row).filter(|_| value != OPEN) {
-                    self.insert(group as u32, value);
+                let (code, Some(group)) = (coded.keys().value(row) as usize, group(row)) else { continue };
+                if of_code[code] == OPEN {
+                    if texts.is_null(code) {
+                        continue;
+                    }
+                    of_code[code] = self.values.number(texts.value(code).as_bytes()).0;
                 }
+                self.insert(group as u32, of_code[code]);
             }
             return Ok(());
         }
@@ -372,7 +370,7 @@ impl Accumulator for One {
 mod tests {
     use std::collections::BTreeSet;
 
-    use arrow::array::StringArray;
+    use arrow::array::{StringArray, StringViewArray};
     use arrow::datatypes::Int64Type;
 
     use super::*;
@@ -390,9 +388,13 @@ mod tests {
             let texts: StringArray = rows.iter().map(|(_, value)| Some(format!("value {value}"))).collect();
             let values: ArrayRef = if is_coded {
                 // Codes in an order other than that of the rows.
-                let texts: StringArray = (0..23).rev().map(|value| Some(format!("value {value}"))).collect();
+                let texts = (0..23).rev().map(|value| Some(format!("value {value}")));
+                let texts: ArrayRef = match round {
+                    1 => Arc::new(texts.collect::<StringArray>()),
+                    _ => Arc::new(texts.collect::<StringViewArray>()),
+                };
                 let codes = rows.iter().map(|(_, value)| 22 - *value as i32).collect();
-                Arc::new(Int32DictionaryArray::new(codes, Arc::new(texts)))
+                Arc::new(Int32DictionaryArray::new(codes, texts))
             } else {
                 Arc::new(texts)
             };
