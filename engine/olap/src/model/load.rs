@@ -280,6 +280,8 @@ mod tests {
         check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "a filter of a measure needs `sql`");
         check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
         check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");
+        let case = "case: {when: [{sql: '{CUBE}.id > 1', label: {sql: '1'}}]}";
+        check(&format!("sum, sql: id, {case}"), "measure `some` has `sql` or `case`, not both");
         check("rank, order_by: [{dir: desc}]", "an entry of `order_by` needs `sql`");
         let shifted = "number, sql: '{count}', time_shift: [{interval: 1 day, type: prior}]";
         check(shifted, "`time_shift` belongs to measures with `multi_stage: true`");

@@ -348,6 +348,9 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         r.fields.problem("sql", Code::Required, format!("measure `{}` needs `sql`", common.name), r.problems);
         return None;
     }
+    if sql.is_some() && case.is_some() {
+        r.bad("case", format!("measure `{}` has `sql` or `case`, not both", common.name));
+    }
     let filters = r.list("filters").iter().filter_map(|n| condition(n, r.problems)).collect();
     let order_by = r.list("order_by").iter().filter_map(|n| order_by(n, r.problems)).collect::<Vec<_>>();
     let rolling_window = r.fields.some("rolling_window").and_then(|n| rolling_window(n, r.problems));
