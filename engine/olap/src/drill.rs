@@ -8,7 +8,7 @@ use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::{Dimension, DimensionType, MemberId};
 use crate::plan::Tree;
 use crate::query::request::{QueryType, Request};
-use crate::query::{LIMIT_MAX, Query, TimeEntry};
+use crate::query::{LIMIT_MAX, Query, TimeEntry, whole_number};
 
 /// Rows unless asked otherwise.
 const LIMIT_DEFAULT: u64 = 100;
@@ -45,7 +45,7 @@ impl Asked {
         };
         let limit = match body.get("limit") {
             None | Some(Value::Null) => LIMIT_DEFAULT,
-            Some(value) => value.as_u64().filter(|n| *n <= LIMIT_MAX).ok_or_else(|| {
+            Some(value) => whole_number(value).filter(|n| *n <= LIMIT_MAX).ok_or_else(|| {
                 let text = format!("`limit` is a whole number from 0 to {LIMIT_MAX}, not `{value}`");
                 QueryError::new(Reason::BadLimit, "/limit", text)
             })?,

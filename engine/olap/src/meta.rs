@@ -115,7 +115,7 @@ pub fn meta(catalog: &Catalog, access: &DomainAccess, wanted: &Wanted) -> Value 
     };
     if !wanted.only_views {
         for model in catalog.models.values().filter(|m| is_wanted(&m.common)) {
-            let mut cube = cube(catalog, model, wanted.extended);
+            let mut cube = cube(catalog, model, access, wanted.extended);
             cube.insert("connectedComponent".into(), catalog.components.get(&model.common.name).copied().into());
             if has_members(&cube) {
                 cubes.push(Value::Object(cube));
@@ -135,13 +135,16 @@ fn has_members(cube: &Map<String, Value>) -> bool {
     ["measures", "dimensions"].iter().any(|key| cube[*key].as_array().is_some_and(|list| !list.is_empty()))
 }
 
-fn cube(catalog: &Catalog, model: &Model, extended: bool) -> Map<String, Value> {
+fn cube(catalog: &Catalog, model: &Model, access: &DomainAccess, extended: bool) -> Map<String, Value> {
     let ids: Vec<MemberId> = model.member_names().map(|n| MemberId::new(&model.common.name, n)).collect();
     let mut out = entity(catalog, &model.common, "cube", &ids, extended);
-    let hierarchies = model.hierarchies.iter().map(|h| {
-        let levels: Vec<String> = h.levels.iter().map(ToString::to_string).collect();
-        let name = format!("{}.{}", model.common.name, h.common.name);
-        json!({"name": name, "title": h.common.short_title(), "levels": levels, "public": h.common.public.unwrap_or(true)})
+    let is_shown = |id: &&MemberId| {
+        let is_public = catalog.find(id).is_some_and(|found| catalog.is_public(&found));
+        is_public && may_name(catalog, &id.model, access)
+    };
+    let hierarchies = model.hierarchies.iter().filter_map(|of| {
+        let levels: Vec<String> = of.levels.iter().filter(is_shown).map(ToString::to_string).collect();
+        hierarchy(&of.common, &model.common.name, &levels, None)
     });
     out.insert("hierarchies".into(), hierarchies.collect());
     out.insert("folders".into(), json!([]));
@@ -169,26 +172,59 @@ fn cube(catalog: &Catalog, model: &Model, extended: bool) -> Map<String, Value> 
 fn view(catalog: &Catalog, view: &View) -> Map<String, Value> {
     let ids: Vec<MemberId> = view.members.iter().map(|m| MemberId::new(&view.common.name, &m.common.name)).collect();
     let mut out = entity(catalog, &view.common, "view", &ids, false);
-    out.insert("hierarchies".into(), json!([]));
-    let nested: Vec<Value> = view.folders.iter().map(|f| folder(view, f)).collect();
-    let flat = view.folders.iter().map(|f| json!({"name": f.name, "members": flat_members(view, f)}));
+    let (own, is_shown) = (&view.common.name, |name: &str| is_shown(catalog, view, name));
+    let hierarchies = view.hierarchies.iter().filter_map(|of| {
+        let levels = of.levels.iter().filter(|level| is_shown(level)).map(|level| format!("{own}.{level}"));
+        hierarchy(&of.common, own, &levels.collect::<Vec<_>>(), Some(&of.target))
+    });
+    out.insert("hierarchies".into(), hierarchies.collect());
+    let nested: Vec<Value> = view.folders.iter().map(|of| folder(view, of, &is_shown)).collect();
+    let flat = view.folders.iter().map(|of| json!({"name": of.name, "members": flat_members(view, of, &is_shown)}));
     out.insert("folders".into(), flat.collect());
     out.insert("nestedFolders".into(), nested.into());
     out
 }
 
-fn folder(view: &View, of: &Folder) -> Value {
-    let members = of.includes.iter().map(|item| match item {
-        FolderItem::Member(name) => Value::from(format!("{}.{name}", view.common.name)),
-        FolderItem::Folder(inner) => folder(view, inner),
+/// A hierarchy by the levels that are shown; none: nothing of it is.
+fn hierarchy(common: &Common, owner: &str, levels: &[String], target: Option<&MemberId>) -> Option<Value> {
+    if common.public == Some(false) || levels.is_empty() {
+        return None;
+    }
+    let name = format!("{owner}.{}", common.name);
+    let mut out = json!({"name": name, "title": common.short_title(), "levels": levels, "public": true});
+    if let Some(target) = target {
+        out["aliasMember"] = target.to_string().into();
+    }
+    Some(out)
+}
+
+/// Whether a member or hierarchy of a view is shown.
+fn is_shown(catalog: &Catalog, view: &View, name: &str) -> bool {
+    let found = catalog.find(&MemberId::new(&view.common.name, name));
+    found.is_some_and(|found| catalog.is_public(&found))
+        || view.hierarchies.iter().any(|h| h.common.name == name && h.common.public != Some(false))
+}
+
+/// The names of what lies in a folder by one of its items, those that are shown.
+fn members_of(view: &View, item: &FolderItem, is_shown: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let names = view.names_of(item).into_iter().filter(|name| is_shown(name));
+    names.map(|name| format!("{}.{name}", view.common.name)).collect()
+}
+
+fn folder(view: &View, of: &Folder, is_shown: &dyn Fn(&str) -> bool) -> Value {
+    let members = of.includes.iter().flat_map(|item| match item {
+        FolderItem::Folder(inner) => vec![folder(view, inner, is_shown)],
+        FolderItem::Member(_) | FolderItem::All | FolderItem::Part(_) => {
+            members_of(view, item, is_shown).into_iter().map(Value::from).collect()
+        }
     });
     json!({"name": of.name, "members": members.collect::<Vec<_>>()})
 }
 
-fn flat_members(view: &View, of: &Folder) -> Vec<String> {
+fn flat_members(view: &View, of: &Folder, is_shown: &dyn Fn(&str) -> bool) -> Vec<String> {
     let members = of.includes.iter().flat_map(|item| match item {
-        FolderItem::Member(name) => vec![format!("{}.{name}", view.common.name)],
-        FolderItem::Folder(inner) => flat_members(view, inner),
+        FolderItem::Folder(inner) => flat_members(view, inner, is_shown),
+        FolderItem::Member(_) | FolderItem::All | FolderItem::Part(_) => members_of(view, item, is_shown),
     });
     members.collect()
 }
@@ -345,6 +381,42 @@ mod tests {
         let case = json!({"when": [{"sql": "{CUBE}.n > 1", "label": "large"}], "else": {"label": {"sql": "{CUBE}.n"}}});
         assert_eq!(a["dimensions"][1]["case"], case);
         assert!(!listed(false).to_string().contains("refreshKey"));
+    }
+
+    #[test]
+    fn hierarchies_and_folders_show_what_may_be_named() {
+        let text = "cubes:
+  - name: A
+    sql_table: public.a
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true}
+      - {name: city, sql: city, type: string}
+      - {name: street, sql: street, type: string, public: false}
+    hierarchies:
+      - {name: place, title: Where, levels: [city, street]}
+      - {name: secret, public: false, levels: [city]}
+      - {name: streets, levels: [street]}
+views:
+  - name: V
+    cubes: [{join_path: A, prefix: true, includes: [place, secret, streets]}]
+    folders:
+      - {name: all, includes: '*'}
+      - {name: some, includes: [A_place, A_secret, A_street, {name: inner, includes: [{join_path: A}]}]}
+";
+        let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
+        let (catalog, _) = load(&[file]).unwrap();
+        let all = meta(&catalog, &DomainAccess::full(), &Wanted::default());
+        let (a, v) = (&all["cubes"][0], &all["cubes"][1]);
+        let place = json!({"name": "A.place", "title": "Where", "levels": ["A.city"], "public": true});
+        assert_eq!(a["hierarchies"], json!([place]));
+        let place = json!({
+            "name": "V.A_place", "title": "Where", "levels": ["V.A_city"], "public": true, "aliasMember": "A.place",
+        });
+        assert_eq!(v["hierarchies"], json!([place]));
+        let (all, some) = (json!(["V.A_city"]), json!(["V.A_place", "V.A_city"]));
+        assert_eq!(v["folders"], json!([{"name": "all", "members": all}, {"name": "some", "members": some}]));
+        let inner = json!({"name": "inner", "members": ["V.A_city"]});
+        assert_eq!(v["nestedFolders"][1], json!({"name": "some", "members": ["V.A_place", inner]}));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::dates::granularity::{Granularity, Interval};
 pub use added::AddedGroup;
 pub use open::OpenMembers;
 pub use template::{Piece, Template};
+pub use views::{Folder, FolderItem, Include, View, ViewHierarchy, ViewMember, ViewPart};
 
 /// A member of a model by both names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -512,72 +513,4 @@ impl Model {
     pub fn title(&self) -> String {
         self.common.short_title()
     }
-}
-
-/// Members that a view takes of a model, before they are found.
-#[derive(Debug, Clone)]
-pub struct ViewPart {
-    /// Models from the root on.
-    pub path: Vec<String>,
-    /// What it takes; none: all.
-    pub includes: Option<Vec<Include>>,
-    /// What it leaves out.
-    pub excludes: Vec<String>,
-    /// What stands before names.
-    pub prefix: Option<String>,
-    /// Where it stands.
-    pub place: Place,
-}
-
-/// A member that a view takes, perhaps under another name.
-#[derive(Debug, Clone)]
-pub struct Include {
-    /// Name in the model.
-    pub name: String,
-    /// Own name, title, and so on.
-    pub own: Common,
-}
-
-/// A member of a view.
-#[derive(Debug, Clone)]
-pub struct ViewMember {
-    /// Name and what people read.
-    pub common: Common,
-    /// What it stands for.
-    pub target: MemberId,
-    /// Models that lead to it.
-    pub path: Vec<String>,
-}
-
-/// A folder of a view.
-#[derive(Debug, Clone)]
-pub struct Folder {
-    /// Name.
-    pub name: String,
-    /// Members and inner folders, as written.
-    pub includes: Vec<FolderItem>,
-}
-
-/// What lies in a folder.
-#[derive(Debug, Clone)]
-pub enum FolderItem {
-    /// A member.
-    Member(String),
-    /// All members of a model.
-    Folder(Folder),
-}
-
-/// A view.
-#[derive(Debug, Clone)]
-pub struct View {
-    /// Name and what people read.
-    pub common: Common,
-    /// File that it stands in.
-    pub file: Arc<str>,
-    /// What it is made of.
-    pub parts: Vec<ViewPart>,
-    /// Folders.
-    pub folders: Vec<Folder>,
-    /// Its members, once found.
-    pub members: Vec<ViewMember>,
 }

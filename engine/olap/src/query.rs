@@ -8,6 +8,7 @@ mod read;
 pub mod request;
 
 use chrono_tz::Tz;
+use serde_json::Value;
 
 use crate::dates::granularity::Granularity;
 use crate::dates::range::WallRange;
@@ -22,6 +23,13 @@ pub const LIMIT_MAX: u64 = 50_000;
 pub const QUERIES_MAX: usize = 64;
 /// Most ranges that are compared.
 pub const COMPARE_MAX: usize = 16;
+
+/// Reads a whole number from 0 on, as clients write it: some have `5.0` for 5.
+pub fn whole_number(value: &Value) -> Option<u64> {
+    const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+    let is_whole = |n: &f64| n.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(n);
+    value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|n| n as u64))
+}
 
 /// Form of rows in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

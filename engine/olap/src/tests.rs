@@ -1,6 +1,7 @@
 //! Tests of the whole: the open cases over real tables, models, planner and engine.
 
 mod drilled;
+mod measures;
 mod open_cases;
 mod oracle;
 mod parted;

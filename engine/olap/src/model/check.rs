@@ -7,7 +7,7 @@ use quiver_yaml::problem::Place;
 
 use super::load::ModelProblem;
 use super::template::{Piece, Template};
-use super::{Case, Label, MemberId, Model};
+use super::{Case, Hierarchy, Label, MemberId, Model, Segment};
 
 /// Names of models with their members.
 type Names = BTreeMap<String, BTreeSet<String>>;
@@ -55,7 +55,14 @@ fn take_over(model: &mut Model, base: &Model) {
     };
     let (mut more_dimensions, mut more_measures, mut more_segments) = (Vec::new(), Vec::new(), Vec::new());
     more_dimensions.extend(base.dimensions.iter().filter(|d| !all(&d.common.name)).cloned());
-    more_segments.extend(base.segments.iter().filter(|s| !all(&s.common.name)).cloned());
+    for segment in base.segments.iter().filter(|s| !all(&s.common.name)) {
+        more_segments.push(Segment { by: rename(&segment.by), ..segment.clone() });
+    }
+    let hierarchies = named(model.hierarchies.iter().map(|h| &h.common.name).collect());
+    let taken = |name: &String| all(name) || hierarchies.contains(name);
+    let more_hierarchies = base.hierarchies.iter().filter(|h| !taken(&h.common.name));
+    let more_hierarchies = more_hierarchies.map(|h| Hierarchy { levels: rename(&h.levels), ..h.clone() });
+    let more_hierarchies: Vec<Hierarchy> = more_hierarchies.collect();
     for measure in base.measures.iter().filter(|m| !all(&m.common.name)) {
         let mut measure = measure.clone();
         measure.drill_members = rename(&measure.drill_members);
@@ -74,6 +81,7 @@ fn take_over(model: &mut Model, base: &Model) {
     model.dimensions.splice(0..0, more_dimensions);
     model.measures.splice(0..0, more_measures);
     model.segments.splice(0..0, more_segments);
+    model.hierarchies.splice(0..0, more_hierarchies);
     model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
     model.source = model.source.take().or_else(|| base.source.clone());
     model.rows = model.rows.take().or_else(|| base.rows.clone());
@@ -238,6 +246,24 @@ impl Resolver<'_> {
             _ => return Err("a reference has one or two names".to_owned()),
         };
         self.member(&id).map_or(Ok(Piece::Member(id)), Err)
+    }
+}
+
+/// Finds levels of hierarchies that are no dimensions.
+pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    let is_other = |id: &MemberId| {
+        // What is not there at all has been told of.
+        let of = models.iter().find(|m| m.common.name == id.model && m.member_names().any(|name| name == id.member));
+        of.is_some_and(|model| model.dimension(&id.member).is_none())
+    };
+    for model in models {
+        for hierarchy in &model.hierarchies {
+            if let Some(level) = hierarchy.levels.iter().find(|level| is_other(level)) {
+                let text = format!("`{level}` is no dimension, and only dimensions are levels of a hierarchy");
+                let (place, name) = (hierarchy.common.place, hierarchy.common.name.as_str());
+                problems.push(ModelProblem::new(model, place, Some(name), text));
+            }
+        }
     }
 }
 

@@ -139,6 +139,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::cycles(&models, &mut problems);
+    check::levels(&models, &mut problems);
     added::check(&models, &mut problems);
     keys(&models, &mut problems);
     let models: BTreeMap<String, Model> = models.into_iter().map(|m| (m.common.name.clone(), m)).collect();
@@ -194,7 +195,8 @@ fn add(
 fn duplicates(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
         let mut seen = HashSet::new();
-        for name in model.member_names() {
+        let hierarchies = model.hierarchies.iter().map(|h| h.common.name.as_str());
+        for name in model.member_names().chain(hierarchies) {
             if !seen.insert(name) {
                 let text = format!("there are two members `{name}`");
                 problems.push(ModelProblem::new(model, model.common.place, Some(name), text));
@@ -267,6 +269,34 @@ mod tests {
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
     }
 
+    /// Breaks where a condition with a slip of the pen is passed over, and the measure counts all rows.
+    #[test]
+    fn parts_of_members_are_read_or_told_of() {
+        let check = |part: &str, expected: &str| {
+            let told = problems(&format!("{A}      - {{name: some, type: {part}}}\n"));
+            assert!(told.iter().any(|problem| problem.ends_with(expected)), "{part}: {told:?}");
+        };
+        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "unknown field `sqll`; did you mean `sql`?");
+        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "a filter of a measure needs `sql`");
+        check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
+        check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");
+        let case = "case: {when: [{sql: '{CUBE}.id > 1', label: {sql: '1'}}]}";
+        check(&format!("sum, sql: id, {case}"), "measure `some` has `sql` or `case`, not both");
+        check("rank, order_by: [{dir: desc}]", "an entry of `order_by` needs `sql`");
+        let shifted = "number, sql: '{count}', time_shift: [{interval: 1 day, type: prior}]";
+        check(shifted, "`time_shift` belongs to measures with `multi_stage: true`");
+        check("number, sql: '{count}', reduce_by: [kind]", "`reduce_by` belongs to measures with `multi_stage: true`");
+        check("count, rolling_window: {granularity: month}", "`granularity` belongs to windows of `type: to_date`");
+        let window = "rolling_window: {type: to_date, granularity: month, trailing: 1 day}";
+        check(&format!("count, {window}"), "`trailing` belongs to windows of `type: fixed`");
+        let both = "sum, sql: '{count}', multi_stage: true, rolling_window: {trailing: 1 day}";
+        check(both, "a measure has `rolling_window` or `multi_stage`, not both");
+        let rollup = |text: &str| problems(&format!("{A}    pre_aggregations: [{{{text}}}]\n")).join("; ");
+        assert!(rollup("measures: [count]").ends_with("a rollup needs a `name`"));
+        let timeless = rollup("name: days, measures: [count], time_dimension: kind");
+        assert!(timeless.ends_with("a rollup with `time_dimension` needs `granularity`"), "{timeless}");
+    }
+
     #[test]
     fn extends_and_cycles() {
         let text = format!(
@@ -276,6 +306,9 @@ mod tests {
         let b = catalog.model("B");
         assert_eq!(b.member_names().collect::<Vec<_>>(), ["id", "kind", "count", "twice"]);
         assert!(!b.is_public());
+        let busy = "    segments: [{name: busy, sql: '{count} > 1', by: [kind]}]\n";
+        let (catalog, _) = load(&[source("m.yml", &format!("{A}{busy}  - {{name: B, extends: A}}\n"), false)]).unwrap();
+        assert_eq!(catalog.model("B").segment("busy").unwrap().by[0].to_string(), "B.kind");
         let text = format!(
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );

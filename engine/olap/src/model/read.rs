@@ -1,5 +1,7 @@
 //! One YAML file to cubes and views; names are not resolved yet.
 
+mod views;
+
 use std::sync::Arc;
 
 use quiver_types::Domain;
@@ -11,11 +13,12 @@ use serde_json::{Map, Value};
 use super::owner::near_field;
 use super::template::Template;
 use super::{
-    AddedGroup, Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure,
-    MeasureType, MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow,
-    RowRight, Segment, Source, TimeShift, View, ViewPart, is_name,
+    AddedGroup, Case, Common, Dimension, DimensionType, Hierarchy, Join, Label, Measure, MeasureType, MemberId, Model,
+    OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight, Segment, Source,
+    TimeShift, View, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
+use views::view;
 
 /// What stands in a file.
 #[derive(Debug, Default)]
@@ -149,11 +152,11 @@ impl<'a, 'p> Reader<'a, 'p> {
 
 /// A member by its name, with or without that of its model, with or without braces.
 fn member(text: &str, own: &str) -> MemberId {
-    let text = text.trim().trim_start_matches('$').trim_start_matches('{').trim_end_matches('}');
-    match text.split_once('.') {
+    let plain = text.trim().replace(['$', '{', '}'], "");
+    match plain.split_once('.') {
         Some(("CUBE", name)) => MemberId::new(own, name),
         Some((model, name)) => MemberId::new(model, name),
-        None => MemberId::new(own, text),
+        None => MemberId::new(own, plain),
     }
 }
 
@@ -255,12 +258,15 @@ fn case(node: &Node, problems: &mut Problems) -> Option<Case> {
         w.finish();
         when.push((sql?, label?));
     }
-    let otherwise = r.fields.some("else").and_then(|n| n.get("label")).and_then(label);
+    let otherwise = r.fields.some("else").map(|n| n.get("label").and_then(label));
+    if matches!(otherwise, Some(None)) {
+        r.bad("else", "`else` of a case needs a `label`");
+    }
     if when.is_empty() {
         r.bad("when", "a case needs `when`");
     }
     r.finish();
-    Some(Case { when, otherwise })
+    Some(Case { when, otherwise: otherwise.flatten() })
 }
 
 fn label(node: &Node) -> Option<Label> {
@@ -342,12 +348,10 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         r.fields.problem("sql", Code::Required, format!("measure `{}` needs `sql`", common.name), r.problems);
         return None;
     }
-    let conditions = |r: &mut Reader<'_, '_>, name: &'static str| {
-        let nodes = r.list(name).iter();
-        let sqls = nodes.filter_map(|n| n.get("sql").and_then(|s| s.text().map(|t| Template::parse(t, s.place))));
-        sqls.collect::<Vec<_>>()
-    };
-    let filters = conditions(&mut r, "filters");
+    if sql.is_some() && case.is_some() {
+        r.bad("case", format!("measure `{}` has `sql` or `case`, not both", common.name));
+    }
+    let filters = r.list("filters").iter().filter_map(|n| condition(n, r.problems)).collect();
     let order_by = r.list("order_by").iter().filter_map(|n| order_by(n, r.problems)).collect::<Vec<_>>();
     let rolling_window = r.fields.some("rolling_window").and_then(|n| rolling_window(n, r.problems));
     let rolling_window = match ty {
@@ -379,13 +383,43 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
     if ty == MeasureType::Rank && measure.order_by.is_empty() {
         r.bad("order_by", "a rank needs `order_by`");
     }
+    stages(&measure, &mut r);
     r.finish();
     Some(measure)
+}
+
+/// What says how a measure is made of inner results is told of where nothing would come of it.
+fn stages(measure: &Measure, r: &mut Reader<'_, '_>) {
+    if measure.multi_stage {
+        if measure.rolling_window.is_some() {
+            r.bad("rolling_window", "a measure has `rolling_window` or `multi_stage`, not both");
+        }
+        return;
+    }
+    for key in ["group_by", "reduce_by", "add_group_by", "time_shift", "order_by"] {
+        if r.fields.node().get(key).is_some_and(|node| !node.is_null()) {
+            r.bad(key, format!("`{key}` belongs to measures with `multi_stage: true`"));
+        }
+    }
+}
+
+/// A filter of a measure. One that cannot be read is told of: without it the measure would count all rows.
+fn condition(node: &Node, problems: &mut Problems) -> Option<Template> {
+    let mut r = Reader::new(node, "", problems)?;
+    let sql = r.sql("sql");
+    if sql.is_none() {
+        r.fields.problem("sql", Code::Required, "a filter of a measure needs `sql`", r.problems);
+    }
+    r.finish();
+    sql
 }
 
 fn order_by(node: &Node, problems: &mut Problems) -> Option<(Template, bool)> {
     let mut r = Reader::new(node, "", problems)?;
     let sql = r.sql("sql");
+    if sql.is_none() {
+        r.fields.problem("sql", Code::Required, "an entry of `order_by` needs `sql`", r.problems);
+    }
     let descends = r.word("dir", &[("asc", false), ("desc", true)]).unwrap_or(false);
     r.finish();
     Some((sql?, descends))
@@ -402,6 +436,12 @@ fn rolling_window(node: &Node, problems: &mut Problems) -> Option<RollingWindow>
         Some(text) => Interval::parse(text).map(Reach::Of).map_err(|e| r.bad(name, e)).ok(),
     };
     let (trailing, leading) = (reach("trailing"), reach("leading"));
+    let others: &[&str] = if kind { &["trailing", "leading", "offset"] } else { &["granularity"] };
+    if let Some(other) = others.iter().find(|name| r.fields.node().get(name).is_some_and(|node| !node.is_null())) {
+        let text =
+            format!("`{other}` belongs to windows of {}", if kind { "`type: fixed`" } else { "`type: to_date`" });
+        r.bad(other, text);
+    }
     let window = if kind {
         let found = granularity.as_deref().and_then(Granularity::standard);
         if found.is_none() {
@@ -508,6 +548,17 @@ fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregat
     let name = r.text("name");
     let kind = r.word("type", &KINDS).unwrap_or("rollup");
     let (time, granularity) = (r.text("time_dimension"), r.text("granularity"));
+    if name.is_none() {
+        r.fields.problem("name", Code::Required, "a rollup needs a `name`", r.problems);
+    }
+    if kind == "rollup" && time.is_some() && granularity.is_none() {
+        r.fields.problem(
+            "granularity",
+            Code::Required,
+            "a rollup with `time_dimension` needs `granularity`",
+            r.problems,
+        );
+    }
     let made = PreAggregation {
         name: name?,
         kind: kind.to_owned(),
@@ -533,62 +584,4 @@ fn rollup(node: &Node, own: &str, problems: &mut Problems) -> Option<PreAggregat
     }
     r.finish();
     Some(made)
-}
-
-fn view(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<View> {
-    let mut r = Reader::new(node, "", problems)?;
-    let common = r.common()?;
-    let parts = r.list("cubes").iter().filter_map(|n| view_part(n, r.problems)).collect();
-    let folders = r.list("folders").iter().filter_map(|n| folder(n, r.problems)).collect();
-    r.finish();
-    Some(View { common, file: Arc::clone(file), parts, folders, members: Vec::new() })
-}
-
-fn view_part(node: &Node, problems: &mut Problems) -> Option<ViewPart> {
-    let mut r = Reader::new(node, "", problems)?;
-    let Some(path) = r.text("join_path") else {
-        r.fields.problem("join_path", Code::Required, "a part of a view needs `join_path`", r.problems);
-        return None;
-    };
-    let path: Vec<String> = path.split('.').map(str::to_owned).collect();
-    let includes = match r.fields.some("includes") {
-        Some(n) if n.text() == Some("*") => None,
-        Some(_) => Some(r.list("includes").iter().filter_map(|n| include(n, r.problems)).collect()),
-        None => Some(Vec::new()),
-    };
-    let excludes = r.texts("excludes");
-    let alias = r.text("alias");
-    let prefix = r.truth("prefix").unwrap_or(false).then(|| alias.or_else(|| path.last().cloned())).flatten();
-    r.finish();
-    Some(ViewPart { path, includes, excludes, prefix, place: node.place })
-}
-
-fn include(node: &Node, problems: &mut Problems) -> Option<Include> {
-    if let Some(name) = node.text() {
-        return Some(Include {
-            name: name.to_owned(),
-            own: Common { name: name.to_owned(), place: node.place, ..Common::default() },
-        });
-    }
-    let mut r = Reader::new(node, "", problems)?;
-    let alias = r.text("alias");
-    let mut own = r.common()?;
-    let name = std::mem::take(&mut own.name);
-    own.name = alias.unwrap_or_else(|| name.clone());
-    r.finish();
-    Some(Include { name, own })
-}
-
-fn folder(node: &Node, problems: &mut Problems) -> Option<Folder> {
-    let mut r = Reader::new(node, "", problems)?;
-    let name = r.text("name");
-    let mut includes = Vec::new();
-    for item in r.list("includes") {
-        match item.text() {
-            Some(text) => includes.push(FolderItem::Member(text.to_owned())),
-            None => includes.extend(folder(item, r.problems).map(FolderItem::Folder)),
-        }
-    }
-    r.finish();
-    Some(Folder { name: name?, includes })
 }

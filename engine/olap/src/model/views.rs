@@ -1,91 +1,388 @@
-//! Members of views: copied from the models that their parts lead to.
+//! Views: members and hierarchies, taken over from the models that their parts lead to, and folders of these.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use quiver_types::meant::did_you_mean;
+use quiver_yaml::problem::Place;
 
 use super::load::ModelProblem;
-use super::{Common, Include, MemberId, Model, View, ViewMember, ViewPart};
+use super::{Common, Hierarchy, MemberId, Model};
 
-/// Finds the members of a view.
+/// Members that a view takes of a model, before they are found.
+#[derive(Debug, Clone)]
+pub struct ViewPart {
+    /// Models from the root on.
+    pub path: Vec<String>,
+    /// What it takes; none: all.
+    pub includes: Option<Vec<Include>>,
+    /// What it leaves out.
+    pub excludes: Vec<String>,
+    /// What stands before names.
+    pub prefix: Option<String>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// A member or hierarchy that a view takes, perhaps under another name.
+#[derive(Debug, Clone)]
+pub struct Include {
+    /// Name in the model.
+    pub name: String,
+    /// Own name, title, and so on.
+    pub own: Common,
+}
+
+impl Include {
+    /// One under the name that it has in the model.
+    pub(super) fn named(name: &str, place: Place) -> Self {
+        Self { name: name.to_owned(), own: Common { name: name.to_owned(), place, ..Common::default() } }
+    }
+}
+
+/// A member of a view.
+#[derive(Debug, Clone)]
+pub struct ViewMember {
+    /// Name and what people read.
+    pub common: Common,
+    /// What it stands for.
+    pub target: MemberId,
+    /// Models that lead to it.
+    pub path: Vec<String>,
+}
+
+/// A hierarchy of a view.
+#[derive(Debug, Clone)]
+pub struct ViewHierarchy {
+    /// Name and what people read.
+    pub common: Common,
+    /// The hierarchy of a model that it stands for.
+    pub target: MemberId,
+    /// Members of the view, those that it has of the levels.
+    pub levels: Vec<String>,
+}
+
+/// A folder of a view.
+#[derive(Debug, Clone)]
+pub struct Folder {
+    /// Name.
+    pub name: String,
+    /// What lies in it, as written.
+    pub includes: Vec<FolderItem>,
+    /// Where it stands.
+    pub place: Place,
+}
+
+/// What lies in a folder.
+#[derive(Debug, Clone)]
+pub enum FolderItem {
+    /// A member or hierarchy.
+    Member(String),
+    /// All members.
+    All,
+    /// The members of a part, by its path.
+    Part(Vec<String>),
+    /// A folder within it.
+    Folder(Folder),
+}
+
+/// A view.
+#[derive(Debug, Clone)]
+pub struct View {
+    /// Name and what people read.
+    pub common: Common,
+    /// File that it stands in.
+    pub file: Arc<str>,
+    /// What it is made of.
+    pub parts: Vec<ViewPart>,
+    /// Folders.
+    pub folders: Vec<Folder>,
+    /// Its members, once found.
+    pub members: Vec<ViewMember>,
+    /// Its hierarchies, once found.
+    pub hierarchies: Vec<ViewHierarchy>,
+}
+
+impl View {
+    /// Names of what lies in a folder by one of its items; a folder within it stands for itself.
+    pub fn names_of<'v>(&'v self, item: &'v FolderItem) -> Vec<&'v str> {
+        let members = |is_meant: &dyn Fn(&ViewMember) -> bool| -> Vec<&'v str> {
+            self.members.iter().filter(|m| is_meant(m)).map(|m| m.common.name.as_str()).collect()
+        };
+        match item {
+            FolderItem::Member(name) => vec![name.as_str()],
+            FolderItem::All => members(&|_| true),
+            FolderItem::Part(path) => members(&|member| member.path == *path),
+            FolderItem::Folder(_) => Vec::new(),
+        }
+    }
+}
+
+/// Finds the members and hierarchies of a view.
 pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: &mut Vec<ModelProblem>) {
-    let mut members: Vec<ViewMember> = Vec::new();
+    let mut taken: Vec<Taken<'_>> = Vec::new();
     for part in &view.parts {
-        match of_part(part, models) {
-            Ok(found) => members.extend(found),
+        match Taken::of(part, models) {
+            Ok(found) => taken.push(found),
             Err(text) => problems.push(ModelProblem::of_view(view, part.place, None, text)),
         }
     }
+    take_levels(&mut taken);
+    let members: Vec<ViewMember> = taken.iter().flat_map(Taken::members).collect();
+    let hierarchies: Vec<ViewHierarchy> = taken.iter().flat_map(|taken| taken.hierarchies(&members)).collect();
     let mut seen = HashSet::new();
-    for member in &members {
-        if !seen.insert(member.common.name.clone()) {
-            let text =
-                format!("member `{}` is there twice; give one an alias, or the part a prefix", member.common.name);
-            problems.push(ModelProblem::of_view(view, member.common.place, Some(&member.common.name), text));
+    for common in members.iter().map(|m| &m.common).chain(hierarchies.iter().map(|h| &h.common)) {
+        if !seen.insert(common.name.clone()) {
+            let text = format!("member `{}` is there twice; give one an alias, or the part a prefix", common.name);
+            problems.push(ModelProblem::of_view(view, common.place, Some(&common.name), text));
         }
     }
-    view.members = members;
+    (view.members, view.hierarchies) = (members, hierarchies);
+    let mut names = HashSet::new();
+    for folder in &view.folders {
+        if !names.insert(folder.name.as_str()) {
+            let text = format!("there are two folders `{}`", folder.name);
+            problems.push(ModelProblem::of_view(view, folder.place, None, text));
+        }
+        check(view, folder, problems);
+    }
 }
 
-fn of_part(part: &ViewPart, models: &BTreeMap<String, Model>) -> Result<Vec<ViewMember>, String> {
-    for pair in part.path.windows(2) {
-        let from = models.get(&pair[0]).ok_or_else(|| format!("there is no model `{}`", pair[0]))?;
-        if !from.joins.iter().any(|j| j.target == pair[1]) {
-            return Err(format!("model `{}` has no join to `{}`", pair[0], pair[1]));
+/// What a part of a view takes of its model.
+struct Taken<'m> {
+    part: &'m ViewPart,
+    model: &'m Model,
+    includes: Vec<Include>,
+}
+
+impl<'m> Taken<'m> {
+    fn of(part: &'m ViewPart, models: &'m BTreeMap<String, Model>) -> Result<Self, String> {
+        for pair in part.path.windows(2) {
+            let from = models.get(&pair[0]).ok_or_else(|| format!("there is no model `{}`", pair[0]))?;
+            if !from.joins.iter().any(|j| j.target == pair[1]) {
+                return Err(format!("model `{}` has no join to `{}`", pair[0], pair[1]));
+            }
         }
-    }
-    let last = part.path.last().expect("a split text has a part");
-    let model = models.get(last).ok_or_else(|| {
-        format!("there is no model `{last}`{}", did_you_mean(last, models.keys().map(String::as_str)))
-    })?;
-    let known: Vec<&str> = model.member_names().collect();
-    let check = |name: &str| {
-        if known.contains(&name) {
-            return Ok(());
-        }
-        let hint = did_you_mean(name, known.iter().copied());
-        Err(format!("model `{last}` has no member `{name}`{hint}"))
-    };
-    let all;
-    let includes = if let Some(includes) = &part.includes {
-        includes
-    } else {
-        let shown = known.iter().filter(|n| common(model, n).is_some_and(|c| c.public != Some(false)));
-        let plain = |n: &&str| Include {
-            name: (**n).to_owned(),
-            own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() },
+        let last = part.path.last().expect("a split text has a part");
+        let model = models.get(last).ok_or_else(|| {
+            format!("there is no model `{last}`{}", did_you_mean(last, models.keys().map(String::as_str)))
+        })?;
+        let hierarchies = model.hierarchies.iter().map(|h| h.common.name.as_str());
+        let known: Vec<&str> = model.member_names().chain(hierarchies).collect();
+        let check = |name: &str| {
+            if known.contains(&name) {
+                return Ok(());
+            }
+            let hint = did_you_mean(name, known.iter().copied());
+            Err(format!("model `{last}` has no member `{name}`{hint}"))
         };
-        all = shown.map(plain).collect::<Vec<_>>();
-        &all
-    };
-    part.excludes.iter().try_for_each(|name| check(name))?;
-    let mut members = Vec::new();
-    for include in includes.iter().filter(|i| !part.excludes.contains(&i.name)) {
-        check(&include.name)?;
-        let of = common(model, &include.name).expect("it is known");
-        let own = include.own.clone();
-        let name = part.prefix.as_ref().map_or_else(|| own.name.clone(), |p| format!("{p}_{}", own.name));
-        // Under its own name it keeps its title; under another one the title is made of that.
-        let kept = (name == of.name).then(|| of.title.clone()).flatten();
-        members.push(ViewMember {
-            common: Common {
-                title: own.title.or(kept).or_else(|| (name != of.name).then(|| of.title.clone()).flatten()),
-                description: own.description.or_else(|| of.description.clone()),
-                meta: own.meta.or_else(|| of.meta.clone()),
-                format: own.format.or_else(|| of.format.clone()),
-                currency: of.currency.clone(),
-                public: own.public.or(of.public),
-                place: own.place,
-                name,
-            },
-            target: MemberId::new(last, &include.name),
-            path: part.path.clone(),
-        });
+        part.excludes.iter().try_for_each(|name| check(name))?;
+        let mut includes = if let Some(includes) = &part.includes {
+            includes.clone()
+        } else {
+            let shown = known.iter().filter(|n| common(model, n).is_some_and(|c| c.public != Some(false)));
+            shown.map(|name| Include::named(name, part.place)).collect()
+        };
+        includes.retain(|include| !part.excludes.contains(&include.name));
+        includes.iter().try_for_each(|include| check(&include.name))?;
+        Ok(Self { part, model, includes })
     }
-    Ok(members)
+
+    /// Hierarchies of the model among what is taken.
+    fn of_model(&self) -> impl Iterator<Item = (&Include, &'m Hierarchy)> {
+        self.includes.iter().filter_map(move |include| Some((include, hierarchy(self.model, &include.name)?)))
+    }
+
+    fn members(&self) -> Vec<ViewMember> {
+        let members = self.includes.iter().filter(|include| hierarchy(self.model, &include.name).is_none());
+        let member = |include: &Include| ViewMember {
+            common: self.shown(include, common(self.model, &include.name).expect("it is known")),
+            target: MemberId::new(&self.model.common.name, &include.name),
+            path: self.part.path.clone(),
+        };
+        members.map(member).collect()
+    }
+
+    /// The hierarchies of which the view has a level.
+    fn hierarchies(&self, members: &[ViewMember]) -> Vec<ViewHierarchy> {
+        let level = |id: &MemberId| {
+            let own = members.iter().find(|member| member.target == *id && member.path == self.part.path);
+            own.or_else(|| members.iter().find(|member| member.target == *id)).map(|member| member.common.name.clone())
+        };
+        let all = self.of_model().map(|(include, of)| ViewHierarchy {
+            common: self.shown(include, &of.common),
+            target: MemberId::new(&self.model.common.name, &include.name),
+            levels: of.levels.iter().filter_map(level).collect(),
+        });
+        all.filter(|hierarchy| !hierarchy.levels.is_empty()).collect()
+    }
+
+    /// What people read of something that is taken.
+    fn shown(&self, include: &Include, of: &Common) -> Common {
+        let own = include.own.clone();
+        let name = self.part.prefix.as_ref().map_or_else(|| own.name.clone(), |p| format!("{p}_{}", own.name));
+        Common {
+            title: own.title.or_else(|| of.title.clone()),
+            description: own.description.or_else(|| of.description.clone()),
+            meta: own.meta.or_else(|| of.meta.clone()),
+            format: own.format.or_else(|| of.format.clone()),
+            currency: of.currency.clone(),
+            public: own.public.or(of.public),
+            place: own.place,
+            name,
+        }
+    }
 }
 
-fn common<'a>(model: &'a Model, name: &str) -> Option<&'a Common> {
+/// Who names a hierarchy takes its levels with it, of all models that the view's parts lead to.
+fn take_levels(taken: &mut [Taken<'_>]) {
+    let levels: Vec<&MemberId> = taken.iter().flat_map(Taken::of_model).flat_map(|(_, of)| &of.levels).collect();
+    for of in taken.iter_mut().filter(|of| of.part.includes.is_some()) {
+        let model = of.model;
+        for level in levels.iter().filter(|level| level.model == model.common.name) {
+            let is_named = of.includes.iter().any(|include| include.name == level.member);
+            if !is_named && !of.part.excludes.contains(&level.member) {
+                of.includes.push(Include::named(&level.member, of.part.place));
+            }
+        }
+    }
+}
+
+/// Finds what lies in a folder and is not there.
+fn check(view: &View, folder: &Folder, problems: &mut Vec<ModelProblem>) {
+    let members = view.members.iter().map(|m| m.common.name.as_str());
+    let known: Vec<&str> = members.chain(view.hierarchies.iter().map(|h| h.common.name.as_str())).collect();
+    for item in &folder.includes {
+        let text = match item {
+            FolderItem::Member(name) if !known.contains(&name.as_str()) => {
+                let hint = did_you_mean(name, known.iter().copied());
+                format!("folder `{}` names `{name}`, which the view does not have{hint}", folder.name)
+            }
+            FolderItem::Part(path) if !view.parts.iter().any(|part| part.path == *path) => {
+                format!("folder `{}` names the part `{}`, which the view does not have", folder.name, path.join("."))
+            }
+            FolderItem::Folder(inner) => {
+                check(view, inner, problems);
+                continue;
+            }
+            FolderItem::Member(_) | FolderItem::Part(_) | FolderItem::All => continue,
+        };
+        problems.push(ModelProblem::of_view(view, folder.place, None, text));
+    }
+}
+
+fn hierarchy<'m>(model: &'m Model, name: &str) -> Option<&'m Hierarchy> {
+    model.hierarchies.iter().find(|h| h.common.name == name)
+}
+
+fn common<'m>(model: &'m Model, name: &str) -> Option<&'m Common> {
     let dimension = model.dimension(name).map(|d| &d.common);
-    dimension.or_else(|| model.measure(name).map(|m| &m.common)).or_else(|| model.segment(name).map(|s| &s.common))
+    let member = dimension.or_else(|| model.measure(name).map(|m| &m.common));
+    let member = member.or_else(|| model.segment(name).map(|s| &s.common));
+    member.or_else(|| hierarchy(model, name).map(|h| &h.common))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::model::View;
+    use crate::model::catalog::Catalog;
+    use crate::model::load::{ModelProblem, SourceFile, load};
+
+    const MODELS: &str = "cubes:
+  - name: Orders
+    sql_table: public.orders
+    joins: [{name: Users, relationship: many_to_one, sql: '{CUBE}.user_id = {Users.id}'}]
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true, public: false}
+      - {name: number, sql: number, type: number}
+      - {name: status, sql: status, type: string}
+    measures: [{name: count, type: count}]
+    hierarchies:
+      - {name: route, title: On its way, levels: ['{CUBE}.status', number, Users.city]}
+      - {name: people, levels: [Users.state, Users.city]}
+  - name: Users
+    sql_table: public.users
+    dimensions:
+      - {name: id, sql: id, type: number, primary_key: true, public: false}
+      - {name: state, sql: state, type: string}
+      - {name: city, sql: city, type: string}
+    hierarchies: [{name: place, levels: [state, city]}]
+  - {name: Returns, extends: Orders}
+views:
+  - name: V
+";
+
+    fn read(view: &str) -> Result<Catalog, Vec<ModelProblem>> {
+        let text = format!("{MODELS}{view}");
+        load(&[SourceFile { name: "m.yml".to_owned(), text, builtin: false }]).map(|(catalog, _)| catalog)
+    }
+
+    fn shown(view: &View) -> String {
+        let hierarchies = view.hierarchies.iter().map(|h| format!("{}={}", h.common.name, h.levels.join(",")));
+        let members = view.members.iter().map(|m| m.common.name.clone());
+        format!("{} | {}", members.collect::<Vec<_>>().join(" "), hierarchies.collect::<Vec<_>>().join(" "))
+    }
+
+    #[test]
+    fn hierarchies_come_with_their_levels() {
+        let check = |cubes: &str, expected: &str| {
+            let catalog = read(&format!("    cubes: [{cubes}]\n")).unwrap_or_else(|e| panic!("{cubes}: {e:?}"));
+            assert_eq!(shown(&catalog.views["V"]), expected, "{cubes}");
+        };
+        let users = "{join_path: Orders.Users, prefix: true, includes: '*'}";
+        // Levels of a model that the view does not lead to are left out, and hierarchies without any.
+        check("{join_path: Orders, includes: '*'}", "number status count | route=status,number");
+        check(
+            &format!("{{join_path: Orders, includes: '*'}}, {users}"),
+            "number status count Users_state Users_city | route=status,number,Users_city people=Users_state,Users_city \
+             Users_place=Users_state,Users_city",
+        );
+        check("{join_path: Orders, includes: [count, status]}", "count status | ");
+        // Who names a hierarchy has its levels, those of other parts, too.
+        check("{join_path: Orders, includes: [route]}", "status number | route=status,number");
+        check(
+            "{join_path: Orders, includes: [{name: route, alias: way}]}, {join_path: Orders.Users, includes: [state]}",
+            "status number state city | way=status,number,city",
+        );
+        check("{join_path: Orders, includes: [route, count], excludes: [number]}", "count status | route=status");
+        check("{join_path: Orders, includes: '*', excludes: [route]}", "number status count | ");
+        check("{join_path: Returns, includes: [route]}", "status number | route=status,number");
+    }
+
+    #[test]
+    fn folders_name_what_is_there() {
+        let check = |view: &str, expected: &str| {
+            let problems = read(&format!("    cubes: [{{join_path: Orders, includes: [status, people]}}]\n{view}"));
+            let told: Vec<String> = problems.err().into_iter().flatten().map(|p| p.message).collect();
+            assert_eq!(told.join("; "), expected, "{view}");
+        };
+        check("    folders: [{name: f, includes: [status]}, {name: g, includes: '*'}]\n", "");
+        check("    folders: [{name: f, includes: [{join_path: Orders}, {name: g, includes: [status]}]}]\n", "");
+        check(
+            "    folders: [{name: f, includes: [{name: g, includes: [statsu]}]}]\n",
+            "folder `g` names `statsu`, which the view does not have; did you mean `status`?",
+        );
+        check(
+            "    folders: [{name: f, includes: [{join_path: Users}]}]\n",
+            "folder `f` names the part `Users`, which the view does not have",
+        );
+        check("    folders: [{name: f, includes: '*'}, {name: f, includes: '*'}]\n", "there are two folders `f`");
+        check("    folders: [{includes: '*'}]\n", "a folder needs a `name`");
+    }
+
+    #[test]
+    fn levels_are_dimensions_and_names_are_given_once() {
+        let check = |from: &str, to: &str, expected: &str| {
+            let text = MODELS.replace("views:\n  - name: V\n", "").replace(from, to);
+            let file = SourceFile { name: "m.yml".to_owned(), text, builtin: false };
+            let problems = load(&[file]).map(|_| ()).unwrap_err();
+            assert!(problems.iter().any(|p| p.message == expected), "{problems:?}");
+        };
+        check(
+            "number, Users.city",
+            "count",
+            "`Orders.count` is no dimension, and only dimensions are levels of a hierarchy",
+        );
+        check("name: people", "name: status", "there are two members `status`");
+    }
 }

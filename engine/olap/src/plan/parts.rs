@@ -110,37 +110,48 @@ impl Planner<'_> {
             let text = format!("measure `{id}` needs groups, and rows that are not grouped have none");
             return Err(QueryError::new(Reason::BadValue, "/ungrouped", text).into());
         }
-        if measure.ty.is_expression() {
-            let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
-            let mut inner = |id: &MemberId| {
-                let expr = self.row_measure(stage, id)?;
-                let ty = self.type_of(stage, &expr)?;
-                Ok((expr, ty))
-            };
-            let expr = self.text(stage, name, sql, 0, Over::Rows, &mut inner)?;
-            let plain = expr.transform_up(|e| match e {
-                Expr::AggregateFunction(call) => {
-                    let first = call.params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
-                    Ok(Transformed::yes(first))
-                }
-                other => Ok(Transformed::no(other)),
-            })?;
-            return Ok(plain.data);
-        }
-        let value = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
         let value = match measure.ty {
+            ty if ty.is_expression() => self.row_expression(stage, id)?,
             // A row counts once, whatever is counted; nothing, where that is NULL.
-            MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox => match value {
-                Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).end()?,
-                None => lit(1_i64),
-            },
-            _ => value.ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?,
+            MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox => {
+                match self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())? {
+                    Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).end()?,
+                    None => lit(1_i64),
+                }
+            }
+            _ => {
+                let value = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
+                value.ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?
+            }
         };
         let filters = measure.filters.iter().map(|f| self.row_text(stage, name, f)).collect::<OlapResult<Vec<_>>>()?;
         match filters.into_iter().reduce(Expr::and) {
             Some(all) => Ok(datafusion::logical_expr::when(all, value).end()?),
             None => Ok(value),
         }
+    }
+
+    /// The text of a measure for a single row: what its aggregates take of the row.
+    fn row_expression(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        let (model, measure) = self.measure(id)?;
+        let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
+        let mut inner = |id: &MemberId| {
+            let expr = self.row_measure(stage, id)?;
+            let ty = self.type_of(stage, &expr)?;
+            Ok((expr, ty))
+        };
+        let expr = self.text(stage, &model.common.name, sql, 0, Over::Rows, &mut inner)?;
+        let of_row = expr.transform_up(|e| match e {
+            Expr::AggregateFunction(call) => {
+                let first = call.params.args.into_iter().next().unwrap_or_else(|| lit(1_i64));
+                Ok(Transformed::yes(match call.params.filter {
+                    Some(filter) => datafusion::logical_expr::when(*filter, first).end()?,
+                    None => first,
+                }))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        Ok(of_row.data)
     }
 
     /// The rows that a measure counts, as a condition: rows of its model that are there, its own filters, for a count of

@@ -75,6 +75,7 @@ impl Planner<'_> {
             return Err(model_error(format!("measure `{id}` stands {DEPTH_MAX} measures deep")));
         }
         let (_, measure) = self.measure(id)?;
+        self.is_of_rows(id, measure)?;
         let push = |list: &mut Vec<MemberId>| {
             if !list.contains(id) {
                 list.push(id.clone());
@@ -112,6 +113,21 @@ impl Planner<'_> {
             push(&mut kinds.leaves);
         }
         Ok(())
+    }
+
+    /// Refuses what goes over rows in a measure that is made of others: it has none.
+    fn is_of_rows(&self, id: &MemberId, measure: &Measure) -> OlapResult<()> {
+        let what = match (&measure.rolling_window, measure.filters.is_empty()) {
+            (Some(_), _) => "`rolling_window`",
+            (None, false) => "`filters`",
+            (None, true) => return Ok(()),
+        };
+        let is_inner = measure.ty == MeasureType::Rank || measure.multi_stage && is_inner(measure);
+        if !is_inner && !measure.apart && !self.is_composite(measure) {
+            return Ok(());
+        }
+        let text = format!("measure `{id}` is made of other measures, and {what} goes over rows: give it to these");
+        Err(model_error(text))
     }
 
     fn named_measures(&self, measure: &Measure) -> Vec<MemberId> {

@@ -252,9 +252,16 @@ mod tests {
             check(json!({"measures": ["A.count"], key: null}), "BAD_TYPE", &format!("/{key}"));
         }
         check(json!({"measures": ["A.count"], "timezone": "Mars"}), "UNKNOWN_TIMEZONE", "/timezone");
-        check(json!({"measures": ["A.count"], "limit": 50_001}), "BAD_LIMIT", "/limit");
+        for limit in [json!(50_001), json!(50_001.0), json!(-1), json!(1.5), json!("5"), json!(1e300)] {
+            check(json!({"measures": ["A.count"], "limit": limit}), "BAD_LIMIT", "/limit");
+        }
+        let whole =
+            Request::parse(&json!({"measures": ["A.count"], "limit": 5.0, "offset": 2.0}), &catalog, 0).unwrap();
+        assert_eq!((whole.queries[0].limit, whole.queries[0].offset), (Some(5), 2));
         check(json!({"measures": ["A.count"], "order": {"A.kind": "asc"}}), "BAD_ORDER", "/order/0");
         check(json!({"dimensions": ["A.at.fortnight"]}), "UNKNOWN_GRANULARITY", "/dimensions/0");
+        let error = Request::parse(&json!({"dimensions": ["A.at.Day"]}), &catalog, 0).unwrap_err();
+        assert_eq!(error.message, "`A.at` has no granularity `Day`; did you mean `day`?");
         check(
             json!({"measures": ["A.count"], "timeDimensions": [{"dimension": "A.kind"}]}),
             "NOT_TIME",

@@ -10,8 +10,8 @@ use super::filter::{Filter, Leaf, Test};
 use super::names::Names;
 use super::operator::{Operator, Type};
 use super::request::zone;
-use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
-use crate::dates::granularity::Granularity;
+use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry, whole_number};
+use crate::dates::granularity::{Granularity, STANDARD};
 use crate::dates::range::{self, Point, WallRange};
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
 
     fn number(&self, key: &str, max: u64) -> Read<Option<u64>> {
         let Some(value) = self.get(key) else { return Ok(None) };
-        match value.as_u64() {
+        match whole_number(value) {
             Some(n) if n <= max => Ok(Some(n)),
             _ => {
                 let text = format!("`{key}` is a whole number from 0 to {max}, not `{value}`");
@@ -180,7 +180,7 @@ impl<'a> Reader<'a> {
 
     fn exemplars(&self) -> Read<u64> {
         let Some(value) = self.get("exemplars") else { return Ok(0) };
-        match value.as_u64() {
+        match whole_number(value) {
             Some(n) if n <= EXEMPLARS_MAX => Ok(n),
             _ => {
                 let text = format!("`exemplars` is a whole number from 0 to {EXEMPLARS_MAX}, not `{value}`");
@@ -276,7 +276,11 @@ impl<'a> Reader<'a> {
         dimension: &crate::model::Dimension,
         at: &str,
     ) -> Read<Granularity> {
-        let unknown = || err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`"));
+        let unknown = || {
+            let own = dimension.granularities.iter().map(|g| g.name.as_str());
+            let hint = did_you_mean(name, own.chain(STANDARD));
+            err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`{hint}"))
+        };
         dimension.granularity(name).map_or_else(unknown, Ok)
     }
 

@@ -15,7 +15,7 @@ use crate::model::load::{SourceFile, load};
 use crate::query::request::Request;
 use crate::tables::{FolderTables, LayeredTables};
 
-const MODEL: &str = r#"
+pub(super) const MODEL: &str = r#"
 cubes:
   - name: Calls
     sql_table: public.calls
@@ -77,7 +77,7 @@ fn tables(rows: &str, name: &str) -> FolderTables {
     read
 }
 
-fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
+pub(super) fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
     let settings = EngineSettings {
         memory_bytes: 256 << 20,
         spill_dir: std::env::temp_dir(),

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32DictionaryArray, Int64Array, ListArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, exec_err, not_impl_err};
 use datafusion::error::Result;
@@ -89,7 +90,9 @@ struct Counted {
     values: Texts,
     /// In the order in which they came.
     pairs: Vec<(u32, u32)>,
-    /// The pairs themselves: a look at one is no jump to where it lies.
+    /// Of each value the group that it came with first: most sessions are of one user, most of their rows of one hour.
+    first: Vec<u32>,
+    /// The pairs of values with further groups: a look at one is no jump to where it lies.
     known: HashTable<u64>,
     hasher: DefaultHashBuilder,
     counts: Vec<i64>,
@@ -142,40 +145,56 @@ fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -
 }
 
 impl Counted {
-    fn insert(&mut self, group: u32, value: u32) {
-        let Self { pairs, known, hasher, .. } = self;
+    /// Remembers a pair; `false`: it was known.
+    fn is_new(&mut self, group: u32, value: u32) -> bool {
+        const NONE: u32 = u32::MAX;
+        let Self { first, known, hasher, .. } = self;
+        let at = value as usize;
+        if first.len() <= at {
+            first.resize(at + 1, NONE);
+        }
+        if first[at] == NONE {
+            first[at] = group;
+            return true;
+        }
+        if first[at] == group {
+            return false;
+        }
         let pair = whole((group, value));
         let hash = hasher.hash_one(pair);
         if known.find(hash, |known| *known == pair).is_some() {
-            return;
+            return false;
         }
         make_room(known, |pair| hasher.hash_one(pair));
         known.insert_unique(hash, pair, |pair| hasher.hash_one(pair));
-        pairs.push((group, value));
-        self.counts[group as usize] += 1;
-        self.listed += self.values.value(value).len();
+        true
+    }
+
+    fn insert(&mut self, group: u32, value: u32) {
+        if self.is_new(group, value) {
+            self.pairs.push((group, value));
+            self.counts[group as usize] += 1;
+            self.listed += self.values.value(value).len();
+        }
     }
 
     fn add(&mut self, array: &ArrayRef, group: impl Fn(usize) -> Option<usize>, rows: usize) -> Result<()> {
         if let Some(coded) = array.as_any().downcast_ref::<Int32DictionaryArray>() {
             const OPEN: u32 = u32::MAX;
-            let mut of_code = vec![OPEN; coded.values().len()];
-            // Codes of rows that count, so that what no row has is not kept.
-            let mut wanted: Vec<bool> = vec![false; of_code.len()];
-            for row in (0..rows).filter(|row| group(*row).is_some() && coded.keys().is_valid(*row)) {
-                wanted[coded.keys().value(row) as usize] = true;
-            }
-            each(coded.values(), of_code.len(), |code, bytes| {
-                if let Some(bytes) = bytes.filter(|_| wanted[code]) {
-                    of_code[code] = self.values.number(bytes).0;
-                }
-                Ok(())
-            })?;
+            let Some(texts) = coded.values().as_string_view_opt() else {
+                return self.add(&take(coded.values(), coded.keys(), None)?, group, rows);
+            };
+            // Each text is numbered once, when the first row has it that counts.
+            let mut of_code = vec![OPEN; texts.len()];
             for row in (0..rows).filter(|row| coded.keys().is_valid(*row)) {
-                let value = of_code[coded.keys().value(row) as usize];
-                if let Some(group) = group(row).filter(|_| value != OPEN) {
-                    self.insert(group as u32, value);
+                let (code, Some(group)) = (coded.keys().value(row) as usize, group(row)) else { continue };
+                if of_code[code] == OPEN {
+                    if texts.is_null(code) {
+                        continue;
+                    }
+                    of_code[code] = self.values.number(texts.value(code).as_bytes()).0;
                 }
+                self.insert(group as u32, of_code[code]);
             }
             return Ok(());
         }
@@ -221,13 +240,13 @@ impl Counted {
                 None => Some((group - groups, value)),
             })
             .collect();
+        self.first.clear();
+        self.known.clear();
+        for (group, value) in &rest {
+            self.is_new(*group, *value);
+        }
         self.pairs = rest;
         self.listed = self.pairs.iter().map(|(_, value)| self.values.value(*value).len()).sum();
-        let Self { pairs, known, hasher, .. } = self;
-        known.clear();
-        for pair in pairs.iter().copied().map(whole) {
-            known.insert_unique(hasher.hash_one(pair), pair, |pair| hasher.hash_one(pair));
-        }
         (counts, values)
     }
 
@@ -278,6 +297,10 @@ impl GroupsAccumulator for Counted {
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        // Of all groups nothing is left: nobody asks which values each has.
+        if matches!(emit, EmitTo::All) {
+            return Ok(Arc::new(Int64Array::from(std::mem::take(self).counts)));
+        }
         let (counts, _) = self.take(emit);
         if self.pairs.is_empty() {
             self.values = Texts::default();
@@ -307,6 +330,7 @@ impl GroupsAccumulator for Counted {
         self.values.size()
             + self.listed
             + 2 * self.pairs.capacity() * size_of::<(u32, u32)>()
+            + self.first.capacity() * size_of::<u32>()
             + self.known.capacity() * 9
             + self.counts.capacity() * size_of::<i64>()
     }
@@ -344,9 +368,63 @@ impl Accumulator for One {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::StringArray;
+    use std::collections::BTreeSet;
+
+    use arrow::array::{StringArray, StringViewArray};
+    use arrow::datatypes::Int64Type;
 
     use super::*;
+
+    /// Rows of groups and values that come again, in one group and in many, as texts and by codes, with groups that are
+    /// given on while others stay.
+    #[test]
+    fn pairs_count_once_whatever_came_between() {
+        const GROUPS: usize = 7;
+        let mut counted = Counted::default();
+        let mut wanted: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); GROUPS];
+        let add = |counted: &mut Counted, wanted: &mut Vec<BTreeSet<usize>>, round: usize, is_coded: bool| {
+            let rows: Vec<(usize, usize)> = (0..200).map(|n| (n * (round + 3) % wanted.len(), n * 5 % 23)).collect();
+            let groups: Vec<usize> = rows.iter().map(|(group, _)| *group).collect();
+            let texts: StringArray = rows.iter().map(|(_, value)| Some(format!("value {value}"))).collect();
+            let values: ArrayRef = if is_coded {
+                // Codes in an order other than that of the rows.
+                let texts = (0..23).rev().map(|value| Some(format!("value {value}")));
+                let texts: ArrayRef = match round {
+                    1 => Arc::new(texts.collect::<StringArray>()),
+                    _ => Arc::new(texts.collect::<StringViewArray>()),
+                };
+                let codes = rows.iter().map(|(_, value)| 22 - *value as i32).collect();
+                Arc::new(Int32DictionaryArray::new(codes, texts))
+            } else {
+                Arc::new(texts)
+            };
+            counted.update_batch(&[values], &groups, None, wanted.len()).unwrap();
+            for (group, value) in rows {
+                wanted[group].insert(value);
+            }
+        };
+        let counts = |wanted: &[BTreeSet<usize>]| wanted.iter().map(|values| values.len() as i64).collect::<Vec<_>>();
+        let numbers = |given: &ArrayRef| given.as_primitive::<Int64Type>().values().to_vec();
+        for round in 0..4 {
+            add(&mut counted, &mut wanted, round, round % 2 == 1);
+        }
+        let lists = GroupsAccumulator::state(&mut counted, EmitTo::First(3)).unwrap();
+        let listed: Vec<i64> = lists[0].as_list::<i32>().iter().map(|list| list.unwrap().len() as i64).collect();
+        assert_eq!(listed, counts(&wanted[..3]));
+        wanted.drain(..3);
+        add(&mut counted, &mut wanted, 4, true);
+        let given = GroupsAccumulator::evaluate(&mut counted, EmitTo::First(1)).unwrap();
+        assert_eq!(numbers(&given), counts(&wanted[..1]));
+        wanted.drain(..1);
+        add(&mut counted, &mut wanted, 5, false);
+        let given = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
+        assert_eq!(numbers(&given), counts(&wanted));
+        // Nothing is left of what was given: the same values count anew.
+        let mut wanted = vec![BTreeSet::new(); GROUPS];
+        add(&mut counted, &mut wanted, 6, true);
+        let given = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
+        assert_eq!(numbers(&given), counts(&wanted));
+    }
 
     #[test]
     fn a_value_of_many_groups_counts_as_often_as_it_is_given_on() {

@@ -16,8 +16,8 @@ use quiver_olap::answer::Frame;
 use quiver_olap::engine::ResultSet;
 use quiver_olap::meta::annotation;
 use quiver_olap::model::catalog::Catalog;
-use quiver_olap::query::LIMIT_MAX;
 use quiver_olap::query::request::Request;
+use quiver_olap::query::{LIMIT_MAX, whole_number};
 use quiver_olap::{OlapError, OlapResult};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
@@ -33,7 +33,7 @@ const ROUTE: &str = "/olap-api/v1/load";
 
 /// Takes a limit out of a query that is above those of answers in JSON: other forms have none of their own.
 pub(super) fn take_high_limit(query: &mut Value) -> Option<u64> {
-    let limit = query.get("limit").and_then(Value::as_u64).filter(|n| *n > LIMIT_MAX)?;
+    let limit = query.get("limit").and_then(whole_number).filter(|n| *n > LIMIT_MAX)?;
     query.as_object_mut()?.remove("limit");
     Some(limit)
 }
@@ -189,6 +189,7 @@ mod tests {
         let mut query = serde_json::json!({"limit": 60_000});
         assert_eq!(take_high_limit(&mut query), Some(60_000));
         assert!(!is_limited(&query));
+        assert_eq!(take_high_limit(&mut serde_json::json!({"limit": 60_000.0})), Some(60_000));
         let mut query = serde_json::json!({"limit": 50_000});
         assert_eq!(take_high_limit(&mut query), None);
         assert!(is_limited(&query));

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryArray, Int32Array, Int32DictionaryArray, RecordBatch, RecordBatchOptions,
-    new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int32Array, Int32DictionaryArray, RecordBatch,
+    RecordBatchOptions, new_null_array,
 };
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::{concat, take};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
@@ -220,6 +221,11 @@ fn compact(coded: &Int32DictionaryArray) -> Int32DictionaryArray {
     }
 }
 
+/// Whether a condition holds for each text.
+fn is_all(given: &BooleanArray) -> bool {
+    given.null_count() == 0 && given.true_count() == given.len()
+}
+
 impl OfText {
     fn over(&self, texts: ArrayRef) -> Result<ArrayRef> {
         let rows = texts.len();
@@ -248,6 +254,10 @@ impl OfText {
         };
         Ok(match given.data_type() {
             DataType::Utf8View | DataType::Utf8 => Found::Coded(Int32DictionaryArray::try_new(keys, given)?),
+            // What the store has sifted passes as a whole: nobody looks up each row.
+            DataType::Boolean if keys.null_count() == 0 && is_all(given.as_boolean()) => {
+                Found::Plain(Arc::new(BooleanArray::new(BooleanBuffer::new_set(keys.len()), None)))
+            }
             _ => Found::Plain(take(&given, &keys, None)?),
         })
     }

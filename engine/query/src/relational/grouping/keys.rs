@@ -317,14 +317,13 @@ fn coded_texts(
     let values = cast(coded.values(), &DataType::Utf8View)?;
     let values = values.as_string_view();
     let mut of_code = vec![OPEN; values.len()];
-    let mut of_row = |code: Option<i32>| match code.map(|code| code as usize).filter(|code| values.is_valid(*code)) {
-        None => null_of(null, texts),
-        Some(code) => {
-            if of_code[code] == OPEN {
-                of_code[code] = texts.number(values.value(code).as_bytes()).0;
-            }
-            of_code[code]
+    let mut of_row = |code: Option<i32>| {
+        let Some(code) = code.map(|code| code as usize) else { return null_of(null, texts) };
+        if of_code[code] == OPEN {
+            let is_text = values.is_valid(code);
+            of_code[code] = if is_text { texts.number(values.value(code).as_bytes()).0 } else { null_of(null, texts) };
         }
+        of_code[code]
     };
     if coded.keys().null_count() == 0 {
         out.extend(coded.keys().values().iter().map(|code| of_row(Some(*code))));

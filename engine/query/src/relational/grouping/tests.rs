@@ -176,6 +176,8 @@ const STATEMENTS: &[&str] = &[
     "select name, count(*) from t where kind = 'a' and n > 3 group by name",
     "select count(*), sum(n), max(name) from t where name like 'zzz%'",
     "select name from t where kind = 'nothing' group by name",
+    // It holds for all rows, those without a name, too.
+    "select kind, count(*) from t where coalesce(name, 'none') <> 'nothing' group by kind",
     "select kind, count(distinct id), count(distinct name), count(distinct n), count(*) from t group by kind",
     "select count(distinct id), count(distinct right(name, 2)), count(distinct t) from t where n is not null",
     "select name, count(distinct id) filter (where n > 0), quantile(f, 0.5), quantile(f, 0.95) from t group by name",

@@ -1,0 +1,72 @@
+//! What measures say goes over rows: it counts, in groups and in single rows, or the measure is refused.
+
+use std::sync::Arc;
+
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_types::Access;
+use serde_json::{Value, json};
+
+use super::open_cases::limits;
+use super::rolled::{MODEL, ask, olap, on_a_deep_stack};
+use crate::OlapEngine;
+use crate::model::load::{SourceFile, load};
+use crate::query::request::Request;
+
+/// Gives the models one more measure, `Calls.own`.
+fn with(olap: &Arc<OlapEngine>, measure: &str) {
+    let own = format!("    measures:\n      - {{name: own, {measure}}}\n");
+    let text = MODEL.replace("    measures:\n", &own);
+    let file = SourceFile { name: "calls.yml".to_owned(), text, builtin: false };
+    olap.replace(load(&[file]).unwrap().0);
+}
+
+/// Breaks where windows and filters of measures over measures are passed over, and the numbers are those of all rows.
+#[test]
+fn windows_and_filters_go_over_rows() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("refused");
+        for (measure, expected) in [
+            (
+                r#"type: number, sql: "{errors} / {count}", rolling_window: {trailing: unbounded}"#,
+                Some("rolling_window"),
+            ),
+            (r#"type: number, sql: "{count}", filters: [{sql: "{CUBE}.failed"}]"#, Some("filters")),
+            (r#"type: sum, multi_stage: true, sql: "{count}", filters: [{sql: "{CUBE}.failed"}]"#, Some("filters")),
+            (r#"type: number, sql: "SUM({CUBE}.ms)", filters: [{sql: "{CUBE}.failed"}]"#, None),
+        ] {
+            with(&olap, measure);
+            let catalog = olap.catalog();
+            let request = Request::parse(&json!({"measures": ["Calls.own"]}), &catalog, 0).unwrap();
+            let ctx = QueryContext::new(Access::full(), limits());
+            let told = olap.load(&catalog, &request, &DomainAccess::full(), &ctx).await.err().map(|e| e.to_string());
+            let expected = expected.map(|what| {
+                format!("measure `Calls.own` is made of other measures, and `{what}` goes over rows: give it to these")
+            });
+            assert_eq!(told, expected, "{measure}");
+        }
+    });
+}
+
+/// Breaks where the filter of a measure with an aggregate of its own is left out of rows that are not grouped.
+#[test]
+fn single_rows_pass_the_filters_of_measures() {
+    on_a_deep_stack(async {
+        let (olap, _folders) = olap("single");
+        for measure in [
+            r#"type: sum, sql: ms, filters: [{sql: "{CUBE}.failed"}]"#,
+            r#"type: number, sql: "SUM({CUBE}.ms)", filters: [{sql: "{CUBE}.failed"}]"#,
+            r#"type: number, sql: "SUM({CUBE}.ms) FILTER (WHERE {CUBE}.failed)""#,
+        ] {
+            with(&olap, measure);
+            let query = json!({
+                "measures": ["Calls.own"], "dimensions": ["Calls.id"], "order": [["Calls.id", "asc"]], "ungrouped": true,
+            });
+            let answer = ask(&olap, &query, &DomainAccess::full()).await;
+            let rows = answer["data"].as_array().unwrap();
+            let values: Vec<&Value> = rows.iter().map(|row| &row["Calls.own"]).collect();
+            let null = Value::Null;
+            assert_eq!(values, [&null, &json!(40), &null, &null, &null, &null], "{measure}");
+        }
+    });
+}
