@@ -8,6 +8,7 @@ mod arithmetic;
 pub(crate) mod asking;
 mod beside;
 mod bounds;
+mod copies;
 mod distinct_counts;
 pub(crate) mod grouping;
 mod inner_order;
@@ -52,6 +53,7 @@ use serde_json::Value;
 use self::arithmetic::Arithmetic;
 use self::beside::Beside;
 use self::bounds::{few_keys, few_products, giving_way};
+use self::copies::few_parts;
 use self::distinct_counts::DistinctCounts;
 use self::inner_order::InnerOrder;
 use self::lengths::{Lengths, WindowLengths};
@@ -162,6 +164,7 @@ impl QueryEngine {
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         few_keys(plan)?;
+        few_parts(plan)?;
         let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| {
