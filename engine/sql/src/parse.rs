@@ -24,7 +24,7 @@ use crate::walk::{walk, walk_mut};
 use crate::wording;
 
 pub(crate) use explained::Explained;
-use patience::Patience;
+pub(crate) use patience::Patience;
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;

@@ -22,7 +22,7 @@ const STEPS: usize = 1_000;
 
 /// The dialect for one statement.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(crate) struct Patience {
     /// Operands that the statement has at most: each is a word.
     words: usize,
     /// Those that were read so far.
@@ -31,7 +31,7 @@ pub(super) struct Patience {
 
 impl Patience {
     /// That for a statement of so many words.
-    pub(super) fn for_words(words: usize) -> Self {
+    pub(crate) fn for_words(words: usize) -> Self {
         Self { words, read: Cell::new(0) }
     }
 
