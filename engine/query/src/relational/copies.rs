@@ -151,7 +151,13 @@ impl Written {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use quiver_types::Access;
+
     use super::*;
+    use crate::Limits;
+    use crate::context::QueryContext;
     use crate::names::Names;
     use crate::relational::tests::engine;
 
@@ -163,9 +169,14 @@ mod tests {
     #[tokio::test]
     async fn what_rules_copy_is_bounded() {
         let engine = engine();
-        let planned = async |statement: &str| {
-            let plan = Names::new(engine.relational()).plan(statement).unwrap_or_else(|e| panic!("{statement}: {e}"));
-            engine.plan_relational(&plan).await.map(|_| ())
+        // On the threads of the engine, which have the stack for it.
+        let planned = async |statement: String| {
+            let (ctx, own) = (QueryContext::new(Access::full(), Limits::default()), Arc::clone(&engine));
+            let work = async move {
+                let plan = Names::new(own.relational()).plan(&statement)?;
+                own.plan_relational(&plan).await.map(|_| ())
+            };
+            engine.run(&ctx, work).await
         };
         for (open, within, close) in [
             ("coalesce(", "value", ", 1)"),
@@ -174,8 +185,8 @@ mod tests {
             ("(", "(value > 1)", " in (true, false))"),
             ("case when ", "value > 1", " then value > 2 else value > 3 end"),
         ] {
-            planned(&nested(open, within, close, 5)).await.unwrap_or_else(|e| panic!("{open}: {e}"));
-            let error = planned(&nested(open, within, close, 20)).await.unwrap_err();
+            planned(nested(open, within, close, 5)).await.unwrap_or_else(|e| panic!("{open}: {e}"));
+            let error = planned(nested(open, within, close, 20)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{open}: {error}");
         }
         let chain = |long: usize, condition: &str| {
@@ -185,11 +196,11 @@ mod tests {
                 long - 1
             )
         };
-        planned(&chain(8, "where v > 3")).await.unwrap();
+        planned(chain(8, "where v > 3")).await.unwrap();
         // What nobody asks about is computed once for each of them.
-        planned(&chain(40, "")).await.unwrap();
+        planned(chain(40, "")).await.unwrap();
         for condition in ["where v > 3", "where v in (select v from c0 where v > 3)", "join c1 on c1.v < c39.v"] {
-            let error = planned(&chain(40, condition)).await.unwrap_err();
+            let error = planned(chain(40, condition)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{condition}: {error}");
         }
     }

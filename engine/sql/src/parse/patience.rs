@@ -141,6 +141,12 @@ mod tests {
     use super::*;
     use crate::parse::{DEPTH_MAX, Params, parse};
 
+    /// Does something with as much stack as the threads that read statements have.
+    fn deeply(work: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().stack_size(32 << 20).spawn(work).expect("a thread");
+        thread.join().expect("it holds");
+    }
+
     /// Something in so many brackets of one kind.
     fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
         format!("select {}{within}{}", open.repeat(deep), close.repeat(deep))
@@ -148,6 +154,10 @@ mod tests {
 
     #[test]
     fn slips_within_brackets_are_found_at_once() {
+        deeply(slips);
+    }
+
+    fn slips() {
         for (open, close) in [
             ("cast(", " as text)"),
             ("substring(", " from 1)"),
@@ -173,6 +183,10 @@ mod tests {
 
     #[test]
     fn calls_within_calls_are_read_once() {
+        deeply(calls);
+    }
+
+    fn calls() {
         for call in ["abs(", "coalesce(2, ", "date_trunc('hour', "] {
             let text = nested(call, "1", ")", 45);
             let dialect = Patience::for_words(200);
@@ -185,6 +199,10 @@ mod tests {
 
     #[test]
     fn what_is_too_deep_and_has_no_slip_is_refused() {
+        deeply(too_deep);
+    }
+
+    fn too_deep() {
         let error = parse(&nested("cast(", "1", " as bigint)", 2 * DEPTH_MAX), &Params::default()).unwrap_err();
         assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, "the statement nests too deeply"));
         parse(&nested("cast(", "1", " as bigint)", 40), &Params::default()).unwrap();
@@ -192,6 +210,10 @@ mod tests {
 
     #[test]
     fn a_slip_is_told_where_it_is() {
+        deeply(places);
+    }
+
+    fn places() {
         let error = parse(&nested("cast(", "1 2", " as bigint)", 30), &Params::default()).unwrap_err();
         assert!(error.message.ends_with("found: 2 at line 1, column 160"), "{error}");
     }
