@@ -1,12 +1,12 @@
 //! How large expressions become that rules write out. DataFusion puts operands of `BETWEEN`, `coalesce`, short lists of `IN`
-//! and conditions of `CASE` in several places, and conditions below a subquery with its outputs in the place of their names:
-//! forty of them one in the other, or forty common tables that each name an output of the one before twice (`v + v AS v`),
-//! are a billion parts, out of a kilobyte of text.
+//! and conditions of `CASE` in several places, asks twice what the operand of a cast is, and puts conditions below a subquery
+//! with its outputs in the place of their names: forty of them one in the other, or forty common tables that each name an
+//! output of the one before twice (`v + v AS v`), are a billion parts, out of a kilobyte of text.
 
 use std::collections::HashMap;
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
-use datafusion::logical_expr::expr::{Between, Case, InList};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -43,8 +43,8 @@ impl Written {
             return Ok(());
         }
         let text = format!(
-            "the expressions of a statement come to more than {PARTS_MAX} parts once `BETWEEN`, `coalesce`, `IN`, `CASE` and \
-             conditions about outputs of subqueries are written out"
+            "the expressions of a statement come to more than {PARTS_MAX} parts once `BETWEEN`, `coalesce`, `IN`, `CASE`, \
+             casts and conditions about outputs of subqueries are written out"
         );
         Err(Error::new(ErrorKind::LimitExceeded, text))
     }
@@ -117,6 +117,10 @@ impl Written {
                 let others = expr.iter().chain(else_expr).map(|other| &**other);
                 self.sum(others, named)?.saturating_add(parts)
             }
+            // Whether it may be NULL is asked of its operand twice, and so on down to the column.
+            Expr::Cast(Cast { expr, .. }) if !matches!(&**expr, Expr::Cast(_)) => {
+                twice(self.parts(expr, named)?).saturating_add(1)
+            }
             Expr::ScalarFunction(call) if OPTIONAL.contains(&call.name()) => {
                 let last = self.sum(call.args.last(), named)?;
                 twice(self.sum(&call.args, named)?).saturating_sub(last).saturating_add(1)
@@ -183,6 +187,7 @@ mod tests {
             ("nvl(", "value", ", 1)"),
             ("(", "value", " between 0 and 2)::int"),
             ("(", "(value > 1)", " in (true, false))"),
+            ("(", "value", " + 1)::int"),
             ("case when ", "value > 1", " then value > 2 else value > 3 end"),
         ] {
             planned(nested(open, within, close, 5)).await.unwrap_or_else(|e| panic!("{open}: {e}"));
