@@ -14,6 +14,8 @@ use crate::error::{from_datafusion, to_datafusion};
 
 /// Most parts of all expressions of a statement once they are written out.
 const PARTS_MAX: usize = 1 << 16;
+/// Most parts of one of them, which no rule can be ended in.
+const ONE_MAX: usize = 1 << 14;
 /// Lists of `IN` as long as this become conditions.
 const SHORT_LIST: usize = 3;
 /// Functions that become `CASE` with each argument but the last both as a condition and as a value.
@@ -39,11 +41,11 @@ struct Written {
 impl Written {
     fn add(&mut self, parts: usize) -> Result<()> {
         self.parts = self.parts.saturating_add(parts);
-        if self.parts <= PARTS_MAX {
+        if parts <= ONE_MAX && self.parts <= PARTS_MAX {
             return Ok(());
         }
         let text = format!(
-            "the expressions of a statement come to more than {PARTS_MAX} parts once `BETWEEN`, `coalesce`, `IN`, `CASE`, \
+            "an expression comes to more than {ONE_MAX} parts, or all of a statement to {PARTS_MAX}, once `BETWEEN`, `coalesce`, `IN`, `CASE`, \
              casts and conditions about outputs of subqueries are written out"
         );
         Err(Error::new(ErrorKind::LimitExceeded, text))
