@@ -42,8 +42,11 @@ conformance-written: compiler ## the same, with each plan written and read by a 
 e2e: compiler tools ## only the tests of the real binary
 	cargo test -p quiver -p quiver-tests --test cli --test e2e --test clients --test crash
 
-soak: compiler tools ## tests that take minutes: long kill loops, fuzzing, differential tests
+# Figures are those of a release: what the promises say of speed is asked of it alone.
+soak: build tools ## tests that take minutes: long kill loops, fuzzing, differential tests, promises of speed
 	QUIVER_SOAK=1 cargo test --workspace -- --nocapture
+	QUIVER_SOAK=1 QUIVER_BINARY=$(TARGET)/release/quiver cargo test -p quiver-tests --test crash -- --nocapture \
+		neither_senders_nor_askers_starve_the_others a_long_log_is_replayed_fast_and_within_memory
 
 bench: compiler ## criterion benches
 	cargo bench -p quiver-benches

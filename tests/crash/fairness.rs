@@ -1,20 +1,112 @@
 //! Neither side starves the other (promise L2): senders and askers at capacity, each alone, then together, then three times
-//! as many of both. Each side keeps a part of what it does alone, and who is refused is told soon.
+//! as many of both; in the long run of one side alone, too, and with each signal. Each side keeps a part of what it does
+//! alone, and who is refused is told soon.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use chrono::DateTime;
 use quiver_tests::body::{Series, remote_write};
 use quiver_tests::load::{Caller, Written, soak};
 use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
 
 use crate::arena::{START_MS, comes_up};
 
+/// Series, rows and spans of a request.
 const SERIES: usize = 500;
-const QUERY: &str = "sum by (job) (rate(fairness_samples[10m]))";
+const SPANS: usize = 100;
 /// As many of each as keep two processors busy.
 const CLIENTS: usize = 4;
+/// All ask about the same hour, whatever is written meanwhile.
+const ASKED_SECONDS: i64 = 3600;
+
+/// What is written, and asked about.
+#[derive(Debug, Clone, Copy)]
+enum Signal {
+    Metrics,
+    Logs,
+    Spans,
+}
+
+impl Signal {
+    /// All of them where a run may take long.
+    fn of_run() -> &'static [Self] {
+        if soak() { &[Self::Metrics, Self::Logs, Self::Spans] } else { &[Self::Metrics] }
+    }
+
+    /// The request number `n` of all, by one of the senders.
+    fn body(self, sender: usize, n: u64) -> Vec<u8> {
+        let ts = START_MS + n as i64 * 1000;
+        let job = format!("job-{}", sender % CLIENTS);
+        match self {
+            Self::Metrics => {
+                let names: Vec<String> = (0..SERIES).map(|i| format!("{sender}-{i}")).collect();
+                let labels = |name| vec![("__name__", "fairness_samples"), ("instance", name), ("job", job.as_str())];
+                let series: Vec<Series<'_>> =
+                    names.iter().map(|name| (labels(name.as_str()), vec![(ts, ts as f64)])).collect();
+                remote_write(&series)
+            }
+            Self::Logs => {
+                let time = DateTime::from_timestamp_millis(ts).expect("a time of this century").to_rfc3339();
+                let row = |i: usize| {
+                    let text = format!("request {i} of {sender} took {} ms", (n as usize + i) % 997);
+                    json!({"_time": time, "_msg": text, "job": job, "instance": format!("{sender}-{i}"), "took": i})
+                };
+                let mut rows = String::new();
+                for i in 0..SERIES {
+                    let _ = writeln!(rows, "{}", row(i));
+                }
+                rows.into_bytes()
+            }
+            Self::Spans => {
+                let span = |i: usize| -> Value {
+                    let start = ts * 1_000_000 + i as i64;
+                    json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", i + 1),
+                        "name": format!("op{}", i % 10), "kind": 2, "startTimeUnixNano": start.to_string(),
+                        "endTimeUnixNano": (start + 1_000_000).to_string(),
+                        "attributes": [{"key": "n", "value": {"intValue": i.to_string()}}]})
+                };
+                let spans: Vec<Value> = (0..SPANS).map(span).collect();
+                let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": job}}]});
+                let blocks = json!([{"resource": resource, "scopeSpans": [{"spans": spans}]}]);
+                json!({"resourceSpans": blocks}).to_string().into_bytes()
+            }
+        }
+    }
+
+    async fn write(self, caller: &Caller, body: Vec<u8>) -> Written {
+        match self {
+            Self::Metrics => caller.write(body).await,
+            Self::Logs => Written::of(caller.post("/insert/jsonline?_stream_fields=job", body).await),
+            Self::Spans => Written::of(caller.post_json("/v1/traces", body).await),
+        }
+    }
+
+    /// A question of one of the askers: equal ones would share an answer while nobody writes.
+    fn question(self, asker: usize) -> (&'static str, Vec<(&'static str, String)>) {
+        let (path, mut params) = match self {
+            Self::Metrics => {
+                let query = format!("sum by (job) (rate(fairness_samples[10m])) + {asker}");
+                let params = vec![("query", query), ("step", "15".to_owned()), ("nocache", "1".to_owned())];
+                ("/metrics-api/api/v1/query_range", params)
+            }
+            Self::Logs => {
+                let query = format!("took:>{asker} | stats by (job) count() rows, quantile(0.9, took) as p90");
+                ("/logs-api/select/logsql/query", vec![("query", query)])
+            }
+            Self::Spans => {
+                let query = format!("{{ span.n > {asker} }} | quantile_over_time(duration, 0.9) by (name)");
+                ("/tempo/api/metrics/query_range", vec![("q", query), ("step", "60s".to_owned())])
+            }
+        };
+        let start = START_MS / 1000;
+        params.extend([("start", start.to_string()), ("end", (start + ASKED_SECONDS).to_string())]);
+        (path, params)
+    }
+}
 
 /// What a run of a build with optimizations has to keep up (promise L2); others share their processors with more.
 #[derive(Debug, Clone, Copy)]
@@ -34,10 +126,20 @@ fn scale() -> Scale {
     }
 }
 
+/// Phases in which both sides work: what they are, and how many senders and askers there are.
+fn phases() -> Vec<(&'static str, usize, usize)> {
+    let mut phases = vec![("together", CLIENTS, CLIENTS), ("three times as many", 3 * CLIENTS, 3 * CLIENTS)];
+    if soak() {
+        phases.push(("three times as many senders", 3 * CLIENTS, CLIENTS));
+        phases.push(("three times as many askers", CLIENTS, 3 * CLIENTS));
+    }
+    phases
+}
+
 #[derive(Debug, Default)]
 struct Tally {
     stop: AtomicBool,
-    /// Requests of writes so far, which times of samples follow from.
+    /// Requests of writes so far, which times of what they hold follow from.
     next: AtomicU64,
     written: AtomicU64,
     answered: AtomicU64,
@@ -53,20 +155,11 @@ impl Tally {
     }
 }
 
-async fn send(caller: Caller, tally: Arc<Tally>, sender: usize) {
-    let names: Vec<String> = (0..SERIES).map(|i| format!("{sender}-{i}")).collect();
-    let job = format!("job-{}", sender % CLIENTS);
+async fn send(signal: Signal, caller: Caller, tally: Arc<Tally>, sender: usize) {
     while !tally.stop.load(Relaxed) {
-        let ts = START_MS + tally.next.fetch_add(1, Relaxed) as i64 * 1000;
-        let series: Vec<Series<'_>> = names
-            .iter()
-            .map(|name| {
-                let labels = vec![("__name__", "fairness_samples"), ("instance", name.as_str()), ("job", job.as_str())];
-                (labels, vec![(ts, ts as f64)])
-            })
-            .collect();
-        let (body, began) = (remote_write(&series), Instant::now());
-        match caller.write(body).await {
+        let body = signal.body(sender, tally.next.fetch_add(1, Relaxed));
+        let began = Instant::now();
+        match signal.write(&caller, body).await {
             Written::Taken => {
                 tally.written.fetch_add(1, Relaxed);
             }
@@ -74,19 +167,17 @@ async fn send(caller: Caller, tally: Arc<Tally>, sender: usize) {
                 tally.refused(began);
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
-            failed => panic!("a write failed: {failed:?}"),
+            failed => panic!("a write of {signal:?} failed: {failed:?}"),
         }
     }
 }
 
-/// Asks a question of its own, over and over: equal ones would share an answer while nobody writes.
-async fn ask(caller: Caller, tally: Arc<Tally>, asker: usize) {
-    let query = format!("{QUERY} + {asker}");
-    let (start, end) = ((START_MS / 1000).to_string(), (START_MS / 1000 + 3600).to_string());
-    let params = [("query", query.as_str()), ("start", &start), ("end", &end), ("step", "15"), ("nocache", "1")];
+async fn ask(signal: Signal, caller: Caller, tally: Arc<Tally>, asker: usize) {
+    let (path, params) = signal.question(asker);
+    let params: Vec<(&str, &str)> = params.iter().map(|(name, value)| (*name, value.as_str())).collect();
     while !tally.stop.load(Relaxed) {
         let began = Instant::now();
-        let (status, body) = caller.get("/metrics-api/api/v1/query_range", &params).await.expect("it lives");
+        let (status, body) = caller.get(path, &params).await.expect("it lives");
         match status {
             200 => {
                 tally.answered.fetch_add(1, Relaxed);
@@ -101,11 +192,11 @@ async fn ask(caller: Caller, tally: Arc<Tally>, asker: usize) {
 }
 
 /// Lets so many senders and askers work for a while; gives what they did.
-async fn phase(caller: &Caller, next: u64, senders: usize, askers: usize, scale: Scale) -> Tally {
+async fn phase(signal: Signal, caller: &Caller, next: u64, (senders, askers): (usize, usize), scale: Scale) -> Tally {
     let tally = Arc::new(Tally { next: AtomicU64::new(next), ..Tally::default() });
-    let sending = (0..senders).map(|sender| tokio::spawn(send(caller.clone(), Arc::clone(&tally), sender)));
+    let sending = (0..senders).map(|sender| tokio::spawn(send(signal, caller.clone(), Arc::clone(&tally), sender)));
     let mut tasks: Vec<_> = sending.collect();
-    tasks.extend((0..askers).map(|asker| tokio::spawn(ask(caller.clone(), Arc::clone(&tally), asker))));
+    tasks.extend((0..askers).map(|asker| tokio::spawn(ask(signal, caller.clone(), Arc::clone(&tally), asker))));
     tokio::time::sleep(scale.phase).await;
     tally.stop.store(true, Relaxed);
     for task in tasks {
@@ -114,10 +205,8 @@ async fn phase(caller: &Caller, next: u64, senders: usize, askers: usize, scale:
     Arc::into_inner(tally).expect("nobody else has it")
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
-async fn neither_senders_nor_askers_starve_the_others() {
-    let scale = scale();
+async fn both_keep_their_part(signal: Signal, scale: Scale) {
     let dir = tempfile::tempdir().expect("a folder");
     // A debug build has more pages of its own, which count beside what queries hold.
     let limit = if soak() { "1GiB" } else { "2GiB" };
@@ -125,22 +214,33 @@ async fn neither_senders_nor_askers_starve_the_others() {
     let mut server = Server::spawn(dir.path(), &options).expect("it says where it listens");
     let caller = Caller::new(&server.http);
     assert!(comes_up(&mut server, &caller).await, "the server died");
-    let writes = phase(&caller, 0, CLIENTS, 0, scale).await;
-    // All ask over the same hour, whatever is written meanwhile.
-    let next = writes.next.load(Relaxed).max(3600);
-    let queries = phase(&caller, next, 0, CLIENTS, scale).await;
-    let both = phase(&caller, next, CLIENTS, CLIENTS, scale).await;
-    let next = both.next.load(Relaxed);
-    let thrice = phase(&caller, next, 3 * CLIENTS, 3 * CLIENTS, scale).await;
-    let text = format!("{scale:?}: alone {writes:?} and {queries:?}, together {both:?}, three times {thrice:?}");
-    println!("{text}");
-    for (what, of) in [("together", &both), ("three times as many", &thrice)] {
-        let part = |now: &AtomicU64, alone: &AtomicU64| now.load(Relaxed) as f64 / alone.load(Relaxed).max(1) as f64;
+    let writes = phase(signal, &caller, 0, (CLIENTS, 0), scale).await;
+    let mut next = writes.next.load(Relaxed).max(ASKED_SECONDS as u64);
+    let queries = phase(signal, &caller, next, (0, CLIENTS), scale).await;
+    assert!(
+        writes.written.load(Relaxed) > 0 && queries.answered.load(Relaxed) > 0,
+        "{signal:?}: {writes:?} {queries:?}"
+    );
+    let alone = format!("{signal:?}, {scale:?}: alone {writes:?} and {queries:?}");
+    println!("{alone}");
+    for (what, senders, askers) in phases() {
+        let of = phase(signal, &caller, next, (senders, askers), scale).await;
+        next = of.next.load(Relaxed);
+        let text = format!("{what}: {of:?}; {alone}");
+        println!("{what}: {of:?}");
+        let part = |now: &AtomicU64, alone: &AtomicU64| now.load(Relaxed) as f64 / alone.load(Relaxed) as f64;
         let kept = (part(&of.written, &writes.written), part(&of.answered, &queries.answered));
-        assert!(kept.0 >= scale.kept, "{what}: {:.2} of writes are left: {text}", kept.0);
-        assert!(kept.1 >= scale.kept, "{what}: {:.2} of answers are left: {text}", kept.1);
+        assert!(kept.0 >= scale.kept, "{:.2} of writes are left, {text}", kept.0);
+        assert!(kept.1 >= scale.kept, "{:.2} of answers are left, {text}", kept.1);
         let waited = Duration::from_micros(of.waited.load(Relaxed));
-        assert!(waited <= scale.refused_within, "{what}: a refusal came after {waited:?}: {text}");
+        assert!(waited <= scale.refused_within, "a refusal came after {waited:?}, {text}");
     }
     assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn neither_senders_nor_askers_starve_the_others() {
+    for signal in Signal::of_run() {
+        both_keep_their_part(*signal, scale()).await;
+    }
 }

@@ -44,6 +44,18 @@ pub enum Written {
     Gone,
 }
 
+impl Written {
+    /// What an answer says of a write.
+    pub fn of(answer: Option<(u16, String)>) -> Self {
+        match answer {
+            Some((200 | 204, _)) => Self::Taken,
+            Some((429 | 503, _)) => Self::Later,
+            Some((status, text)) => Self::Refused(format!("{status} {text}")),
+            None => Self::Gone,
+        }
+    }
+}
+
 /// Calls one server process; every call survives its death.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -72,19 +84,17 @@ impl Caller {
 
     /// Posts; `None`: the server is gone.
     pub async fn post(&self, path: &str, body: Vec<u8>) -> Option<(u16, String)> {
-        let response = self.client.post(format!("{}{path}", self.base)).body(body).send().await.ok()?;
-        let status = response.status().as_u16();
-        Some((status, response.text().await.ok()?))
+        answer(self.client.post(self.url(path)).body(body)).await
+    }
+
+    /// Posts JSON; `None`: the server is gone.
+    pub async fn post_json(&self, path: &str, body: Vec<u8>) -> Option<(u16, String)> {
+        answer(self.client.post(self.url(path)).header("content-type", "application/json").body(body)).await
     }
 
     /// Writes a remote-write body once.
     pub async fn write(&self, body: Vec<u8>) -> Written {
-        match self.post("/metrics-api/api/v1/write", body).await {
-            Some((200 | 204, _)) => Written::Taken,
-            Some((429 | 503, _)) => Written::Later,
-            Some((status, text)) => Written::Refused(format!("{status} {text}")),
-            None => Written::Gone,
-        }
+        Written::of(self.post("/metrics-api/api/v1/write", body).await)
     }
 
     /// Says whether requests are served.
@@ -124,6 +134,13 @@ impl Caller {
         let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
         Some(line.unwrap_or_else(|| panic!("no metric {name}")).trim().parse().expect("a number"))
     }
+}
+
+/// Sends a request; `None`: the server is gone.
+async fn answer(request: reqwest::RequestBuilder) -> Option<(u16, String)> {
+    let response = request.send().await.ok()?;
+    let status = response.status().as_u16();
+    Some((status, response.text().await.ok()?))
 }
 
 /// Reads the answer to a range selector.

@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
+use crate::relational::asking::goes_on_now;
 use crate::relational::unkeyed::{Relations, removed};
 
 /// The name of a table, with its schema where one is written.
@@ -96,6 +97,8 @@ fn call_key(name: &str, args: &[Expr]) -> String {
 
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> DataFusionResult<Arc<dyn TableSource>> {
+        // The planner joins each table to all before it, which may have thousands of columns.
+        goes_on_now()?;
         let key = (name.schema().map(str::to_owned), name.table().to_owned());
         if let Some(table) = self.tables.get(&key) {
             Ok(Arc::clone(table))

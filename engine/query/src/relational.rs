@@ -5,8 +5,10 @@
 //! session has beside DataFusion's own rules and nodes stands in a file each, which says what DataFusion would do without it.
 
 mod arithmetic;
+pub(crate) mod asking;
 mod beside;
 mod bounds;
+mod copies;
 mod distinct_counts;
 pub(crate) mod grouping;
 mod inner_order;
@@ -38,7 +40,8 @@ use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
-use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerConfig};
+use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
+use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
@@ -50,6 +53,7 @@ use serde_json::Value;
 use self::arithmetic::Arithmetic;
 use self::beside::Beside;
 use self::bounds::{few_keys, few_products, giving_way};
+use self::copies::few_parts;
 use self::distinct_counts::DistinctCounts;
 use self::inner_order::InnerOrder;
 use self::lengths::{Lengths, WindowLengths};
@@ -96,13 +100,24 @@ pub(crate) fn session(
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
-    let state = state.with_analyzer_rules(before.into_iter().chain(Analyzer::new().rules).collect());
-    let state = state.with_analyzer_rule(Arc::new(Literals)).with_analyzer_rule(Arc::new(Beside));
-    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
-    let state = state.with_analyzer_rule(Arc::new(Quantiles)).with_analyzer_rule(Arc::new(Overflows));
-    let state = state.with_analyzer_rule(Arc::new(UntypedTimes));
-    let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
-    let state = state.with_analyzer_rule(Arc::new(Patterns)).with_analyzer_rule(Arc::new(Keys));
+    let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
+        Arc::new(Literals),
+        Arc::new(Beside),
+        Arc::new(Marks),
+        Arc::new(DistinctCounts),
+        Arc::new(Quantiles),
+        Arc::new(Overflows),
+        Arc::new(UntypedTimes),
+        Arc::new(Printing),
+        Arc::new(Lengths),
+        Arc::new(Patterns),
+        Arc::new(Keys),
+    ];
+    let analyzers = before.into_iter().chain(Analyzer::new().rules).chain(behind);
+    let state = state
+        .with_analyzer_rules(asking::analyzers(analyzers))
+        .with_optimizer_rules(asking::optimizers(Optimizer::new().rules))
+        .with_physical_optimizer_rules(asking::physical(PhysicalOptimizer::new().rules));
     let mut state = state.build();
     functions::register(&mut state, room).expect("a registry of its own takes each function");
     for function in languages {
@@ -149,6 +164,7 @@ impl QueryEngine {
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
         few_keys(plan)?;
+        few_parts(plan)?;
         let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| {

@@ -62,13 +62,12 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
     Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
-use crate::parse::{normal, parts};
+use crate::parse::{Patience, normal, parts};
 use crate::scope::{Fixed, Named};
 use crate::session::Session;
 use crate::walk::{walk, walk_mut};
@@ -133,7 +132,9 @@ fn boolean(value: bool) -> Expr {
 
 /// An expression of ours, written as SQL.
 fn expr(sql: &str) -> Result<Expr> {
-    let mut parser = Parser::new(&PostgreSqlDialect {})
+    // What the statement says stands in it.
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect)
         .try_with_sql(sql)
         .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
     parser.parse_expr().map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))

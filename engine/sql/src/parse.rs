@@ -2,6 +2,7 @@
 
 mod behind;
 mod explained;
+mod patience;
 mod repeated;
 
 use std::collections::HashMap;
@@ -23,6 +24,7 @@ use crate::walk::{walk, walk_mut};
 use crate::wording;
 
 pub(crate) use explained::Explained;
+pub(crate) use patience::Patience;
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -150,10 +152,10 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// # Errors
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
-    bounded(text)?;
+    let words = bounded(text)?;
     let known = wording::known(text)?;
     let text: &str = &known;
-    let dialect = PostgreSqlDialect {};
+    let dialect = Patience::for_words(words);
     let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explained::options(&mut parser.parser)?;
@@ -206,8 +208,8 @@ pub(crate) fn params_of(query: &Query) -> usize {
     counter.0
 }
 
-/// Refuses what would nest too deeply before anything is built of it.
-fn bounded(text: &str) -> Result<()> {
+/// Refuses what would nest too deeply before anything is built of it; gives how many words there are.
+fn bounded(text: &str) -> Result<usize> {
     let refused = |text: String| Err(Error::new(ErrorKind::LimitExceeded, text));
     if text.len() > TEXT_BYTES_MAX {
         return refused(format!(
@@ -257,7 +259,7 @@ fn bounded(text: &str) -> Result<()> {
     if tokens.iter().filter(selects).count() > TABLES_MAX {
         return refused(format!("a statement has at most {TABLES_MAX} selects"));
     }
-    Ok(())
+    Ok(tokens.len())
 }
 
 /// The place behind the last letter of a text.

@@ -3,13 +3,14 @@
 //! Keys: DataFusion asks of each computed value that follows the order of another one (`round(x, 1)`, `date_trunc('day', t)`)
 //! how it stands to all others, and nobody can end it while it plans: a `GROUP BY` of a thousand, 12 KB of text, held one of
 //! few threads for minutes. Windows: it asks the same of each window and those below it, and of the keys of a partition
-//! more often still. Products: each holds a batch of all columns so far, which no budget counts.
+//! more often still. Orders: it compares their keys in each of its rules, and sixteen hundred took three seconds. Products:
+//! each holds a batch of all columns so far, which no budget counts.
 
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion, TreeNodeRewriter};
 use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Distinct, Expr, LogicalPlan};
+use datafusion::logical_expr::{Distinct, Expr, LogicalPlan, SortExpr};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
@@ -23,6 +24,8 @@ const KEYS_MAX: usize = 256;
 const PARTITION_KEYS_MAX: usize = 100;
 /// Most windows that divide or order rows in ways of their own.
 const WINDOWS_MAX: usize = 128;
+/// Most values of one order: how each stands to those before it is asked of all again and again.
+const ORDERS_MAX: usize = 512;
 /// Most computed values of one select, as in PostgreSQL.
 const OUTPUTS_MAX: usize = 1664;
 
@@ -31,11 +34,12 @@ const OUTPUTS_MAX: usize = 1664;
 /// # Errors
 /// LimitExceeded.
 pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
-    let (mut keys, mut values) = (0, 0);
+    let (mut keys, mut values, mut orders) = (0, 0, 0);
     let (mut windows, mut longest, mut divided) = (0, 0, 0);
     let walked = plan.apply_with_subqueries(|node| {
         keys = keys.max(keys_of(node));
         values = values.max(computed_of(node));
+        orders = orders.max(orders_of(node));
         if let LogicalPlan::Window(window) = node {
             // Calls of one node divide and order rows in one way.
             let partition = window.window_expr.iter().map(|expr| partitions(expr).len()).max().unwrap_or(0);
@@ -60,6 +64,11 @@ pub(super) fn few_keys(plan: &LogicalPlan) -> Result<()> {
         return refused(format!(
             "rows are told apart by {keys} values, at most {KEYS_MAX} are allowed where as many are computed \
              (`GROUP BY`, `DISTINCT`, joins, sets)"
+        ));
+    }
+    if orders > ORDERS_MAX {
+        return refused(format!(
+            "rows are in an order of {orders} values, at most {ORDERS_MAX} are allowed (`ORDER BY`)"
         ));
     }
     if values > OUTPUTS_MAX {
@@ -89,6 +98,15 @@ fn computed_of(node: &LogicalPlan) -> usize {
     }
 }
 
+/// By how many values a node puts rows in order.
+fn orders_of(node: &LogicalPlan) -> usize {
+    match node {
+        LogicalPlan::Sort(sort) => sort.expr.len(),
+        LogicalPlan::Window(window) => window.window_expr.iter().map(|expr| orders(expr).len()).max().unwrap_or(0),
+        _ => 0,
+    }
+}
+
 fn computed<'e>(exprs: impl IntoIterator<Item = &'e Expr>) -> usize {
     exprs.into_iter().filter(|expr| is_computed(expr)).count()
 }
@@ -106,6 +124,15 @@ fn partitions(expr: &Expr) -> &[Expr] {
     match expr {
         Expr::Alias(alias) => partitions(&alias.expr),
         Expr::WindowFunction(call) => &call.params.partition_by,
+        _ => &[],
+    }
+}
+
+/// Keys of the order within a window.
+fn orders(expr: &Expr) -> &[SortExpr] {
+    match expr {
+        Expr::Alias(alias) => orders(&alias.expr),
+        Expr::WindowFunction(call) => &call.params.order_by,
         _ => &[],
     }
 }
@@ -273,6 +300,16 @@ mod tests {
         }
         let equal = (0..500).map(|n| window(vec![col("column1")]).alias(format!("w{n}")));
         check(row(1).window(equal).unwrap(), true);
+        // Orders, those within windows too.
+        let order = |count: usize| sums(count).into_iter().map(|sum| sum.unalias().sort(true, false));
+        let ordered = |count| {
+            let ranked = Expr::from(WindowFunction::new(count_udaf(), vec![col("column1")]));
+            row(1).window([ranked.order_by(order(count).collect()).build().unwrap()]).unwrap()
+        };
+        for (count, is_planned) in [(ORDERS_MAX, true), (ORDERS_MAX + 1, false)] {
+            check(row(1).sort(order(count)).unwrap(), is_planned);
+            check(ordered(count), is_planned);
+        }
         check(row(1).project(sums(OUTPUTS_MAX)).unwrap(), true);
         check(row(1).project(sums(OUTPUTS_MAX + 1)).unwrap(), false);
     }

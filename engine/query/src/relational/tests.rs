@@ -8,7 +8,7 @@ use super::*;
 use crate::names::Names;
 use crate::{EngineSettings, Limits};
 
-fn engine() -> Arc<QueryEngine> {
+pub(super) fn engine() -> Arc<QueryEngine> {
     let settings = EngineSettings {
         memory_bytes: 64 << 20,
         spill_dir: std::env::temp_dir(),

@@ -6,12 +6,11 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor,
 };
-use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
 use super::{bare, keywords, rows};
 use crate::calls::CALLS;
-use crate::parse::normal;
+use crate::parse::{Patience, normal};
 use crate::walk::walk;
 
 /// Names of columns that a statement speaks of, with a point before them where a table is.
@@ -105,7 +104,8 @@ fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
 }
 
 pub(super) fn query(sql: &str) -> Option<Query> {
-    let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?;
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
     let query = parser.parse_query().ok()?;
     // Nothing else is read into it.
     walk(&*query, &mut Names::default()).is_continue().then_some(*query)

@@ -1,0 +1,214 @@
+//! How large expressions become that rules write out. DataFusion puts operands of `BETWEEN`, `coalesce`, short lists of `IN`
+//! and conditions of `CASE` in several places, asks twice what the operand of a cast is, and puts conditions below a subquery
+//! with its outputs in the place of their names: forty of them one in the other, or forty common tables that each name an
+//! output of the one before twice (`v + v AS v`), are a billion parts, out of a kilobyte of text.
+
+use std::collections::HashMap;
+
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::logical_expr::expr::{Between, Case, Cast, InList};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::error::{from_datafusion, to_datafusion};
+
+/// Most parts of all expressions of a statement once they are written out.
+const PARTS_MAX: usize = 1 << 16;
+/// Most parts of one of them, which no rule can be ended in.
+const ONE_MAX: usize = 1 << 14;
+/// Lists of `IN` as long as this become conditions.
+const SHORT_LIST: usize = 3;
+/// Functions that become `CASE` with each argument but the last both as a condition and as a value.
+const OPTIONAL: [&str; 4] = ["coalesce", "nvl", "ifnull", "nvl2"];
+
+/// Refuses a plan that would become more.
+///
+/// # Errors
+/// LimitExceeded.
+pub(super) fn few_parts(plan: &LogicalPlan) -> Result<()> {
+    Written::default().outputs(plan).map(|_| ())
+}
+
+/// How many parts outputs stand for, by their names; one that is not among them is one part.
+type Parts = HashMap<String, usize>;
+
+/// Counts what is written out.
+#[derive(Debug, Default)]
+struct Written {
+    parts: usize,
+}
+
+impl Written {
+    fn add(&mut self, parts: usize) -> Result<()> {
+        self.parts = self.parts.saturating_add(parts);
+        if parts <= ONE_MAX && self.parts <= PARTS_MAX {
+            return Ok(());
+        }
+        let text = format!(
+            "an expression comes to more than {ONE_MAX} parts, or all of a statement to {PARTS_MAX}, once `BETWEEN`, `coalesce`, `IN`, `CASE`, \
+             casts and conditions about outputs of subqueries are written out"
+        );
+        Err(Error::new(ErrorKind::LimitExceeded, text))
+    }
+
+    /// Counts a plan; gives what its outputs stand for.
+    fn outputs(&mut self, plan: &LogicalPlan) -> Result<Parts> {
+        let inputs = plan.inputs().into_iter().map(|input| self.outputs(input)).collect::<Result<Vec<_>>>()?;
+        if let LogicalPlan::Union(union) = plan {
+            // Its inputs have names of their own.
+            let of_input = |at: usize| {
+                let each = inputs.iter().zip(&union.inputs);
+                each.filter_map(move |(parts, input)| parts.get(input.schema().field(at).name())).copied().max()
+            };
+            let fields = union.schema.fields().iter().enumerate();
+            return Ok(fields.filter_map(|(at, field)| Some((field.name().clone(), of_input(at)?))).collect());
+        }
+        let mut named = Parts::new();
+        for (name, parts) in inputs.into_iter().flatten() {
+            let known = named.entry(name).or_default();
+            *known = parts.max(*known);
+        }
+        let (made, is_condition) = match plan {
+            LogicalPlan::Values(_) => return Ok(Parts::new()),
+            LogicalPlan::Projection(projection) => (Some(projection.expr.as_slice()), false),
+            // Conditions on its keys come to be below it.
+            LogicalPlan::Aggregate(aggregate) => (Some(aggregate.group_expr.as_slice()), false),
+            LogicalPlan::Filter(_) | LogicalPlan::Join(_) => (None, true),
+            _ => (None, false),
+        };
+        let none = Parts::new();
+        let counted = plan.apply_expressions(|expr| {
+            let parts = self.parts(expr, if is_condition { &named } else { &none }).map_err(to_datafusion)?;
+            self.add(parts).map_err(to_datafusion)?;
+            Ok(TreeNodeRecursion::Continue)
+        });
+        counted.map_err(from_datafusion)?;
+        let Some(made) = made else { return Ok(named) };
+        let mut outputs = Parts::new();
+        for (expr, field) in made.iter().zip(plan.schema().fields()) {
+            // Its subqueries were counted.
+            let parts = Self::default().parts(expr, &named)?;
+            if parts > 1 {
+                outputs.insert(field.name().clone(), parts);
+            }
+        }
+        Ok(outputs)
+    }
+
+    /// What an expression comes to; constants are worked out before.
+    fn parts(&mut self, expr: &Expr, named: &Parts) -> Result<usize> {
+        let twice = |parts: usize| parts.saturating_mul(2);
+        Ok(match expr {
+            Expr::Literal(..) => 0,
+            Expr::Column(column) => named.get(&column.name).copied().unwrap_or(1),
+            Expr::Between(Between { expr, low, high, .. }) => {
+                let ends = self.parts(low, named)?.saturating_add(self.parts(high, named)?);
+                twice(self.parts(expr, named)?).saturating_add(ends).saturating_add(1)
+            }
+            Expr::InList(InList { expr, list, .. }) if list.len() <= SHORT_LIST => {
+                let operand = self.parts(expr, named)?.saturating_mul(list.len());
+                self.sum(list, named)?.saturating_add(operand).saturating_add(1)
+            }
+            Expr::Case(Case { expr, when_then_expr, else_expr }) => {
+                let mut parts = 1_usize;
+                for (when, then) in when_then_expr {
+                    // Once for itself, and where none before it holds.
+                    let when = self.parts(when, named)?.saturating_mul(3);
+                    parts = parts.saturating_add(when).saturating_add(self.parts(then, named)?);
+                }
+                let others = expr.iter().chain(else_expr).map(|other| &**other);
+                self.sum(others, named)?.saturating_add(parts)
+            }
+            // Whether it may be NULL is asked of its operand twice, and so on down to the column.
+            Expr::Cast(Cast { expr, .. }) if !matches!(&**expr, Expr::Cast(_)) => {
+                twice(self.parts(expr, named)?).saturating_add(1)
+            }
+            Expr::ScalarFunction(call) if OPTIONAL.contains(&call.name()) => {
+                let last = self.sum(call.args.last(), named)?;
+                twice(self.sum(&call.args, named)?).saturating_sub(last).saturating_add(1)
+            }
+            other => {
+                match other {
+                    Expr::ScalarSubquery(query) => _ = self.outputs(&query.subquery)?,
+                    Expr::Exists(exists) => _ = self.outputs(&exists.subquery.subquery)?,
+                    Expr::InSubquery(set) => _ = self.outputs(&set.subquery.subquery)?,
+                    Expr::SetComparison(set) => _ = self.outputs(&set.subquery.subquery)?,
+                    _ => {}
+                }
+                let mut parts = 1_usize;
+                let counted = other.apply_children(|child| {
+                    parts = parts.saturating_add(self.parts(child, named).map_err(to_datafusion)?);
+                    Ok(TreeNodeRecursion::Continue)
+                });
+                counted.map_err(from_datafusion)?;
+                parts
+            }
+        })
+    }
+
+    fn sum<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>, named: &Parts) -> Result<usize> {
+        let mut sum = 0_usize;
+        for expr in exprs {
+            sum = sum.saturating_add(self.parts(expr, named)?);
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quiver_types::Access;
+
+    use super::*;
+    use crate::Limits;
+    use crate::context::QueryContext;
+    use crate::names::Names;
+    use crate::relational::tests::engine;
+
+    /// Something in so many brackets of one kind.
+    fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
+        format!("select {}{within}{} from generate_series(1, 3)", open.repeat(deep), close.repeat(deep))
+    }
+
+    #[tokio::test]
+    async fn what_rules_copy_is_bounded() {
+        let engine = engine();
+        // On the threads of the engine, which have the stack for it.
+        let planned = async |statement: String| {
+            let (ctx, own) = (QueryContext::new(Access::full(), Limits::default()), Arc::clone(&engine));
+            let work = async move {
+                let plan = Names::new(own.relational()).plan(&statement)?;
+                own.plan_relational(&plan).await.map(|_| ())
+            };
+            engine.run(&ctx, work).await
+        };
+        for (open, within, close) in [
+            ("coalesce(", "value", ", 1)"),
+            ("nvl(", "value", ", 1)"),
+            ("(", "value", " between 0 and 2)::int"),
+            ("(", "(value > 1)", " in (true, false))"),
+            ("(", "value", " + 1)::int"),
+            ("case when ", "value > 1", " then value > 2 else value > 3 end"),
+        ] {
+            planned(nested(open, within, close, 5)).await.unwrap_or_else(|e| panic!("{open}: {e}"));
+            let error = planned(nested(open, within, close, 20)).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{open}: {error}");
+        }
+        let chain = |long: usize, condition: &str| {
+            let more: String = (1..long).map(|n| format!(", c{n} as (select v + v as v from c{})", n - 1)).collect();
+            format!(
+                "with c0 as (select value as v from generate_series(1, 3)){more} select * from c{} {condition}",
+                long - 1
+            )
+        };
+        planned(chain(8, "where v > 3")).await.unwrap();
+        // What nobody asks about is computed once for each of them.
+        planned(chain(40, "")).await.unwrap();
+        for condition in ["where v > 3", "where v in (select v from c0 where v > 3)", "join c1 on c1.v < c39.v"] {
+            let error = planned(chain(40, condition)).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{condition}: {error}");
+        }
+    }
+}

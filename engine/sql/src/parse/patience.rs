@@ -1,0 +1,227 @@
+//! PostgreSQL's dialect with an end to how often the parser begins again. A word such as `CAST`, `SUBSTRING` or `NOT` that
+//! cannot be read as an operator is read once more as the name of a function, with all that stands in its brackets; so is a
+//! bracket that is no subquery. Thirty of them around one slip, or fifty around nothing that is wrong, were read a billion
+//! times, out of a kilobyte of text; and so was what stands in thirty calls of functions, well as it was.
+
+use std::any::TypeId;
+use std::cell::Cell;
+
+use datafusion::sql::sqlparser::ast::Expr;
+use datafusion::sql::sqlparser::dialect::{Dialect, PostgreSqlDialect, Precedence};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use quiver_types::watch;
+
+/// Operands that a statement may have in any case, those that are read again included.
+const OPERANDS_MIN: usize = 10_000;
+/// How often a word of a statement is read on average before no word is read again, and before reading ends.
+const AGAIN_MAX: usize = 2;
+const ENDS: usize = 4;
+/// What reading one operand takes, in steps of some nanoseconds.
+const STEPS: usize = 1_000;
+
+/// The dialect for one statement.
+#[derive(Debug)]
+pub(crate) struct Patience {
+    /// Operands that the statement has at most: each is a word.
+    words: usize,
+    /// Those that were read so far.
+    read: Cell<usize>,
+}
+
+impl Patience {
+    /// That for a statement of so many words.
+    pub(crate) fn for_words(words: usize) -> Self {
+        Self { words, read: Cell::new(0) }
+    }
+
+    /// Whether more was read than so many times the statement.
+    fn is_over(&self, times: usize) -> bool {
+        self.read.get() > OPERANDS_MIN + self.words * times
+    }
+}
+
+/// Says what PostgreSQL's dialect says.
+macro_rules! as_postgres {
+    ($($asked:ident)+) => {
+        $(fn $asked(&self) -> bool {
+            PostgreSqlDialect {}.$asked()
+        })+
+    };
+}
+
+impl Dialect for Patience {
+    fn parse_prefix(&self, _: &mut Parser<'_>) -> Option<Result<Expr, ParserError>> {
+        self.read.set(self.read.get() + 1);
+        // Of all errors this one alone is not taken for a reason to read something again.
+        (self.is_over(ENDS) || !watch::goes_on(STEPS)).then_some(Err(ParserError::RecursionLimitExceeded))
+    }
+
+    fn is_reserved_for_identifier(&self, word: Keyword) -> bool {
+        self.is_over(AGAIN_MAX) || PostgreSqlDialect {}.is_reserved_for_identifier(word)
+    }
+
+    /// No: arguments would be read as a name first and once more as a value, each of those within them twice as often. The
+    /// names that there are (`days => 1`) are words.
+    fn supports_named_fn_args_with_expr_name(&self) -> bool {
+        false
+    }
+
+    // The rest is all that PostgreSQL's dialect has of its own.
+
+    fn dialect(&self) -> TypeId {
+        TypeId::of::<PostgreSqlDialect>()
+    }
+
+    fn identifier_quote_style(&self, identifier: &str) -> Option<char> {
+        PostgreSqlDialect {}.identifier_quote_style(identifier)
+    }
+
+    fn is_delimited_identifier_start(&self, ch: char) -> bool {
+        PostgreSqlDialect {}.is_delimited_identifier_start(ch)
+    }
+
+    fn is_identifier_start(&self, ch: char) -> bool {
+        PostgreSqlDialect {}.is_identifier_start(ch)
+    }
+
+    fn is_identifier_part(&self, ch: char) -> bool {
+        PostgreSqlDialect {}.is_identifier_part(ch)
+    }
+
+    fn is_custom_operator_part(&self, ch: char) -> bool {
+        PostgreSqlDialect {}.is_custom_operator_part(ch)
+    }
+
+    fn get_next_precedence(&self, parser: &Parser<'_>) -> Option<Result<u8, ParserError>> {
+        PostgreSqlDialect {}.get_next_precedence(parser)
+    }
+
+    fn prec_value(&self, precedence: Precedence) -> u8 {
+        PostgreSqlDialect {}.prec_value(precedence)
+    }
+
+    as_postgres! {
+        allow_extract_custom
+        allow_extract_single_quotes
+        supports_alter_column_type_using
+        supports_array_typedef_with_brackets
+        supports_bitwise_shift_operators
+        supports_comma_separated_trim
+        supports_comment_on
+        supports_comment_optimizer_hint
+        supports_create_index_with_clause
+        supports_create_table_like_parenthesized
+        supports_empty_projections
+        supports_explain_with_utility_options
+        supports_factorial_operator
+        supports_filter_during_aggregation
+        supports_geometric_types
+        supports_group_by_expr
+        supports_insert_table_alias
+        supports_interval_options
+        supports_listen_notify
+        supports_load_extension
+        supports_named_fn_args_with_colon_operator
+        supports_nested_comments
+        supports_notnull_operator
+        supports_numeric_literal_underscores
+        supports_select_wildcard_with_alias
+        supports_set_names
+        supports_string_escape_constant
+        supports_unicode_string_literal
+        supports_xml_expressions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::ErrorKind;
+
+    use super::*;
+    use crate::parse::{DEPTH_MAX, Params, parse};
+
+    /// Does something with as much stack as the threads that read statements have.
+    fn deeply(work: impl FnOnce() + Send + 'static) {
+        let thread = std::thread::Builder::new().stack_size(32 << 20).spawn(work).expect("a thread");
+        thread.join().expect("it holds");
+    }
+
+    /// Something in so many brackets of one kind.
+    fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
+        format!("select {}{within}{}", open.repeat(deep), close.repeat(deep))
+    }
+
+    #[test]
+    fn slips_within_brackets_are_found_at_once() {
+        deeply(slips);
+    }
+
+    fn slips() {
+        for (open, close) in [
+            ("cast(", " as text)"),
+            ("substring(", " from 1)"),
+            ("position('a' in ", ")"),
+            ("overlay(", " placing 'b' from 1)"),
+            ("trim(", ")"),
+            ("ceil(", ")"),
+            ("extract(hour from ", ")"),
+            ("not (", ")"),
+            ("array(", ")"),
+            ("1 in ((select ", "))"),
+            ("((select * from (select ", ") t))"),
+        ] {
+            for deep in [5, 30, 45, 2 * DEPTH_MAX] {
+                for slip in ["1 2", "1)", "'a' from"] {
+                    let text = nested(open, slip, close, deep);
+                    let error = parse(&text, &Params::default()).expect_err(&text);
+                    assert!(matches!(error.kind, ErrorKind::Invalid | ErrorKind::LimitExceeded), "{text}: {error}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn calls_within_calls_are_read_once() {
+        deeply(calls);
+    }
+
+    fn calls() {
+        for call in ["abs(", "coalesce(2, ", "date_trunc('hour', "] {
+            let text = nested(call, "1", ")", 45);
+            let dialect = Patience::for_words(200);
+            let mut parser = Parser::new(&dialect).try_with_sql(&text).unwrap();
+            parser.parse_statement().unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert!(dialect.read.get() < 200, "{text}: {} operands were read", dialect.read.get());
+        }
+        parse("select make_interval(days => 1, hours => abs(2))", &Params::default()).unwrap();
+    }
+
+    #[test]
+    fn what_is_too_deep_and_has_no_slip_is_refused() {
+        deeply(too_deep);
+    }
+
+    fn too_deep() {
+        let error = parse(&nested("cast(", "1", " as bigint)", 2 * DEPTH_MAX), &Params::default()).unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, "the statement nests too deeply"));
+        parse(&nested("cast(", "1", " as bigint)", 40), &Params::default()).unwrap();
+    }
+
+    #[test]
+    fn a_slip_is_told_where_it_is() {
+        deeply(places);
+    }
+
+    fn places() {
+        let error = parse(&nested("cast(", "1 2", " as bigint)", 30), &Params::default()).unwrap_err();
+        assert!(error.message.ends_with("found: 2 at line 1, column 160"), "{error}");
+    }
+
+    #[test]
+    fn words_of_operators_are_names_in_long_lists_too() {
+        let names = "position, substring, interval, \"cast\", floor + 1, ceil, convert, ";
+        let text = format!("select {}1 from t where position in ({}2)", names.repeat(900), "1, ".repeat(20_000));
+        parse(&text, &Params::default()).unwrap();
+    }
+}
