@@ -6,6 +6,7 @@
 
 mod arrays;
 mod binary;
+mod bounds;
 mod casts;
 mod columns;
 mod divisors;
@@ -43,6 +44,7 @@ mod stars;
 mod sums;
 mod ties;
 mod times;
+mod tuples;
 mod types;
 mod unnested;
 mod untyped;
@@ -209,15 +211,18 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
-            Expr::BinaryOp { .. } => binary::translate(place)?,
+            Expr::BinaryOp { left, right, .. } => {
+                tuples::beside_query(left, right, self.aggregates)?;
+                binary::translate(place)?;
+            }
             Expr::InList { expr, list, negated } => {
-                if let Some(found) = operators::among_rows(expr, list, *negated)? {
+                if let Some(found) = tuples::among_rows(expr, list, *negated)? {
                     *place = found;
                 }
             }
             Expr::CompoundFieldAccess { .. } => fields::translate(place),
             Expr::UnaryOp { .. } => operators::unary(place),
-            Expr::IsNull(_) | Expr::IsNotNull(_) => operators::null_rows(place)?,
+            Expr::IsNull(_) | Expr::IsNotNull(_) => tuples::null(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
@@ -266,9 +271,12 @@ impl Translator<'_> {
                     *place = found;
                 }
             }
-            Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => sets::apart(left, right)?,
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+                tuples::lone(place)?;
+                sets::apart(place)?;
+            }
             Expr::Between { .. } => operators::symmetric(place)?,
-            Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => queries::lone_rows()?,
+            Expr::InSubquery { .. } => tuples::lone(place)?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
@@ -342,7 +350,8 @@ impl VisitorMut for Translator<'_> {
         natural::translate(query, &self.columns());
         let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
-        let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
+        let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
+        let done = done.and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
@@ -357,7 +366,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
+        tuples::in_conditions(select).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
@@ -378,7 +387,8 @@ impl VisitorMut for Translator<'_> {
         }
         json::changed(place);
         sets::listed(place);
-        if let Err(error) = sets::plain(place).and_then(|()| sets::without(place)) {
+        let done = sets::plain(place).and_then(|()| tuples::constant(place)).and_then(|()| sets::without(place));
+        if let Err(error) = done {
             return refused(error);
         }
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 67] = [
+const CODES: [(&str, &str); 68] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -129,6 +129,7 @@ const CODES: [(&str, &str); 67] = [
     ("cannot replace existing key", "22023"),
     ("a name in JSON must not be NULL", "22023"),
     ("should only return one column", "42601"),
+    ("parts cannot be compared", "42601"),
     ("Aggregate function calls cannot be nested", "42803"),
     ("Aggregate functions are not allowed", "42803"),
     ("must appear in the GROUP BY clause", "42803"),
