@@ -7,6 +7,7 @@
 mod arrays;
 mod binary;
 mod bounds;
+mod bytes;
 mod casts;
 mod columns;
 mod divisors;
@@ -254,6 +255,7 @@ impl Translator<'_> {
                     *text = whole;
                 }
             }
+            Expr::Position { .. } => bytes::translate(place),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_written(pattern) =>
@@ -265,6 +267,7 @@ impl Translator<'_> {
                 for place in [substring_from, substring_for].into_iter().flatten() {
                     types::widened(place);
                 }
+                bytes::translate(place);
             }
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {

@@ -454,3 +454,23 @@ fn lists_are_in_the_order_of_their_query() {
         assert!(list.starts_with("SELECT or_empty((SELECT array_agg(items.item) FROM (SELECT "), "{list}");
     }
 }
+
+#[test]
+fn bytes_have_functions_of_their_own() {
+    check(
+        r"select '\x6162'::bytea, 'ab'::bytea, 'a\\b'::bytea from t",
+        r"SELECT decode('6162', 'hex'), 'ab'::BYTEA, bytes_unescaped('a\\b') FROM t",
+    );
+    check(
+        r"select substring('\x00ff'::bytea from 2 for 1), substring(sha256(a) from 3), position('\xff'::bytea in (decode(a, 'hex'))) from t",
+        "SELECT substr(decode('00ff', 'hex'), 2, 1), substr(sha256(a), 3), strpos((decode(a, 'hex')), decode('ff', 'hex')) FROM t",
+    );
+    check(
+        "select substring(a from 2), position('x' in a) from t",
+        "SELECT SUBSTRING(a FROM 2), POSITION('x' IN a) FROM t",
+    );
+    check(
+        "select encode(a, 'escape'), decode(a, 'ESCAPE'), encode(a, 'base64') from t",
+        "SELECT bytes_escaped(a), bytes_unescaped(a), encode(a, 'base64pad') FROM t",
+    );
+}
