@@ -4,6 +4,7 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod around;
 mod arrays;
 mod binary;
 mod bounds;
