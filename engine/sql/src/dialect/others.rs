@@ -18,6 +18,9 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let ends = format!("array_to_string(array_dims({list}), '][1:')");
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
         }
+        ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
+            expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
+        }
         // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
         // A text without a type stands for bytes, as in a cast to them.
