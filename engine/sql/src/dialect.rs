@@ -257,6 +257,12 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
+            Expr::Value(value) => {
+                // Its letters are those that are meant already.
+                if let Value::UnicodeStringLiteral(text) = &mut value.value {
+                    value.value = Value::SingleQuotedString(std::mem::take(text));
+                }
+            }
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_written(pattern) =>

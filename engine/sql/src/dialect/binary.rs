@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::{call, expr, json, operators, patterns, sums, take, tuples};
+use super::{bytes, call, expr, json, operators, patterns, sums, take, tuples};
 
 /// Puts an operator as the planner knows it, what stands between is translated.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -30,6 +30,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
             Some(found) => found,
             None => return Ok(()),
         },
+        BinaryOperator::StringConcat => return bytes::beside(left, right),
         BinaryOperator::Divide => {
             sums::divided(left, right);
             return Ok(());

@@ -1,6 +1,6 @@
 //! Bytes (`bytea`) that a statement writes, and the forms of calls for which the planner takes functions of texts.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
 use quiver_types::Result;
 
 use super::{arguments, bare, call, expr, literal, number, quoted, take, text};
@@ -11,7 +11,7 @@ const MADE: [&str; 9] =
 const PARTS: [&str; 6] = ["substr", "substring", "btrim", "trim", "ltrim", "rtrim"];
 
 /// Whether a statement says that a value is bytes.
-fn is_bytes(value: &Expr) -> bool {
+pub(super) fn is_bytes(value: &Expr) -> bool {
     match value {
         Expr::Nested(inner) | Expr::Trim { expr: inner, .. } => is_bytes(inner),
         Expr::Cast { data_type, .. } => *data_type == DataType::Bytea,
@@ -19,6 +19,7 @@ fn is_bytes(value: &Expr) -> bool {
             let of_bytes = || arguments(&function.args).is_some_and(|args| args.first().is_some_and(is_bytes));
             MADE.contains(&name.as_str()) || (PARTS.contains(&name.as_str()) && of_bytes())
         }),
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => is_bytes(left) && is_bytes(right),
         _ => false,
     }
 }
@@ -34,6 +35,20 @@ pub(super) fn translate(place: &mut Expr) {
         Expr::Position { expr, r#in } if is_bytes(r#in) => *place = call("strpos", vec![take(r#in), take(expr)]),
         _ => {}
     }
+}
+
+/// A text that is written beside bytes (`bytes || 'a'`) stands for bytes.
+pub(super) fn beside(left: &mut Expr, right: &mut Expr) -> Result<()> {
+    let other = match (is_bytes(left), is_bytes(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return Ok(()),
+    };
+    if literal(other).is_some() {
+        let bytes = written(other)?;
+        *other = bytes.map_or_else(|| expr(&format!("CAST({other} AS BYTEA)")), Ok)?;
+    }
+    Ok(())
 }
 
 /// Bytes that are written in one of PostgreSQL's forms; none: the text is that of its letters.

@@ -203,6 +203,11 @@ impl Translator<'_> {
             *place = bytes;
             return Ok(());
         }
+        if is_text(data_type) && bytes::is_bytes(inner) {
+            let value = take(inner);
+            *place = expr(&format!("('\\x' || encode({value}, 'hex'))"))?;
+            return Ok(());
+        }
         if let Some(letters) = letters_of(data_type) {
             let value = take(inner);
             *place = expr(&format!("left(CAST({value} AS TEXT), {letters})"))?;

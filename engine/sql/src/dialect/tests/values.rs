@@ -473,4 +473,8 @@ fn bytes_have_functions_of_their_own() {
         "select encode(a, 'escape'), decode(a, 'ESCAPE'), encode(a, 'base64') from t",
         "SELECT bytes_escaped(a), bytes_unescaped(a), encode(a, 'base64pad') FROM t",
     );
+    check(
+        r"select sha256(a) || 'b' || decode(c, 'hex'), sha256(a)::text, a || 'b' from t",
+        r"SELECT sha256(a) || CAST('b' AS BYTEA) || decode(c, 'hex'), ('\x' || encode(sha256(a), 'hex')), a || 'b' FROM t",
+    );
 }
