@@ -6,8 +6,8 @@ use super::*;
 fn different_values_are_gathered_in_order() {
     check(
         "select array_agg(distinct a), array_agg(distinct a order by a desc), array_agg(a) from t",
-        "SELECT array_sort(array_agg(DISTINCT a), 'ASC', 'NULLS LAST'), array_agg(DISTINCT a ORDER BY a DESC), \
-         array_agg(a) FROM t",
+        "SELECT array_sort(array_agg(DISTINCT a), 'ASC', 'NULLS LAST'), \
+         array_sort(array_agg(DISTINCT a), 'DESC', 'NULLS FIRST'), array_agg(a) FROM t",
     );
     check(
         "select string_agg(distinct a, ',') filter (where b or c) from t",
