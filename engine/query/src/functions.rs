@@ -9,6 +9,7 @@ mod attr;
 mod averages;
 mod bounded;
 mod buckets;
+mod bytes;
 mod contained;
 pub(crate) mod decimals;
 mod digests;
@@ -131,6 +132,12 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quote_literal(text)", "a text as a literal of a statement"),
     ("md5(text)", "the MD5 hash of a text, or of bytes, in hexadecimal digits"),
     ("sha256(bytes)", "the SHA-256 hash of bytes, or of a text; `sha224`, `sha384`, `sha512`"),
+    (
+        "get_byte(bytes, at)",
+        "a byte as a number, from 0; `get_bit` a bit; `set_byte(bytes, at, n)` and `set_bit` change one",
+    ),
+    ("bit_count(bytes)", "how many bits of bytes are set"),
+    ("convert_to(text, encoding)", "a text as bytes of `UTF8` or `LATIN1`; `convert_from(bytes, encoding)` reads them"),
     ("pg_size_pretty(bytes)", "a number of bytes in kB, MB, GB, TB or PB"),
     ("pg_size_bytes(text)", "the number of bytes that a text such as `1.5 GB` says"),
     (
@@ -244,6 +251,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     bounded::bound(state, room)?;
+    bytes::register(state)?;
     gathering::register(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;

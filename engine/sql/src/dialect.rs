@@ -4,8 +4,11 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod around;
 mod arrays;
 mod binary;
+mod bounds;
+mod bytes;
 mod casts;
 mod columns;
 mod divisors;
@@ -43,6 +46,7 @@ mod stars;
 mod sums;
 mod ties;
 mod times;
+mod tuples;
 mod types;
 mod unnested;
 mod untyped;
@@ -209,15 +213,18 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
-            Expr::BinaryOp { .. } => binary::translate(place)?,
+            Expr::BinaryOp { left, right, .. } => {
+                tuples::beside_query(left, right, self.aggregates)?;
+                binary::translate(place)?;
+            }
             Expr::InList { expr, list, negated } => {
-                if let Some(found) = operators::among_rows(expr, list, *negated)? {
+                if let Some(found) = tuples::among_rows(expr, list, *negated)? {
                     *place = found;
                 }
             }
             Expr::CompoundFieldAccess { .. } => fields::translate(place),
             Expr::UnaryOp { .. } => operators::unary(place),
-            Expr::IsNull(_) | Expr::IsNotNull(_) => operators::null_rows(place)?,
+            Expr::IsNull(_) | Expr::IsNotNull(_) => tuples::null(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
@@ -249,6 +256,13 @@ impl Translator<'_> {
                     *text = whole;
                 }
             }
+            Expr::Position { .. } => bytes::translate(place),
+            Expr::Value(value) => {
+                // Its letters are those that are meant already.
+                if let Value::UnicodeStringLiteral(text) = &mut value.value {
+                    value.value = Value::SingleQuotedString(std::mem::take(text));
+                }
+            }
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_written(pattern) =>
@@ -260,15 +274,19 @@ impl Translator<'_> {
                 for place in [substring_from, substring_for].into_iter().flatten() {
                     types::widened(place);
                 }
+                bytes::translate(place);
             }
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {
                     *place = found;
                 }
             }
-            Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => sets::apart(left, right)?,
+            Expr::AnyOp { .. } | Expr::AllOp { .. } => {
+                tuples::lone(place)?;
+                sets::apart(place)?;
+            }
             Expr::Between { .. } => operators::symmetric(place)?,
-            Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => queries::lone_rows()?,
+            Expr::InSubquery { .. } => tuples::lone(place)?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
@@ -342,13 +360,15 @@ impl VisitorMut for Translator<'_> {
         natural::translate(query, &self.columns());
         let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
-        let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
+        let done = done.and_then(|()| queries::translate(query)).and_then(|()| bounds::translate(query));
+        let done = done.and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        let done = records::translate(select).and_then(|()| laterals::translate(select, making));
+        let done = windows::none_in_where(select).and_then(|()| records::translate(select));
+        let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);
         }
@@ -357,7 +377,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
+        tuples::in_conditions(select).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
@@ -378,7 +398,8 @@ impl VisitorMut for Translator<'_> {
         }
         json::changed(place);
         sets::listed(place);
-        if let Err(error) = sets::plain(place).and_then(|()| sets::without(place)) {
+        let done = sets::plain(place).and_then(|()| tuples::constant(place)).and_then(|()| sets::without(place));
+        if let Err(error) = done {
             return refused(error);
         }
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place

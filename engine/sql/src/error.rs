@@ -124,8 +124,22 @@ fn plainly(text: &str) -> &str {
     text.split("\nThis issue was likely caused by a bug in DataFusion's code").next().unwrap_or_default()
 }
 
+/// What is wrong with a regular expression, which is drawn over several lines; none: it is another error.
+fn of_pattern(error: &DataFusionError) -> Option<String> {
+    let text = error.to_string();
+    let (_, drawn) = text.split_once("regex parse error")?;
+    let said = drawn.lines().find_map(|line| line.trim().strip_prefix("error: "));
+    let said = said.map_or_else(String::new, |said| format!(": {said}"));
+    Some(format!("a regular expression cannot be read{said}"))
+}
+
 /// An error of running: what the data made of a function or a cast is the caller's.
 pub(crate) fn of_run(error: DataFusionError) -> Error {
+    if own_error(&error).is_none()
+        && let Some(text) = of_pattern(&error)
+    {
+        return Error::new(ErrorKind::Execution, text).with_source(error);
+    }
     let root = match error.find_root() {
         DataFusionError::ArrowError(inner, _) => Some(match &**inner {
             ArrowError::DivideByZero => BY_ZERO.to_owned(),
@@ -134,10 +148,6 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
         // Aggregates look at their constants when they begin to run.
         DataFusionError::Execution(text) | DataFusionError::Plan(text) | DataFusionError::NotImplemented(text) => {
             Some(text.clone())
-        }
-        // Rows bring patterns along; what is wrong with one is drawn over several lines.
-        other if other.to_string().contains("regex parse error") => {
-            Some("a regular expression cannot be read".to_owned())
         }
         _ => None,
     };
@@ -176,7 +186,13 @@ mod tests {
     fn patterns_of_rows_are_the_callers() {
         let said = std::io::Error::other("regex parse error:\n    (?1)b\n      ^\nerror: unrecognized flag");
         let error = of_run(DataFusionError::External(Box::new(said)));
-        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, "a regular expression cannot be read"));
+        let named = "a regular expression cannot be read: unrecognized flag";
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, named));
+        let drawn =
+            "did not compile: Syntax(\n~~~\nregex parse error:\n    a(?=b)\n     ^^^\nerror: no look-around\n~~~)";
+        let error = of_run(DataFusionError::ArrowError(Box::new(ArrowError::ComputeError(drawn.into())), None));
+        let named = "a regular expression cannot be read: no look-around";
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, named));
         // What is ours has its kind, whatever it says.
         let own = Error::new(ErrorKind::LimitExceeded, "regex parse error");
         assert_eq!(of_run(DataFusionError::External(Box::new(own))).kind, ErrorKind::LimitExceeded);

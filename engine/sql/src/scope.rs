@@ -38,7 +38,7 @@ struct Relation {
 
 /// Finds what a query speaks of.
 pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
-    let mut finder = Finder { fixed, common: Vec::new(), wanted: Wanted::new() };
+    let mut finder = Finder { fixed, common: Vec::new(), around: Vec::new(), wanted: Wanted::new() };
     let _ = walk(query, &mut finder);
     finder.wanted
 }
@@ -46,6 +46,8 @@ pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
 struct Finder<'f> {
     fixed: Fixed<'f>,
     common: Vec<Common>,
+    /// The tables of each select around what is visited, inner ones last.
+    around: Vec<Vec<Relation>>,
     wanted: Wanted,
 }
 
@@ -78,6 +80,12 @@ impl Visitor for Finder<'_> {
         self.of_outputs(select, &select.having);
         self.of_outputs(select, &select.qualify);
         self.of_outputs(select, &select.named_window);
+        self.around.push(relations);
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_select(&mut self, _select: &Select) -> ControlFlow<()> {
+        self.around.pop();
         ControlFlow::Continue(())
     }
 }
@@ -102,9 +110,12 @@ impl Finder<'_> {
             match name.as_slice() {
                 [column] => self.unqualified(relations, column),
                 [.., alias, column] => {
-                    let owner = relations.iter().find(|r| r.alias.as_ref() == Some(alias));
-                    if let Some(table) = owner.and_then(|r| r.table.as_ref()) {
-                        self.want(table, column);
+                    let is_it = |r: &&Relation| r.alias.as_ref() == Some(alias);
+                    // A subquery may speak of the row at hand, whose table has what it names.
+                    let around = || self.around.iter().rev().flatten().find(is_it);
+                    let owner = relations.iter().find(is_it).or_else(around);
+                    if let Some(table) = owner.and_then(|r| r.table.clone()) {
+                        self.want(&table, column);
                     }
                 }
                 [] => {}

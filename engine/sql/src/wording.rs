@@ -1,23 +1,25 @@
-//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC` and `= ANY
-//! (VALUES …)`. They are left out, or written as what they mean, in the text; the rest of it keeps its place.
+//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
+//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE NO OTHERS`. They are left out, or written as what they mean, in the text;
+//! the rest of it keeps its place.
 
 use std::borrow::Cow;
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
-use quiver_types::Result;
+use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::unreadable;
 
 /// A statement as the parser takes it.
 ///
 /// # Errors
-/// Invalid: it has no words.
+/// Invalid: it has no words. Unsupported: the frame of a window leaves rows out.
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    if !has(b"trim") && !has(b"table") && !has(b"symmetric") && !has(b"values") {
+    let words: [&[u8]; 6] = [b"trim", b"table", b"symmetric", b"values", b"using", b"exclude"];
+    if !words.into_iter().any(has) {
         return Ok(Cow::Borrowed(text));
     }
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
@@ -39,6 +41,19 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
             others.push((at + 1, "symmetric", "NOT NOT NOT"));
         } else if is(at, &[Keyword::BETWEEN]) && is(at + 1, &[Keyword::ASYMMETRIC]) {
             others.push((at + 1, "asymmetric", "          "));
+        }
+        if is(at, &[Keyword::USING])
+            && let Some(order) = tokens.get(at + 1).and_then(|token| order_of(&token.token))
+        {
+            others.extend([(at, "using", "     "), (at + 1, ">", order)]);
+        }
+        let ends_frame = at > 0 && is(at - 1, &[Keyword::ROW, Keyword::PRECEDING, Keyword::FOLLOWING]);
+        if ends_frame && is(at, &[Keyword::EXCLUDE]) {
+            let is_others = |token: &TokenWithSpan| token.token.to_string().eq_ignore_ascii_case("others");
+            if !is(at + 1, &[Keyword::NO]) || !tokens.get(at + 2).is_some_and(is_others) {
+                return Err(leaves_out(tokens[at].span.start));
+            }
+            others.extend([(at, "exclude", "       "), (at + 1, "no", "  "), (at + 2, "others", "      ")]);
         }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
@@ -70,6 +85,24 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     }
     out.push_str(text.get(done..).unwrap_or_default());
     Ok(Cow::Owned(out))
+}
+
+/// The order by an operator.
+fn order_of(operator: &Token) -> Option<&'static str> {
+    match operator {
+        Token::Lt => Some("ASC"),
+        Token::Gt => Some("DESC"),
+        _ => None,
+    }
+}
+
+fn leaves_out(at: Location) -> Error {
+    let text = format!(
+        "`EXCLUDE` in the frame of a window is not supported: take the row's own part from what the window gives \
+         (`sum(x) OVER w - x`), or join the rows at line {}, column {}",
+        at.line, at.column
+    );
+    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// Whether what stands before a word is no `UNION`, `INTERSECT` or `EXCEPT`.
@@ -133,6 +166,17 @@ mod tests {
         check("select a between asymmetric 2 and 1", "select a between            2 and 1");
         check("select symmetric from t", "select symmetric from t");
         check("select 1", "select 1");
+        check(
+            "select a from t join u using (a) order by a using >, b USING <",
+            "select a from t join u using (a) order by a       DESC, b       ASC",
+        );
+        check(
+            "select sum(a) over (rows 1 preceding exclude no others)",
+            "select sum(a) over (rows 1 preceding                  )",
+        );
+        check("select * exclude (a) from t", "select * exclude (a) from t");
+        let error = known("select sum(a) over (\nrows current row exclude ties)").unwrap_err();
+        assert!(error.kind == ErrorKind::Unsupported && error.message.ends_with("line 2, column 18"), "{error}");
         let set = "SELECT * FROM (VALUES";
         check(
             "select x = any (values (1), (f(2))) and y <> ALL(Values (3)) from t",

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::{call, expr, json, operators, patterns, sums, take};
+use super::{bytes, call, expr, json, operators, patterns, sums, take, tuples};
 
 /// Puts an operator as the planner knows it, what stands between is translated.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -26,10 +26,11 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
         BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
         BinaryOperator::Overlaps => operators::overlaps(left, right)?,
-        _ if matches!(**left, Expr::Tuple(_)) => match operators::of_rows(left, op, right)? {
+        _ if matches!(**left, Expr::Tuple(_)) => match tuples::compared(left, op, right)? {
             Some(found) => found,
             None => return Ok(()),
         },
+        BinaryOperator::StringConcat => return bytes::beside(left, right),
         BinaryOperator::Divide => {
             sums::divided(left, right);
             return Ok(());

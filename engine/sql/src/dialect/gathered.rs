@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, Ident, ObjectName, Select, Value,
+    FunctionArgumentList, FunctionArguments, Ident, ObjectName, OrderByExpr, Select, Value,
 };
 use quiver_types::Result;
 
@@ -13,24 +13,42 @@ use super::functions::is_null;
 use super::{arguments, bare, call, text};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
-/// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` without an order as ones in the order of `x`; none: it is
-/// another call.
+/// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as ones in the order of `x`, the only one that they may have: the
+/// planner gives all of a select one order. None: it is another call.
 pub(super) fn sorted(name: &str, function: &Function) -> Option<Expr> {
     let FunctionArguments::List(list) = &function.args else { return None };
-    let is_unordered = list.clauses.is_empty() && function.over.is_none() && function.within_group.is_empty();
-    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) || !is_unordered {
+    let is_plain = function.over.is_none() && function.within_group.is_empty();
+    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) || !is_plain {
         return None;
     }
+    let (order, nulls) = match list.clauses.as_slice() {
+        [] => ("ASC", "NULLS LAST"),
+        [FunctionArgumentClause::OrderBy(keys)] => own_order(list, keys)?,
+        _ => return None,
+    };
+    let mut gathering = function.clone();
+    if let FunctionArguments::List(list) = &mut gathering.args {
+        list.clauses.clear();
+    }
+    let in_order = |list: Expr| call("array_sort", vec![list, text(order), text(nulls)]);
     match name {
-        "array_agg" => Some(in_order(Expr::Function(function.clone()))),
-        "string_agg" => joined(function, in_order),
+        "array_agg" => Some(in_order(Expr::Function(gathering))),
+        "string_agg" => joined(&gathering, in_order),
         _ => None,
     }
 }
 
-/// A list in the order of its items.
-fn in_order(list: Expr) -> Expr {
-    call("array_sort", vec![list, text("ASC"), text("NULLS LAST")])
+/// The order of the first argument by itself; none: it is another order.
+fn own_order(list: &FunctionArgumentList, keys: &[OrderByExpr]) -> Option<(&'static str, &'static str)> {
+    let ([FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), ..], [key]) = (list.args.as_slice(), keys) else {
+        return None;
+    };
+    if key.expr != *value || key.with_fill.is_some() {
+        return None;
+    }
+    let is_descending = key.options.asc == Some(false);
+    let nulls = if key.options.nulls_first.unwrap_or(is_descending) { "NULLS FIRST" } else { "NULLS LAST" };
+    Some((if is_descending { "DESC" } else { "ASC" }, nulls))
 }
 
 /// `string_agg` as the text of a list of the values that are there; none: what stands between them is no constant.

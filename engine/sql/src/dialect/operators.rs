@@ -10,7 +10,7 @@ use crate::parse::OPERATORS_MAX;
 /// Most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
 /// Most items of a list that become a chain of conditions: it nests as deeply as it is long.
-const ITEMS_MAX: usize = 200;
+pub(super) const ITEMS_MAX: usize = 200;
 
 /// Refuses to write a part of a statement so often that it would grow without bound.
 pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
@@ -22,14 +22,14 @@ pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-fn nested(expr: Expr) -> Expr {
+pub(super) fn nested(expr: Expr) -> Expr {
     match expr {
         Expr::Nested(_) | Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_) => expr,
         other => Expr::Nested(Box::new(other)),
     }
 }
 
-fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
@@ -131,8 +131,14 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
         Ok(one)
     };
     let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
-    let mut all = found.into_iter().map(one).collect::<Result<Vec<_>>>()?;
-    // Joined by halves: a chain nests as deeply as it is long, and whoever plans it looks at each part from each level.
+    let all = found.into_iter().map(one).collect::<Result<Vec<_>>>()?;
+    *place = halves(all, &op).map_or_else(|| boolean(!is_any), nested);
+    Ok(true)
+}
+
+/// Conditions joined by halves: a chain nests as deeply as it is long, and whoever plans it looks at each part from each
+/// level. None: there are none.
+pub(super) fn halves(mut all: Vec<Expr>, op: &BinaryOperator) -> Option<Expr> {
     while all.len() > 1 {
         let mut rest = all.into_iter();
         let mut pairs = Vec::new();
@@ -144,8 +150,7 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
         }
         all = pairs;
     }
-    *place = all.pop().map_or_else(|| boolean(!is_any), nested);
-    Ok(true)
+    all.pop()
 }
 
 /// A comparison with each of the items, of which one is enough, or none may lack.
@@ -160,96 +165,6 @@ pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: b
     let compared = |item: Expr| binary(nested(left.clone()), op.clone(), item);
     let whole = items.into_iter().map(compared).reduce(|before, next| binary(before, join.clone(), next));
     Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
-}
-
-/// `(a, b) < (c, d)` as comparisons of the parts: the first ones that differ say which row is less. The planner compares
-/// rows of columns and literals alone, and not by what NULL means. None: it is no comparison of two rows.
-pub(super) fn of_rows(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
-    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
-    let outer = match op {
-        BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
-        BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
-        BinaryOperator::Eq => BinaryOperator::And,
-        BinaryOperator::NotEq => BinaryOperator::Or,
-        _ => return Ok(None),
-    };
-    if left.len() != right.len() || left.len() > ITEMS_MAX {
-        let text = format!("rows of {} and of {} parts cannot be compared", left.len(), right.len());
-        return Err(Error::invalid(text));
-    }
-    let compared = |left: &Expr, op: &BinaryOperator, right: &Expr| -> Result<Expr> {
-        copied(left, 2)?;
-        copied(right, 2)?;
-        Ok(binary(nested(left.clone()), op.clone(), nested(right.clone())))
-    };
-    let mut whole: Option<Expr> = None;
-    for (left, right) in left.iter().zip(right).rev() {
-        whole = Some(match (whole, &outer) {
-            (None, _) => compared(left, op, right)?,
-            (Some(rest), BinaryOperator::And | BinaryOperator::Or) => {
-                binary(compared(left, op, right)?, outer.clone(), rest)
-            }
-            (Some(rest), _) => {
-                let same = binary(compared(left, &BinaryOperator::Eq, right)?, BinaryOperator::And, nested(rest));
-                binary(compared(left, &outer, right)?, BinaryOperator::Or, nested(same))
-            }
-        });
-    }
-    Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
-}
-
-/// `(a, b) IS NULL`, which asks of each part, and so `IS NOT NULL`: the planner asks whether there is a row.
-pub(super) fn null_rows(place: &mut Expr) -> Result<()> {
-    let (row, is_null) = match &*place {
-        Expr::IsNull(row) => (row, true),
-        Expr::IsNotNull(row) => (row, false),
-        _ => return Ok(()),
-    };
-    let parts = match &**row {
-        Expr::Tuple(parts) => parts.clone(),
-        Expr::Function(row) if bare(&row.name).as_deref() == Some("row") => arguments(&row.args).unwrap_or_default(),
-        _ => return Ok(()),
-    };
-    if parts.len() > ITEMS_MAX {
-        let text = format!("a row of {} parts is too long, at most {ITEMS_MAX} are allowed", parts.len());
-        return Err(Error::new(ErrorKind::LimitExceeded, text));
-    }
-    let asked = |part: Expr| {
-        let part = Box::new(nested(part));
-        if is_null { Expr::IsNull(part) } else { Expr::IsNotNull(part) }
-    };
-    if let Some(whole) = parts.into_iter().map(asked).reduce(|before, next| binary(before, BinaryOperator::And, next)) {
-        *place = nested(whole);
-    }
-    Ok(())
-}
-
-/// `(a, b) IN ((c, d), …)` with parts that are neither columns nor literals; none: the planner knows it.
-pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
-    let is_plain = |part: &Expr| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_));
-    let is_known = |row: &Expr| match row {
-        Expr::Tuple(parts) => parts.iter().all(is_plain),
-        _ => true,
-    };
-    if !matches!(row, Expr::Tuple(_)) || (is_known(row) && list.iter().all(is_known)) {
-        return Ok(None);
-    }
-    copied(row, list.len())?;
-    if list.len() > ITEMS_MAX {
-        let text = format!("a list of {} rows is too long, at most {ITEMS_MAX} are allowed", list.len());
-        return Err(Error::new(ErrorKind::LimitExceeded, text));
-    }
-    let (op, join) =
-        if negated { (BinaryOperator::NotEq, BinaryOperator::And) } else { (BinaryOperator::Eq, BinaryOperator::Or) };
-    let mut whole: Option<Expr> = None;
-    for item in list {
-        let Some(next) = of_rows(row, &op, item)? else { return Ok(None) };
-        whole = Some(match whole {
-            Some(before) => binary(before, join.clone(), next),
-            None => next,
-        });
-    }
-    Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
 }
 
 /// `document ?| array['a', 'b']`, of which one is enough, and `?&`, of which none may lack.

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_types::{Error, Result};
 
-use super::{call, expr, literal, operators, quoted, text, types};
+use super::{bytes, call, expr, literal, operators, quoted, text, types};
 
 /// What a call is for the planner; none: it knows the function, or there is none.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -18,22 +18,29 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let ends = format!("array_to_string(array_dims({list}), '][1:')");
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
         }
+        ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
+            expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
+        }
         // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
         // A text without a type stands for bytes, as in a cast to them.
         ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
-            let Some(digits) = literal(bytes).and_then(|text| text.strip_prefix("\\x")) else { return Ok(None) };
-            expr(&format!("{name}(decode({}, 'hex'))", quoted(digits)))?
+            let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
+            call(name, vec![bytes])
         }
+        ("encode", [bytes, form]) if is_word(form, "escape") => call("bytes_escaped", vec![bytes.clone()]),
+        ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
         // The planner leaves out what fills it up, unless it is asked for.
-        ("encode", [bytes, form]) if literal(form).is_some_and(|form| form.eq_ignore_ascii_case("base64")) => {
-            call("encode", vec![bytes.clone(), text("base64pad")])
-        }
+        ("encode", [bytes, form]) if is_word(form, "base64") => call("encode", vec![bytes.clone(), text("base64pad")]),
         ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
             return replaced(args);
         }
         _ => return Ok(None),
     }))
+}
+
+fn is_word(value: &Expr, word: &str) -> bool {
+    literal(value).is_some_and(|text| text.eq_ignore_ascii_case(word))
 }
 
 fn is_whole(text: &str) -> bool {

@@ -9,7 +9,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, TableFactor, VisitorMut};
 
-use super::columns::{Common, Known, called, factors};
+use super::around::{self, Scope};
+use super::columns::factors;
 use super::{empty, is_bare_function};
 use crate::parse::normal;
 use crate::scope::{Fixed, alias_of};
@@ -19,18 +20,17 @@ use crate::walk::{change_outside_subqueries, walk_mut};
 pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
     let mut fields = HashSet::new();
     for is_noting in [true, false] {
-        let mut outer = Outer { fixed, common: Vec::new(), around: Vec::new(), fields, is_noting };
+        let mut outer = Outer { scope: Scope::new(fixed), fields, is_noting };
         let _ = walk_mut(query, &mut outer);
         fields = outer.fields;
     }
 }
 
 /// A table in a `FROM`.
-struct Table {
-    /// What it is called.
-    name: Option<String>,
-    /// Its columns; none: they are not known.
-    columns: Option<Vec<String>>,
+type Table = around::Table<Beside>;
+
+/// What a table has beside its columns.
+struct Beside {
     /// Whether the data may give it more of them.
     is_open: bool,
     /// Whether they are items, for which the planner has a name beside the one of the statement.
@@ -40,28 +40,8 @@ struct Table {
 /// What the planner calls items.
 const ITEM: &str = "value";
 
-impl Table {
-    fn has(&self, column: &str) -> bool {
-        self.columns.as_ref().is_some_and(|columns| columns.iter().any(|known| known == column))
-    }
-
-    fn is_called(&self, name: &str) -> bool {
-        self.name.as_deref() == Some(name)
-    }
-}
-
-/// A select around what is visited.
-struct Around {
-    tables: Vec<Table>,
-    /// How many tables of its `FROM` are around, which do not see each other.
-    hidden: usize,
-}
-
 struct Outer<'o> {
-    fixed: Fixed<'o>,
-    /// Common tables, inner ones last.
-    common: Vec<Common>,
-    around: Vec<Around>,
+    scope: Scope<'o, Beside>,
     /// What the statement speaks of as columns of the data, where it can be nothing else: that is meant everywhere.
     fields: HashSet<String>,
     /// Whether these are noted, and nothing is changed yet.
@@ -70,11 +50,11 @@ struct Outer<'o> {
 
 impl Outer<'_> {
     fn table(&self, factor: &TableFactor) -> Table {
-        let known = self.known();
+        let known = self.scope.known();
         let is_open = match factor {
             TableFactor::Table { name, args: None, .. } => {
                 let named = empty::named(name);
-                known.common_table(&named).is_none() && (self.fixed)(&named).is_some()
+                known.common_table(&named).is_none() && (known.fixed)(&named).is_some()
             }
             _ => false,
         };
@@ -83,15 +63,7 @@ impl Outer<'_> {
             TableFactor::UNNEST { alias: Some(alias), .. } | TableFactor::Table { alias: Some(alias), args: Some(_), .. }
                 if alias.columns.is_empty()
         );
-        Table { name: called(factor), columns: known.of_factor(factor), is_open, gives_items }
-    }
-
-    fn known(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
-    }
-
-    fn visible(&self) -> impl Iterator<Item = &Around> {
-        self.around.iter().rev().filter(|around| around.hidden == 0)
+        self.scope.table(factor, Beside { is_open, gives_items })
     }
 
     /// Notes what can only be a column of the data.
@@ -99,14 +71,14 @@ impl Outer<'_> {
         let field = match place {
             Expr::Identifier(column) => {
                 let column = normal(column);
-                let may_be = |table: &Table| table.columns.is_none() || table.has(&column);
-                let is_other = own.iter().any(may_be) || self.visible().any(|around| around.tables.iter().any(may_be));
-                (own.iter().any(|table| table.is_open) && !is_other).then_some(column)
+                let may_be = |table: &Table| table.may_have(&column);
+                let is_other = own.iter().any(may_be) || self.scope.visible().any(|tables| tables.iter().any(may_be));
+                (own.iter().any(|table| table.beside.is_open) && !is_other).then_some(column)
             }
             Expr::CompoundIdentifier(names) => match names.as_slice() {
                 [.., table, column] => {
                     let (table, column) = (normal(table), normal(column));
-                    let is_it = |own: &Table| own.is_open && own.is_called(&table) && !own.has(&column);
+                    let is_it = |own: &Table| own.beside.is_open && own.is_called(&table) && !own.has(&column);
                     own.iter().any(is_it).then_some(column)
                 }
                 _ => None,
@@ -118,20 +90,20 @@ impl Outer<'_> {
 
     /// The table around that a name without one belongs to.
     fn owner(&self, own: &[Table], column: &str) -> Option<&str> {
-        let may_have = |table: &Table| table.columns.is_none() || table.has(column) || table.is_called(column);
-        let is_open = own.iter().any(|table| table.is_open);
+        let may_have = |table: &Table| table.may_have(column) || table.is_called(column);
+        let is_open = own.iter().any(|table| table.beside.is_open);
         if own.iter().any(may_have) || (is_open && self.fields.contains(column)) {
             return None;
         }
-        for around in self.visible() {
+        for tables in self.scope.visible() {
             // Two tables of telemetry may both have a column that only one of them always has, and the data a field that a
             // statement cannot mean otherwise.
-            let is_unsure = |table: &Table| table.is_open || table.gives_items && column == ITEM;
+            let is_unsure = |table: &Table| table.beside.is_open || table.beside.gives_items && column == ITEM;
             let has = |table: &&Table| table.has(column) && !(is_open && is_unsure(table));
-            if let Some(table) = around.tables.iter().find(has) {
+            if let Some(table) = tables.iter().find(has) {
                 return table.name.as_deref();
             }
-            if around.tables.iter().any(|table| table.columns.is_none()) {
+            if tables.iter().any(|table| table.columns.is_none()) {
                 return None;
             }
         }
@@ -151,12 +123,13 @@ impl Outer<'_> {
 
 /// The table of a select that has a field of the name that the planner has for items beside it.
 fn beside_items<'o>(own: &'o [Table], column: &str) -> Option<&'o str> {
-    let is_other =
-        |table: &Table| table.columns.is_none() || table.is_called(column) || (!table.gives_items && table.has(column));
-    if column != ITEM || !own.iter().any(|table| table.gives_items) || own.iter().any(is_other) {
+    let is_other = |table: &Table| {
+        table.columns.is_none() || table.is_called(column) || (!table.beside.gives_items && table.has(column))
+    };
+    if column != ITEM || !own.iter().any(|table| table.beside.gives_items) || own.iter().any(is_other) {
         return None;
     }
-    let mut open = own.iter().filter(|table| table.is_open);
+    let mut open = own.iter().filter(|table| table.beside.is_open);
     match (open.next(), open.next()) {
         (Some(table), None) => table.name.as_deref(),
         _ => None,
@@ -186,8 +159,7 @@ impl VisitorMut for Outer<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
         for table in query.with.iter().flat_map(|with| &with.cte_tables) {
-            let columns = self.known().of_common(table);
-            self.common.push((normal(&table.alias.name), columns));
+            self.scope.add_common(table);
         }
         ControlFlow::Continue(())
     }
@@ -196,29 +168,25 @@ impl VisitorMut for Outer<'_> {
         let own: Vec<Table> = select.from.iter().flat_map(factors).map(|factor| self.table(factor)).collect();
         if self.is_noting {
             each(select, |place| self.note(&own, place));
-        } else if self.visible().next().is_some() || own.iter().any(|table| table.gives_items) {
+        } else if self.scope.visible().next().is_some() || own.iter().any(|table| table.beside.gives_items) {
             each(select, |place| self.qualify(&own, place));
         }
-        self.around.push(Around { tables: own, hidden: 0 });
+        self.scope.enter(own);
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
-        self.around.pop();
+        self.scope.leave();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
-            around.hidden += 1;
-        }
+        self.scope.enter_table(factor);
         ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
-            around.hidden -= 1;
-        }
+        self.scope.leave_table(factor);
         ControlFlow::Continue(())
     }
 }

@@ -1,8 +1,8 @@
 //! Clauses of queries that the planner takes in another form, and those that it would read as something else.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, TableFactor, Value,
+    Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
+    Value,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -86,7 +86,7 @@ fn numbered(set: &SetExpr, columns: &str) -> String {
 }
 
 /// The names of the outputs of a set; none: they are not listed.
-fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
+pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
     let mut set = set;
     loop {
         match set {
@@ -118,42 +118,6 @@ pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) 
     if is_one_group && select.having.is_none() && !empty::aggregates(select, is_aggregate) {
         select.having = expr("count(*) >= 0").ok();
     }
-}
-
-/// Puts `(a, b) IN (SELECT …)` as an `EXISTS` where it is a condition of the `WHERE`: there rows of which it is not known
-/// are left out as those of which it is false. `NOT IN` keeps a row of which each is known to be another one.
-pub(super) fn rows_in(select: &mut Select) -> Result<()> {
-    let mut open: Vec<&mut Expr> = select.selection.iter_mut().collect();
-    while let Some(place) = open.pop() {
-        match place {
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&mut **left, &mut **right]),
-            Expr::Nested(inner) => open.push(&mut **inner),
-            Expr::InSubquery { expr: row, subquery, negated } => {
-                let Expr::Tuple(items) = &**row else { continue };
-                outputs::of_query(subquery);
-                let names: Vec<String> = (1..=items.len()).map(|at| format!("\"of row {at}\"")).collect();
-                let equal = items.iter().zip(&names).map(|(item, name)| format!("\"rows\".{name} = ({item})"));
-                let equal = equal.collect::<Vec<_>>().join(" AND ");
-                let rows = format!("(SELECT 1 FROM ({subquery}) AS \"rows\" ({}) WHERE", names.join(", "));
-                let sql = if *negated {
-                    format!("NOT EXISTS {rows} ({equal}) IS NOT FALSE)")
-                } else {
-                    format!("EXISTS {rows} {equal})")
-                };
-                *place = expr(&sql)?;
-            }
-            _ => {}
-        }
-    }
-    Ok(())
-}
-
-/// Refuses rows that are looked for in a subquery elsewhere.
-pub(super) fn lone_rows() -> Result<()> {
-    Err(unsupported(
-        "`(a, b) IN (SELECT …)` stands in `WHERE`, joined to other conditions by `AND`: elsewhere write `EXISTS` or \
-         `NOT EXISTS`",
-    ))
 }
 
 /// Refuses what the planner leaves out of a `FROM` without a word.

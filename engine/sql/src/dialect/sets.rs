@@ -12,14 +12,15 @@ use super::{boolean, expr, literal, lookups, operators, take, types};
 use crate::parse::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
-/// Gives the column of a subquery that `left` is compared with a name of its own, where they may have the same.
-pub(super) fn apart(left: &Expr, right: &mut Expr) -> Result<()> {
-    let Expr::Subquery(query) = right else { return Ok(()) };
+/// Gives the column of a subquery that a value is compared with a name of its own, where they may have the same.
+pub(super) fn apart(place: &mut Expr) -> Result<()> {
+    let (Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. }) = place else { return Ok(()) };
+    let Expr::Subquery(query) = &**right else { return Ok(()) };
     let (mut own, mut inner) = (Columns::default(), Columns::default());
-    let _ = walk(left, &mut own);
+    let _ = walk(&**left, &mut own);
     let _ = walk(&**query, &mut inner);
     if !own.0.is_disjoint(&inner.0) {
-        *right = expr(&format!("(SELECT \"of set\" FROM ({query}) AS \"set\" (\"of set\"))"))?;
+        **right = expr(&format!("(SELECT \"of set\" FROM ({query}) AS \"set\" (\"of set\"))"))?;
     }
     Ok(())
 }
@@ -39,6 +40,13 @@ impl Visitor for Columns {
         }
         ControlFlow::Continue(())
     }
+}
+
+/// Whether an expression reads a column.
+pub(super) fn names_columns(expr: &Expr) -> bool {
+    let mut own = Columns::default();
+    let _ = walk(expr, &mut own);
+    !own.0.is_empty()
 }
 
 /// `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as the `IN` that they are, and `x = ANY ('{1,2}')` as a comparison with
@@ -110,9 +118,7 @@ pub(super) fn listed(place: &mut Expr) {
 /// has a NULL, though it is not known then whether the value is in it.
 pub(super) fn without(place: &mut Expr) -> Result<()> {
     let Expr::InSubquery { expr: left, subquery, negated: true } = &*place else { return Ok(()) };
-    let mut own = Columns::default();
-    let _ = walk(&**left, &mut own);
-    if !own.0.is_empty() || matches!(**left, Expr::Tuple(_)) || lookups::reads_row(subquery) {
+    if names_columns(left) || matches!(**left, Expr::Tuple(_)) || lookups::reads_row(subquery) {
         return Ok(());
     }
     operators::copied(left, 2)?;

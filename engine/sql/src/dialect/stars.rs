@@ -10,7 +10,8 @@ use datafusion::sql::sqlparser::ast::{
     SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins, VisitorMut, WildcardAdditionalOptions,
 };
 
-use super::columns::{Common, Known, called, constraint, factors, is_plain, leaves_out};
+use super::around::{self, Scope};
+use super::columns::{called, constraint, factors, is_plain, leaves_out};
 use super::empty;
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
@@ -24,8 +25,7 @@ const TABLES_MAX: usize = 64;
 pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
     let mut asked = Asked::new();
     for _ in 0..TABLES_MAX {
-        let mut stars =
-            Stars { fixed, common: Vec::new(), open: Vec::new(), asked, wanted: Asked::new(), around: Vec::new() };
+        let mut stars = Stars { scope: Scope::new(fixed), open: Vec::new(), asked, wanted: Asked::new() };
         let _ = walk_mut(query, &mut stars);
         asked = stars.wanted;
         if asked.is_empty() {
@@ -38,12 +38,7 @@ pub(super) fn translate(query: &mut Query, fixed: Fixed<'_>) {
 type Asked = BTreeMap<String, BTreeSet<String>>;
 
 /// A table in a `FROM`.
-struct Table {
-    name: Option<String>,
-    /// Its columns; none: they are not known.
-    columns: Option<Vec<String>>,
-    leads: Leads,
-}
+type Table = around::Table<Leads>;
 
 /// What a table has beside its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -56,37 +51,17 @@ enum Leads {
     Further,
 }
 
-impl Table {
-    fn may_have(&self, column: &str) -> bool {
-        self.columns.as_ref().is_none_or(|columns| columns.iter().any(|known| known == column))
-    }
-}
-
-/// A select around what is visited.
-struct Around {
-    tables: Vec<Table>,
-    /// How many tables of its `FROM` are around, which do not see each other.
-    hidden: usize,
-}
-
 struct Stars<'s> {
-    fixed: Fixed<'s>,
-    /// Common tables, inner ones last.
-    common: Vec<Common>,
-    /// Names of those of them that lead further.
+    scope: Scope<'s, Leads>,
+    /// Names of common tables that lead further.
     open: Vec<String>,
     /// What was found to be read of common tables, which comes to stand in them.
     asked: Asked,
     /// What is found now.
     wanted: Asked,
-    around: Vec<Around>,
 }
 
 impl Stars<'_> {
-    fn known(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
-    }
-
     fn table(&self, factor: &TableFactor) -> Table {
         let leads = match factor {
             TableFactor::Derived { subquery, alias, .. } => {
@@ -97,9 +72,9 @@ impl Stars<'_> {
                 let named = empty::named(name);
                 if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
                     Leads::Nowhere
-                } else if self.known().common_table(&named).is_some() {
+                } else if self.scope.known().common_table(&named).is_some() {
                     if self.open.contains(&named.1) { Leads::Further } else { Leads::Nowhere }
-                } else if !Catalog::has(&named) && (self.fixed)(&named).is_some() {
+                } else if !Catalog::has(&named) && (self.scope.known().fixed)(&named).is_some() {
                     Leads::ToData
                 } else {
                     Leads::Nowhere
@@ -107,7 +82,7 @@ impl Stars<'_> {
             }
             _ => Leads::Nowhere,
         };
-        Table { name: called(factor), columns: self.known().of_factor(factor), leads }
+        self.scope.table(factor, leads)
     }
 
     fn tables(&self, select: &Select) -> Vec<Table> {
@@ -137,7 +112,7 @@ impl Stars<'_> {
                 _ => false,
             })
         };
-        let mut sources = (0..).zip(&tables).filter(|&(_, table)| table.leads != Leads::Nowhere && given(table));
+        let mut sources = (0..).zip(&tables).filter(|&(_, table)| table.beside != Leads::Nowhere && given(table));
         match (sources.next(), sources.next()) {
             (Some((at, _)), None) => Some(at),
             _ => None,
@@ -146,7 +121,7 @@ impl Stars<'_> {
 
     /// Whether a query gives a column; none: that is not known.
     fn gives(&self, query: &Query, column: &str) -> Option<bool> {
-        self.known().of_query(query).map(|columns| columns.iter().any(|known| known == column))
+        self.scope.known().of_query(query).map(|columns| columns.iter().any(|known| known == column))
     }
 
     /// Has a query give a field that it has by `*` alone. Says whether it does now, and did not.
@@ -157,7 +132,7 @@ impl Stars<'_> {
         let SetExpr::Select(select) = &mut *query.body else { return false };
         let Some(at) = self.source(select) else { return false };
         let Some(table) = self.tables(select).into_iter().nth(at) else { return false };
-        if table.leads == Leads::Further
+        if table.beside == Leads::Further
             && !table.may_have(field)
             && let Some(factor) = select.from.iter_mut().flat_map(factors_mut).nth(at)
         {
@@ -190,7 +165,7 @@ impl Stars<'_> {
     /// Finds what a select reads of its tables.
     fn of_select(&mut self, select: &mut Select, order: Option<&OrderBy>) {
         let tables = self.tables(select);
-        if tables.iter().any(|table| table.leads == Leads::Further) {
+        if tables.iter().any(|table| table.beside == Leads::Further) {
             let names = names(select, order);
             let read: BTreeSet<(usize, &str)> = names.iter().filter_map(|name| self.reads(&tables, name)).collect();
             for (at, field) in read {
@@ -204,15 +179,13 @@ impl Stars<'_> {
 
     /// The table that a name is read of through `*`, and the field.
     fn reads<'n>(&self, tables: &[Table], name: &'n [String]) -> Option<(usize, &'n str)> {
-        let lacks = |table: &Table, field: &str| table.leads == Leads::Further && !table.may_have(field);
+        let lacks = |table: &Table, field: &str| table.beside == Leads::Further && !table.may_have(field);
         match name {
             [field] => {
                 let field = field.as_str();
-                let is_other = |table: &Table| {
-                    table.leads == Leads::ToData || table.may_have(field) || table.name.as_deref() == Some(field)
-                };
-                let around = self.around.iter().filter(|around| around.hidden == 0);
-                let is_around = around.flat_map(|around| &around.tables).any(|table| table.may_have(field));
+                let is_other =
+                    |table: &Table| table.beside == Leads::ToData || table.may_have(field) || table.is_called(field);
+                let is_around = self.scope.visible().flatten().any(|table| table.may_have(field));
                 if is_around || tables.iter().any(is_other) {
                     return None;
                 }
@@ -223,7 +196,7 @@ impl Stars<'_> {
                 }
             }
             [.., table, field] => {
-                let at = tables.iter().position(|known| known.name.as_deref() == Some(table.as_str()))?;
+                let at = tables.iter().position(|known| known.is_called(table))?;
                 lacks(&tables[at], field.as_str()).then_some((at, field.as_str()))
             }
             [] => None,
@@ -353,11 +326,10 @@ impl VisitorMut for Stars<'_> {
                     let _ = walk_mut(&mut *body, &mut hiding);
                 }
             }
-            let columns = self.known().of_common(table);
             if table.alias.columns.is_empty() && self.leads_further(&table.query) {
-                self.open.push(name.clone());
+                self.open.push(name);
             }
-            self.common.push((name, columns));
+            self.scope.add_common(table);
             left = later;
         }
         let done = selects(query, |select, order| {
@@ -369,26 +341,22 @@ impl VisitorMut for Stars<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let tables = self.tables(select);
-        self.around.push(Around { tables, hidden: 0 });
+        self.scope.enter(tables);
         ControlFlow::Continue(())
     }
 
     fn post_visit_select(&mut self, _select: &mut Select) -> ControlFlow<()> {
-        self.around.pop();
+        self.scope.leave();
         ControlFlow::Continue(())
     }
 
     fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
-            around.hidden += 1;
-        }
+        self.scope.enter_table(factor);
         ControlFlow::Continue(())
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let (TableFactor::Derived { lateral: false, .. }, Some(around)) = (factor, self.around.last_mut()) {
-            around.hidden -= 1;
-        }
+        self.scope.leave_table(factor);
         ControlFlow::Continue(())
     }
 }

@@ -267,11 +267,10 @@ fn clauses_that_the_planner_reads_otherwise() {
     check(
         "select 1 from t where a > 0 and (a, b) in (select c, 1 from u)",
         "SELECT 1 FROM t WHERE a > 0 AND EXISTS (SELECT 1 FROM (SELECT c, 1 AS \"?column?\" FROM u) AS \"rows\" \
-         (\"of row 1\", \"of row 2\") WHERE \"rows\".\"of row 1\" = (a) AND \"rows\".\"of row 2\" = (b))",
+         (\"of row 1\", \"of row 2\") WHERE \"rows\".\"of row 1\" = (\"t\".a) AND \"rows\".\"of row 2\" = (\"t\".b))",
     );
     for wrong in [
         "select (a, b) not in (select c, d from u) from t",
-        "select 1 from t where a = 1 or (a, b) in (select c, d from u)",
         "select * from t except all select b from u",
         "select * from t with ordinality",
         "select * from t tablesample bernoulli (10)",
@@ -427,7 +426,6 @@ fn outputs_say_whether_there_are_rows() {
 fn other_names_and_literals() {
     check("select ceiling(a), a ^@ 'b' from t", "SELECT ceil(a), starts_with(a, 'b') FROM t");
     check("select timezone('UTC', a), clock_timestamp() from t", "SELECT at_time_zone(a, 'UTC'), now() FROM t");
-    check("select '\\x6162'::bytea, 'ab'::bytea from t", "SELECT decode('6162', 'hex'), 'ab'::BYTEA FROM t");
     check("select a + interval '1 month - 1 day' from t", "SELECT a + INTERVAL '1 month -1 day' FROM t");
     check(
         "select a + interval '1 day - 02:00' from t",

@@ -8,7 +8,9 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arguments, arrays, bare, call, expr, literal, number, others, quoted, take, text, times};
+use super::{
+    Translator, arguments, arrays, bare, bytes, call, expr, literal, number, others, quoted, take, text, times,
+};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
@@ -196,9 +198,14 @@ impl Translator<'_> {
             **inner = text(&digits);
         }
         if *data_type == DataType::Bytea
-            && let Some(digits) = literal(inner).and_then(|text| text.strip_prefix("\\x"))
+            && let Some(bytes) = bytes::written(inner)?
         {
-            *place = expr(&format!("decode({}, 'hex')", quoted(digits)))?;
+            *place = bytes;
+            return Ok(());
+        }
+        if is_text(data_type) && bytes::is_bytes(inner) {
+            let value = take(inner);
+            *place = expr(&format!("('\\x' || encode({value}, 'hex'))"))?;
             return Ok(());
         }
         if let Some(letters) = letters_of(data_type) {

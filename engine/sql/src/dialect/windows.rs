@@ -14,7 +14,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::{arguments, bare, expr, gathered, operators, refused};
 use crate::parse::normal;
-use crate::walk::{selects, walk_mut};
+use crate::walk::{look_outside_subqueries, selects, walk_mut};
 
 /// Most bytes that windows with a name add to a statement where they are written out.
 const NAMED_BYTES_MAX: usize = 64 << 10;
@@ -26,6 +26,21 @@ const NAMED_BYTES_MAX: usize = 64 << 10;
 /// make a statement of any length.
 pub(super) fn written_out(query: &mut Query) -> Result<()> {
     selects(query, of_select)
+}
+
+/// Refuses windows in a `WHERE`, which says what rows there are for them.
+///
+/// # Errors
+/// Invalid.
+pub(super) fn none_in_where(select: &Select) -> Result<()> {
+    let mut is_there = false;
+    look_outside_subqueries(&select.selection, |e| {
+        is_there |= matches!(e, Expr::Function(function) if function.over.is_some());
+    });
+    if is_there {
+        return Err(Error::invalid("window functions are not allowed in `WHERE`: compute them in a subquery"));
+    }
+    Ok(())
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {

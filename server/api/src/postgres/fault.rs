@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 67] = [
+const CODES: [(&str, &str); 76] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -108,6 +108,7 @@ const CODES: [(&str, &str); 67] = [
     ("Order by column out of bounds", "42P10"),
     ("there is no value for parameter", "42P02"),
     ("there is no window", "42704"),
+    ("window functions are not allowed", "42P20"),
     ("which another is built on", "42P20"),
     ("Scalar subquery returned more than one row", "21000"),
     ("a subquery that stands for a value gives more than one row", "21000"),
@@ -129,6 +130,14 @@ const CODES: [(&str, &str); 67] = [
     ("cannot replace existing key", "22023"),
     ("a name in JSON must not be NULL", "22023"),
     ("should only return one column", "42601"),
+    ("parts cannot be compared", "42601"),
+    ("out of valid range", "2202E"),
+    ("new bit must be 0 or 1", "22023"),
+    ("invalid byte sequence for encoding", "22021"),
+    ("negative substring length", "22011"),
+    ("there is no encoding", "22023"),
+    ("Failed to decode value", "22023"),
+    ("There is no built-in encoding", "22023"),
     ("Aggregate function calls cannot be nested", "42803"),
     ("Aggregate functions are not allowed", "42803"),
     ("must appear in the GROUP BY clause", "42803"),

@@ -210,3 +210,44 @@ fn functions_of_rows_name_and_number_their_columns() {
     check("select * from unnest(a, b)", "SELECT * FROM UNNEST(a, b) AS \"unnest\" (\"unnest\", \"unnest_2\")");
     check("select g from t, generate_series(1, t.n) g", "SELECT g FROM t, UNNEST(generate_series(1, t.n)) g (g)");
 }
+
+#[test]
+fn rows_are_looked_for_in_subqueries() {
+    let rows = "(SELECT 1 FROM (SELECT c, d FROM u) AS \"rows\" (\"of row 1\", \"of row 2\")";
+    let equal = "\"rows\".\"of row 1\" = (\"t\".a) AND \"rows\".\"of row 2\" = (\"t\".b)";
+    check(
+        "select 1 from t where a = 1 or (a, b) = any (select c, d from u)",
+        &format!("SELECT 1 FROM t WHERE a = 1 OR EXISTS {rows} WHERE {equal})"),
+    );
+    check(
+        "select 1 from t where not (a = 1 or (a, b) in (select c, d from u))",
+        &format!("SELECT 1 FROM t WHERE NOT (a = 1 OR EXISTS {rows} WHERE ({equal}) IS NOT FALSE))"),
+    );
+    check(
+        "select 1 from t where a = 1 or not (a, b) not in (select c, d from u)",
+        &format!("SELECT 1 FROM t WHERE a = 1 OR NOT NOT EXISTS {rows} WHERE {equal})"),
+    );
+    // What reads no row at hand is asked once; a member that is written again is of the same subquery.
+    let record = "(SELECT named_struct('f1', \"of row 1\", 'f2', \"of row 2\") FROM (SELECT c, d FROM u) AS \"rows\" \
+                  (\"of row 1\", \"of row 2\"))";
+    check(
+        "select (a, b) = (select c, d from u) from t",
+        &format!("SELECT (a = (get_field({record}, 'f1')) AND b = (get_field({record}, 'f2'))) FROM t"),
+    );
+    let record = "(SELECT named_struct('f1', c, 'f2', max(d)) FROM u WHERE u.k = t.k GROUP BY c)";
+    check(
+        "select row(t.a, 1) = (select c, max(d) from u where u.k = t.k group by c) from t",
+        &format!("SELECT (t.a = (get_field({record}, 'f1')) AND 1 = (get_field({record}, 'f2'))) FROM t"),
+    );
+    let limited = translated("select (t.a, 1) = (select c, d from u where u.k = t.k limit 1) from t").unwrap_err();
+    assert_eq!(limited.kind, ErrorKind::Unsupported, "{limited}");
+}
+
+#[test]
+fn limits_of_subqueries_are_numbers_of_rows() {
+    let found = translated("with c as (select 2 as n) select a, a from t order by b limit (select n from c)").unwrap();
+    let begin = "WITH c AS (SELECT 2 AS n) SELECT * EXCLUDE (\"number of\") FROM (SELECT *, row_number() OVER () AS \
+                 \"number of\" FROM (SELECT a, a FROM t ORDER BY b) AS \"bounded\") AS \"numbered\" WHERE ";
+    assert!(found.starts_with(begin) && found.ends_with(" ORDER BY \"number of\""), "{found}");
+    check("select a from t limit 2 offset 1", "SELECT a FROM t LIMIT 2 OFFSET 1");
+}

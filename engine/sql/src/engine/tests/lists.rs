@@ -75,6 +75,8 @@ fn lists_are_compared() {
         ("(1, null) = (2, 1)", "false"),
         ("(1, null) = (1, 1)", "NULL"),
         ("(1, 2) in ((1, 2), (3, 4))", "true"),
+        ("(1, null) in ((1, 2))", "NULL"),
+        ("(1, null) not in ((2, 2))", "true"),
         ("row(1, null) is null", "false"),
         ("row(null, null) is null", "true"),
         ("row(1, null) is not null", "false"),

@@ -1,0 +1,499 @@
+//! Bytes (`bytea`) as PostgreSQL has them. Lengths, parts and places of bytes go by the names of the functions of texts, which
+//! take what is no bytes.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BinaryArray, BinaryViewArray, Int32Array, Int64Array, StringViewArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{DataFusionError, ScalarValue, exec_err, internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+/// What is asked of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Length,
+    Bits,
+    Part,
+    Place,
+    /// Leaves bytes of a set out at both ends, or at one.
+    Trimmed {
+        begin: bool,
+        end: bool,
+    },
+    Byte,
+    WithByte,
+    Bit,
+    WithBit,
+    BitCount,
+    OfText,
+    Text,
+    Escaped,
+    Unescaped,
+}
+
+/// Those that texts have, too.
+const SHARED: [(&str, Kind); 8] = [
+    ("character_length", Kind::Length),
+    ("octet_length", Kind::Length),
+    ("bit_length", Kind::Bits),
+    ("substr", Kind::Part),
+    ("strpos", Kind::Place),
+    ("btrim", Kind::Trimmed { begin: true, end: true }),
+    ("ltrim", Kind::Trimmed { begin: true, end: false }),
+    ("rtrim", Kind::Trimmed { begin: false, end: true }),
+];
+
+/// Those of bytes alone. `encode` and `decode` call the last two where a statement asks for `escape`.
+const OWN: [(&str, Kind); 9] = [
+    ("get_byte", Kind::Byte),
+    ("set_byte", Kind::WithByte),
+    ("get_bit", Kind::Bit),
+    ("set_bit", Kind::WithBit),
+    ("bit_count", Kind::BitCount),
+    ("convert_to", Kind::OfText),
+    ("convert_from", Kind::Text),
+    ("bytes_escaped", Kind::Escaped),
+    ("bytes_unescaped", Kind::Unescaped),
+];
+
+/// What an argument is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arg {
+    Bytes,
+    Number,
+    Text,
+}
+
+impl Arg {
+    /// The type that values of another one are given.
+    fn of(self, kind: &DataType) -> Option<DataType> {
+        let fits = kind.is_null()
+            || match self {
+                Self::Bytes => kind.is_binary() || kind.is_string(),
+                Self::Number => kind.is_integer(),
+                Self::Text => kind.is_string(),
+            };
+        fits.then_some(match self {
+            Self::Bytes => DataType::BinaryView,
+            Self::Number => DataType::Int64,
+            Self::Text => DataType::Utf8View,
+        })
+    }
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct OfBytes {
+    name: &'static str,
+    kind: Kind,
+    /// The function of texts of that name.
+    texts: Option<Arc<ScalarUDF>>,
+    signature: Signature,
+}
+
+/// Adds the functions to a session.
+///
+/// # Errors
+/// Those of the registry.
+pub(super) fn register(state: &mut SessionState) -> Result<()> {
+    let function = |name, kind, texts| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(OfBytes { name, kind, texts, signature }))
+    };
+    for (name, kind) in SHARED {
+        let texts = state.scalar_functions().get(name).map(Arc::clone);
+        if texts.is_none() {
+            return internal_err!("there is no function `{name}`");
+        }
+        state.register_udf(function(name, kind, texts))?;
+    }
+    for (name, kind) in OWN {
+        state.register_udf(function(name, kind, None))?;
+    }
+    Ok(())
+}
+
+impl Kind {
+    /// What it takes, and how many of it at least.
+    fn takes(self) -> (&'static [Arg], usize) {
+        match self {
+            Self::Length | Self::Bits | Self::BitCount | Self::Escaped => (&[Arg::Bytes], 1),
+            Self::Part => (&[Arg::Bytes, Arg::Number, Arg::Number], 2),
+            Self::Place | Self::Trimmed { .. } => (&[Arg::Bytes, Arg::Bytes], 2),
+            Self::Byte | Self::Bit => (&[Arg::Bytes, Arg::Number], 2),
+            Self::WithByte | Self::WithBit => (&[Arg::Bytes, Arg::Number, Arg::Number], 3),
+            Self::OfText => (&[Arg::Text, Arg::Text], 2),
+            Self::Text => (&[Arg::Bytes, Arg::Text], 2),
+            Self::Unescaped => (&[Arg::Text], 1),
+        }
+    }
+
+    fn gives(self) -> DataType {
+        match self {
+            Self::Length | Self::Bits | Self::Place | Self::Byte | Self::Bit => DataType::Int32,
+            Self::BitCount => DataType::Int64,
+            Self::Part | Self::Trimmed { .. } | Self::WithByte | Self::WithBit | Self::OfText | Self::Unescaped => {
+                DataType::Binary
+            }
+            Self::Text | Self::Escaped => DataType::Utf8View,
+        }
+    }
+
+    fn of(self, args: &Args) -> Result<ArrayRef> {
+        Ok(match self {
+            Self::Length => args.numbers(|row| number(args.bytes(0, row).len()))?,
+            Self::Bits => args.numbers(|row| number(args.bytes(0, row).len().saturating_mul(8)))?,
+            Self::Place => args.numbers(|row| number(place(args.bytes(0, row), args.bytes(1, row))))?,
+            Self::Byte => args.numbers(|row| {
+                let bytes = args.bytes(0, row);
+                let at = within(args.number(1, row), bytes.len())?;
+                Ok(i32::from(bytes[at]))
+            })?,
+            Self::Bit => args.numbers(|row| {
+                let bytes = args.bytes(0, row);
+                let at = within(args.number(1, row), bytes.len().saturating_mul(8))?;
+                Ok(i32::from(bytes[at / 8] >> (at % 8) & 1))
+            })?,
+            Self::BitCount => {
+                let ones = |byte: &u8| i64::from(byte.count_ones());
+                let counts: Int64Array = args.each(|row| Ok(args.bytes(0, row).iter().map(ones).sum::<i64>()))?;
+                Arc::new(counts) as ArrayRef
+            }
+            Self::Part => args.made(|row| {
+                let count = if args.count() > 2 { Some(args.number(2, row)) } else { None };
+                part(args.bytes(0, row), args.number(1, row), count).map(<[u8]>::to_vec)
+            })?,
+            Self::Trimmed { begin, end } => {
+                args.made(|row| Ok(trimmed(args.bytes(0, row), args.bytes(1, row), begin, end).to_vec()))?
+            }
+            Self::WithByte => args.made(|row| {
+                let mut bytes = args.bytes(0, row).to_vec();
+                let at = within(args.number(1, row), bytes.len())?;
+                // The lowest bits of a number are its byte.
+                bytes[at] = args.number(2, row).to_le_bytes()[0];
+                Ok(bytes)
+            })?,
+            Self::WithBit => args.made(|row| {
+                let mut bytes = args.bytes(0, row).to_vec();
+                let at = within(args.number(1, row), bytes.len().saturating_mul(8))?;
+                let bit = 1_u8 << (at % 8);
+                match args.number(2, row) {
+                    0 => bytes[at / 8] &= !bit,
+                    1 => bytes[at / 8] |= bit,
+                    other => return exec_err!("new bit must be 0 or 1, not {other}"),
+                }
+                Ok(bytes)
+            })?,
+            Self::OfText => args.made(|row| encoded(args.text(0, row), args.text(1, row)))?,
+            Self::Unescaped => args.made(|row| unescaped(args.text(0, row)))?,
+            Self::Text => args.texts(|row| decoded(args.bytes(0, row), args.text(1, row)))?,
+            Self::Escaped => args.texts(|row| Ok(escaped(args.bytes(0, row))))?,
+        })
+    }
+}
+
+/// Arguments as columns of one length.
+struct Args(Vec<ArrayRef>);
+
+impl Args {
+    fn new(kind: Kind, args: &[ColumnarValue]) -> Result<Self> {
+        let arrays = ColumnarValue::values_to_arrays(args)?;
+        let types = kind.takes().0.iter().map(|arg| arg.of(&DataType::Null));
+        let given = |(array, kind): (&ArrayRef, Option<DataType>)| -> Result<ArrayRef> {
+            match kind {
+                Some(kind) => Ok(cast(array, &kind)?),
+                None => internal_err!("an argument has a type"),
+            }
+        };
+        arrays.iter().zip(types).map(given).collect::<Result<Vec<_>>>().map(Self)
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn bytes(&self, at: usize, row: usize) -> &[u8] {
+        let array: &BinaryViewArray = self.0[at].as_binary_view();
+        array.value(row)
+    }
+
+    fn number(&self, at: usize, row: usize) -> i64 {
+        self.0[at].as_primitive::<Int64Type>().value(row)
+    }
+
+    fn text(&self, at: usize, row: usize) -> &str {
+        self.0[at].as_string_view().value(row)
+    }
+
+    /// What each row gives; NULL where an argument is.
+    fn each<T, A: FromIterator<Option<T>>>(&self, give: impl Fn(usize) -> Result<T>) -> Result<A> {
+        let rows = self.0.first().map_or(0, |array| array.len());
+        let is_known = |row: usize| self.0.iter().all(|array| array.is_valid(row));
+        (0..rows).map(|row| is_known(row).then(|| give(row)).transpose()).collect()
+    }
+
+    fn numbers(&self, give: impl Fn(usize) -> Result<i32>) -> Result<ArrayRef> {
+        let array: Int32Array = self.each(give)?;
+        Ok(Arc::new(array))
+    }
+
+    fn made(&self, give: impl Fn(usize) -> Result<Vec<u8>>) -> Result<ArrayRef> {
+        let array: BinaryArray = self.each(give)?;
+        Ok(Arc::new(array))
+    }
+
+    fn texts(&self, give: impl Fn(usize) -> Result<String>) -> Result<ArrayRef> {
+        let array: StringViewArray = self.each(give)?;
+        Ok(Arc::new(array))
+    }
+}
+
+fn number(count: usize) -> Result<i32> {
+    i32::try_from(count).map_err(|_| DataFusionError::Execution(format!("{count} is out of range for type integer")))
+}
+
+/// Where bytes stand in others, from 1; 0: nowhere.
+fn place(bytes: &[u8], part: &[u8]) -> usize {
+    if part.is_empty() {
+        return 1;
+    }
+    bytes.windows(part.len()).position(|found| found == part).map_or(0, |at| at + 1)
+}
+
+/// The place that a number from 0 says.
+fn within(at: i64, count: usize) -> Result<usize> {
+    match usize::try_from(at) {
+        Ok(at) if at < count => Ok(at),
+        _ => exec_err!("index {at} out of valid range, 0..{}", count as i64 - 1),
+    }
+}
+
+/// Bytes from a place on, which counts from 1, so many as there are of a count.
+fn part(bytes: &[u8], from: i64, count: Option<i64>) -> Result<&[u8]> {
+    let at = |place: i64| usize::try_from(place.saturating_sub(1)).unwrap_or(0).min(bytes.len());
+    let end = match count {
+        Some(count) if count < 0 => return exec_err!("negative substring length not allowed"),
+        Some(count) => at(from.saturating_add(count)),
+        None => bytes.len(),
+    };
+    Ok(bytes.get(at(from)..end).unwrap_or_default())
+}
+
+fn trimmed<'b>(mut bytes: &'b [u8], set: &[u8], begin: bool, end: bool) -> &'b [u8] {
+    while begin
+        && let [first, rest @ ..] = bytes
+        && set.contains(first)
+    {
+        bytes = rest;
+    }
+    while end
+        && let [rest @ .., last] = bytes
+        && set.contains(last)
+    {
+        bytes = rest;
+    }
+    bytes
+}
+
+/// How texts are written as bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    Utf8,
+    Latin1,
+}
+
+impl Encoding {
+    fn of(name: &str) -> Result<Self> {
+        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
+        match plain.to_ascii_lowercase().as_str() {
+            "utf8" | "unicode" => Ok(Self::Utf8),
+            "latin1" | "iso88591" => Ok(Self::Latin1),
+            _ => exec_err!("there is no encoding `{name}`: `UTF8` or `LATIN1`"),
+        }
+    }
+}
+
+fn encoded(text: &str, encoding: &str) -> Result<Vec<u8>> {
+    match Encoding::of(encoding)? {
+        Encoding::Utf8 => Ok(text.as_bytes().to_vec()),
+        Encoding::Latin1 => {
+            let byte = |letter: char| u8::try_from(u32::from(letter));
+            let bytes = text.chars().map(byte).collect::<std::result::Result<Vec<u8>, _>>();
+            bytes.or_else(|_| exec_err!("a letter has no equivalent in encoding `{encoding}`"))
+        }
+    }
+}
+
+fn decoded(bytes: &[u8], encoding: &str) -> Result<String> {
+    match Encoding::of(encoding)? {
+        Encoding::Utf8 => match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Ok(text.to_owned()),
+            _ => exec_err!("invalid byte sequence for encoding `{encoding}`"),
+        },
+        Encoding::Latin1 if bytes.contains(&0) => exec_err!("invalid byte sequence for encoding `{encoding}`"),
+        Encoding::Latin1 => Ok(bytes.iter().copied().map(char::from).collect()),
+    }
+}
+
+/// Bytes as PostgreSQL writes them in its older form: those that are no ASCII, and zeros, by three octal digits.
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'\\' => text.push_str("\\\\"),
+            1..=0x7f => text.push(char::from(byte)),
+            _ => {
+                let digit = |shift: u32| char::from(b'0' + (byte >> shift & 7));
+                text.extend(['\\', digit(6), digit(3), digit(0)]);
+            }
+        }
+    }
+    text
+}
+
+fn unescaped(text: &str) -> Result<Vec<u8>> {
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    loop {
+        rest = match rest {
+            [] => return Ok(bytes),
+            [b'\\', b'\\', rest @ ..] => {
+                bytes.push(b'\\');
+                rest
+            }
+            [b'\\', a @ b'0'..=b'3', b @ b'0'..=b'7', c @ b'0'..=b'7', rest @ ..] => {
+                bytes.push((a - b'0') << 6 | (b - b'0') << 3 | (c - b'0'));
+                rest
+            }
+            [b'\\', ..] => {
+                return exec_err!("invalid input syntax for type bytea: `\\` stands before `\\` or three octal digits");
+            }
+            [byte, rest @ ..] => {
+                bytes.push(*byte);
+                rest
+            }
+        };
+    }
+}
+
+impl OfBytes {
+    /// The function of texts, where what it is called with is no bytes.
+    fn texts(&self, first: Option<&DataType>) -> Option<&Arc<ScalarUDF>> {
+        self.texts.as_ref().filter(|_| !first.is_some_and(DataType::is_binary))
+    }
+}
+
+impl ScalarUDFImpl for OfBytes {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn aliases(&self) -> &[String] {
+        match &self.texts {
+            Some(texts) => texts.aliases(),
+            None => &[],
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if let Some(texts) = self.texts(types.first()) {
+            let field = |kind: &DataType| Arc::new(Field::new("argument", kind.clone(), true));
+            let fields: Vec<FieldRef> = types.iter().map(field).collect();
+            let given = fields_with_udf(&fields, &**texts)?;
+            return Ok(given.iter().map(|field| field.data_type().clone()).collect());
+        }
+        let (takes, least) = self.kind.takes();
+        if types.len() < least || types.len() > takes.len() {
+            return plan_err!("No function matches `{}` of {} arguments: it takes {least}", self.name, types.len());
+        }
+        let given = |(at, (kind, arg)): (usize, (&DataType, &Arg))| match arg.of(kind) {
+            Some(given) => Ok(given),
+            None => plan_err!("No function matches: argument {} of `{}` is no `{kind}`", at + 1, self.name),
+        };
+        types.iter().zip(takes).enumerate().map(given).collect()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        match self.texts(types.first()) {
+            Some(texts) => texts.inner().return_type(types),
+            None => Ok(self.kind.gives()),
+        }
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        match self.texts(args.arg_fields.first().map(|field| field.data_type())) {
+            Some(texts) => texts.inner().return_field_from_args(args),
+            None => Ok(Arc::new(Field::new(self.name, self.kind.gives(), true))),
+        }
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.texts.as_ref().and_then(|texts| texts.documentation())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if let Some(texts) = self.texts(args.args.first().map(ColumnarValue::data_type).as_ref()) {
+            return texts.invoke_with_args(args);
+        }
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let found = self.kind.of(&Args::new(self.kind, &args.args)?)?;
+        Ok(if is_constant {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(&found, 0)?)
+        } else {
+            ColumnarValue::Array(found)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_and_places() {
+        let bytes = b"\x00\xffA".as_slice();
+        for (from, count, expected) in [
+            (2, None, b"\xffA".as_slice()),
+            (2, Some(1), b"\xff"),
+            (0, Some(2), b"\x00"),
+            (-5, Some(3), b""),
+            (-1, None, bytes),
+            (i64::MAX, Some(i64::MAX), b""),
+            (9, None, b""),
+        ] {
+            assert_eq!(part(bytes, from, count).unwrap(), expected, "{from} {count:?}");
+        }
+        assert!(part(bytes, 1, Some(-1)).is_err());
+        assert_eq!((place(bytes, b"A"), place(bytes, b""), place(bytes, b"B")), (3, 1, 0));
+        assert_eq!(trimmed(b"\x00\xff\x00", b"\x00", true, true), b"\xff");
+        assert_eq!(trimmed(b"\x00\xff\x00", b"\x00", false, true), b"\x00\xff");
+        assert_eq!(trimmed(b"aba", b"ab", true, false), b"");
+        assert!(within(2, 3).is_ok() && within(3, 3).is_err() && within(-1, 3).is_err());
+    }
+
+    #[test]
+    fn bytes_are_texts_and_back() {
+        let bytes = b"\x00\xffA\\".as_slice();
+        assert_eq!(escaped(bytes), r"\000\377A\\");
+        assert_eq!(unescaped(&escaped(bytes)).unwrap(), bytes);
+        for wrong in [r"\", r"\8", r"\400", r"\01"] {
+            assert!(unescaped(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(encoded("ä", "utf-8").unwrap(), b"\xc3\xa4");
+        assert_eq!(encoded("ä", "LATIN1").unwrap(), b"\xe4");
+        assert_eq!(decoded(b"\xe4", "latin1").unwrap(), "ä");
+        assert!(encoded("€", "LATIN1").is_err() && encoded("a", "KOI8R").is_err());
+        assert!(decoded(b"\xff", "UTF8").is_err() && decoded(b"a\x00", "UTF8").is_err());
+    }
+}

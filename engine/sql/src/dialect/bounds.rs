@@ -1,0 +1,61 @@
+//! `LIMIT (SELECT …)` and `OFFSET (SELECT …)`: the planner's limits are numbers, so rows are numbered, and taken by their number.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Expr, Ident, LimitClause, ObjectName, Query, SelectItem, SetExpr, TableFactor, visit_expressions,
+};
+use quiver_types::{Error, Result};
+
+use super::{expr, number};
+
+/// The column of the number of a row.
+const ROW: &str = "number of";
+
+/// Puts a query with such bounds as one over its numbered rows.
+pub(super) fn translate(query: &mut Query) -> Result<()> {
+    let bounds = query.limit_clause.take_if(|clause| match clause {
+        LimitClause::LimitOffset { limit, offset, limit_by } => {
+            let asks = limit.iter().chain(offset.as_ref().map(|offset| &offset.value)).any(asks);
+            asks && limit_by.is_empty()
+        }
+        LimitClause::OffsetCommaLimit { .. } => false,
+    });
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = bounds else { return Ok(()) };
+    let first = offset.map_or_else(|| number(0), |offset| offset.value);
+    // No rows are left out before, or behind, a number that is NULL.
+    let mut kept = vec![format!("(\"{ROW}\" > CAST(({first}) AS BIGINT)) IS NOT FALSE")];
+    if let Some(limit) = limit {
+        let last = format!("coalesce(CAST(({first}) AS BIGINT), 0) + CAST(({limit}) AS BIGINT)");
+        kept.push(format!("(\"{ROW}\" <= {last}) IS NOT FALSE"));
+    }
+    let around = expr(&format!(
+        "(SELECT * FROM (SELECT *, row_number() OVER () AS \"{ROW}\" FROM (SELECT 1) AS \"bounded\") AS \"numbered\" \
+         WHERE {} ORDER BY \"{ROW}\")",
+        kept.join(" AND ")
+    ))?;
+    let Expr::Subquery(mut around) = around else { return Err(Error::internal("no subquery of ours")) };
+    // The bounds may read common tables of the query.
+    around.with = query.with.take();
+    let SetExpr::Select(select) = &mut *around.body else { return Err(Error::internal("no select of ours")) };
+    if let Some(SelectItem::Wildcard(options)) = select.projection.first_mut() {
+        let name = ObjectName::from(vec![Ident::with_quote('"', ROW)]);
+        options.opt_exclude = Some(ExcludeSelectItem::Multiple(vec![name]));
+    }
+    let numbered = select.from.first_mut().map(|from| &mut from.relation);
+    if let Some(TableFactor::Derived { subquery: numbered, .. }) = numbered
+        && let SetExpr::Select(select) = &mut *numbered.body
+        && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
+    {
+        std::mem::swap(&mut **subquery, query);
+    }
+    *query = *around;
+    Ok(())
+}
+
+/// Whether a bound is, or has in it, a subquery.
+fn asks(bound: &Expr) -> bool {
+    let is_query =
+        |e: &Expr| if matches!(e, Expr::Subquery(_)) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    visit_expressions(bound, is_query).is_break()
+}

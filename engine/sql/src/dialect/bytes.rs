@@ -1,0 +1,62 @@
+//! Bytes (`bytea`) that a statement writes, and the forms of calls for which the planner takes functions of texts.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
+use quiver_types::Result;
+
+use super::{arguments, bare, call, expr, literal, number, quoted, take, text};
+
+/// Functions that give bytes, and those that do of bytes.
+const MADE: [&str; 9] =
+    ["decode", "sha224", "sha256", "sha384", "sha512", "convert_to", "set_byte", "set_bit", "bytes_unescaped"];
+const PARTS: [&str; 6] = ["substr", "substring", "btrim", "trim", "ltrim", "rtrim"];
+
+/// Whether a statement says that a value is bytes.
+pub(super) fn is_bytes(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) | Expr::Trim { expr: inner, .. } => is_bytes(inner),
+        Expr::Cast { data_type, .. } => *data_type == DataType::Bytea,
+        Expr::Function(function) => bare(&function.name).is_some_and(|name| {
+            let of_bytes = || arguments(&function.args).is_some_and(|args| args.first().is_some_and(is_bytes));
+            MADE.contains(&name.as_str()) || (PARTS.contains(&name.as_str()) && of_bytes())
+        }),
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => is_bytes(left) && is_bytes(right),
+        _ => false,
+    }
+}
+
+/// `substring(bytes FROM 2 FOR 1)` and `position(part IN bytes)` as calls of what the session has under these names.
+pub(super) fn translate(place: &mut Expr) {
+    match place {
+        Expr::Substring { expr, substring_from, substring_for, .. } if is_bytes(expr) => {
+            let from = substring_from.as_mut().map_or_else(|| number(1), |from| take(from));
+            let count = substring_for.as_mut().map(|count| take(count));
+            *place = call("substr", [take(expr), from].into_iter().chain(count).collect());
+        }
+        Expr::Position { expr, r#in } if is_bytes(r#in) => *place = call("strpos", vec![take(r#in), take(expr)]),
+        _ => {}
+    }
+}
+
+/// A text that is written beside bytes (`bytes || 'a'`) stands for bytes.
+pub(super) fn beside(left: &mut Expr, right: &mut Expr) -> Result<()> {
+    let other = match (is_bytes(left), is_bytes(right)) {
+        (true, false) => right,
+        (false, true) => left,
+        _ => return Ok(()),
+    };
+    if literal(other).is_some() {
+        let bytes = written(other)?;
+        *other = bytes.map_or_else(|| expr(&format!("CAST({other} AS BYTEA)")), Ok)?;
+    }
+    Ok(())
+}
+
+/// Bytes that are written in one of PostgreSQL's forms; none: the text is that of its letters.
+pub(super) fn written(value: &Expr) -> Result<Option<Expr>> {
+    let Some(letters) = literal(value) else { return Ok(None) };
+    match letters.strip_prefix("\\x") {
+        Some(digits) => expr(&format!("decode({}, 'hex')", quoted(digits))).map(Some),
+        None if letters.contains('\\') => Ok(Some(call("bytes_unescaped", vec![text(letters)]))),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,326 @@
+//! Rows of values: `(a, b) < (c, d)`, `(a, b) IN (…)`, `(a, b) = (SELECT …)`. The planner compares rows of columns and literals
+//! alone, takes a NULL in them for a value that is equal to itself, and knows subqueries of one column.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, UnaryOperator, Value,
+};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::columns::{called, factors};
+use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
+use super::queries::{self, unsupported};
+use super::{arguments, bare, call, expr, is_bare_function, lookups, outputs, sets, text};
+use crate::parse::OPERATORS_MAX;
+use crate::walk::change_outside_subqueries;
+
+/// The parts of a row that is written out: `(a, b)` or `ROW(a, b)`.
+fn parts_of(row: &Expr) -> Option<Vec<Expr>> {
+    match row {
+        Expr::Tuple(parts) => Some(parts.clone()),
+        Expr::Function(row) if bare(&row.name).as_deref() == Some("row") => arguments(&row.args),
+        _ => None,
+    }
+}
+
+fn unlike(left: usize, right: usize) -> Error {
+    Error::invalid(format!("rows of {left} and of {right} parts cannot be compared"))
+}
+
+/// `(a, b) < (c, d)` as comparisons of the parts: the first ones that differ say which row is less. None: it is no comparison
+/// of two rows.
+pub(super) fn compared(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
+    let outer = match op {
+        BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
+        BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
+        BinaryOperator::Eq => BinaryOperator::And,
+        BinaryOperator::NotEq => BinaryOperator::Or,
+        _ => return Ok(None),
+    };
+    if left.len() != right.len() || left.len() > ITEMS_MAX {
+        return Err(unlike(left.len(), right.len()));
+    }
+    let compared = |left: &Expr, op: &BinaryOperator, right: &Expr| -> Result<Expr> {
+        copied(left, 2)?;
+        copied(right, 2)?;
+        Ok(binary(nested(left.clone()), op.clone(), nested(right.clone())))
+    };
+    let mut whole: Option<Expr> = None;
+    for (left, right) in left.iter().zip(right).rev() {
+        whole = Some(match (whole, &outer) {
+            (None, _) => compared(left, op, right)?,
+            (Some(rest), BinaryOperator::And | BinaryOperator::Or) => {
+                binary(compared(left, op, right)?, outer.clone(), rest)
+            }
+            (Some(rest), _) => {
+                let same = binary(compared(left, &BinaryOperator::Eq, right)?, BinaryOperator::And, nested(rest));
+                binary(compared(left, &outer, right)?, BinaryOperator::Or, nested(same))
+            }
+        });
+    }
+    Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
+}
+
+/// `(a, b) IS NULL`, which asks of each part, and so `IS NOT NULL`: the planner asks whether there is a row.
+pub(super) fn null(place: &mut Expr) -> Result<()> {
+    let (row, is_null) = match &*place {
+        Expr::IsNull(row) => (row, true),
+        Expr::IsNotNull(row) => (row, false),
+        _ => return Ok(()),
+    };
+    let Some(parts) = parts_of(row) else { return Ok(()) };
+    if parts.len() > ITEMS_MAX {
+        let text = format!("a row of {} parts is too long, at most {ITEMS_MAX} are allowed", parts.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let asked = |part: Expr| {
+        let part = Box::new(nested(part));
+        if is_null { Expr::IsNull(part) } else { Expr::IsNotNull(part) }
+    };
+    if let Some(whole) = parts.into_iter().map(asked).reduce(|before, next| binary(before, BinaryOperator::And, next)) {
+        *place = nested(whole);
+    }
+    Ok(())
+}
+
+/// `(a, b) IN ((c, d), …)` as comparisons with each row. None: it is no row, or the planner says the same of it, which is so
+/// of a list without NULL as far as rows that are in it go.
+pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    if !matches!(row, Expr::Tuple(_)) {
+        return Ok(None);
+    }
+    let is_plain = |part: &Expr| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        Expr::Value(value) => value.value != Value::Null,
+        _ => false,
+    };
+    let is_known = |row: &Expr| match row {
+        Expr::Tuple(parts) => parts.iter().all(is_plain),
+        _ => true,
+    };
+    if list.len() > ITEMS_MAX && !negated && is_known(row) && list.iter().all(is_known) {
+        return Ok(None);
+    }
+    copied(row, list.len())?;
+    if list.len() > OPERATORS_MAX {
+        let text = format!("a list of {} rows is too long, at most {OPERATORS_MAX} are allowed", list.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let (op, join) =
+        if negated { (BinaryOperator::NotEq, BinaryOperator::And) } else { (BinaryOperator::Eq, BinaryOperator::Or) };
+    let mut all = Vec::with_capacity(list.len());
+    for item in list {
+        let Some(next) = compared(row, &op, item)? else { return Ok(None) };
+        all.push(next);
+    }
+    Ok(halves(all, &join).map(nested))
+}
+
+/// A row that is looked for in a subquery: `(a, b) IN (SELECT …)`, `= ANY`, or their contraries.
+struct Among {
+    parts: Vec<Expr>,
+    query: Box<Query>,
+    /// Whether it is to be there.
+    is_in: bool,
+}
+
+impl Among {
+    fn of(place: &Expr) -> Result<Option<Self>> {
+        let (row, query, is_in) = match place {
+            Expr::InSubquery { expr, subquery, negated } => (expr, subquery, !negated),
+            Expr::AnyOp { left, compare_op: BinaryOperator::Eq, right, .. } => match &**right {
+                Expr::Subquery(query) => (left, query, true),
+                _ => return Ok(None),
+            },
+            Expr::AllOp { left, compare_op: BinaryOperator::NotEq, right } => match &**right {
+                Expr::Subquery(query) => (left, query, false),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        let Some(parts) = parts_of(row) else { return Ok(None) };
+        as_wide(parts.len(), query)?;
+        let mut query = query.clone();
+        outputs::of_query(&mut query);
+        Ok(Some(Self { parts, query, is_in }))
+    }
+
+    /// Gives columns of the row the table that has them: in a subquery nobody would look for fields of the data there.
+    fn of_table(&mut self, table: &str) -> Result<()> {
+        for part in &mut self.parts {
+            change_outside_subqueries(part, |place| {
+                if let Expr::Identifier(name) = &*place
+                    && !is_bare_function(name)
+                {
+                    *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), name.clone()]);
+                }
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The subquery as a table.
+    fn rows(&self) -> String {
+        rows(&self.query, self.parts.len())
+    }
+
+    /// Whether it is a row of that table.
+    fn equal(&self) -> String {
+        let equal = (1..).zip(&self.parts).map(|(at, part)| format!("\"rows\".{} = ({part})", column(at)));
+        equal.collect::<Vec<_>>().join(" AND ")
+    }
+
+    /// As an `EXISTS`, or among outputs as a count, where it makes no difference whether it is not known or `not_known`.
+    fn exists(&self, not_known: bool, is_output: bool) -> Result<Expr> {
+        let (rows, equal) = (self.rows(), self.equal());
+        let not = if self.is_in { "" } else { "NOT " };
+        // Rows of which it may be one count where that is taken for true, and where one that may be there is left out.
+        let equal = if self.is_in == not_known { format!("({equal}) IS NOT FALSE") } else { equal };
+        let (exists, of_rows) = if is_output { ("", "count(*) > 0") } else { ("EXISTS ", "1") };
+        expr(&format!("{not}{exists}(SELECT {of_rows} FROM {rows} WHERE {equal})"))
+    }
+}
+
+fn column(at: usize) -> String {
+    format!("\"of row {at}\"")
+}
+
+/// A subquery as a table of columns that nobody else has.
+fn rows(query: &Query, width: usize) -> String {
+    let names = (1..=width).map(column).collect::<Vec<_>>().join(", ");
+    format!("({query}) AS \"rows\" ({names})")
+}
+
+/// Refuses a subquery whose rows have other parts than a row has, as far as it lists them.
+fn as_wide(width: usize, query: &Query) -> Result<()> {
+    match queries::names_of(&query.body) {
+        Some(names) if names.len() != width => Err(unlike(width, names.len())),
+        _ => Ok(()),
+    }
+}
+
+/// Puts rows that are looked for in a subquery as an `EXISTS` where that is a condition: of the `WHERE`, or of a `CASE` among
+/// the outputs. There what is not known is as good as false, or below a `NOT` as true.
+pub(super) fn in_conditions(select: &mut Select) -> Result<()> {
+    let mut tables = select.from.iter().flat_map(factors);
+    let table = match (tables.next(), tables.next()) {
+        (Some(only), None) => called(only),
+        _ => None,
+    };
+    let table = table.as_deref();
+    if let Some(condition) = &mut select.selection {
+        of_condition(condition, table, false)?;
+    }
+    change_outside_subqueries(&mut select.projection, |place| {
+        if let Expr::Case { operand: None, conditions, .. } = place {
+            for when in conditions {
+                of_condition(&mut when.condition, table, true)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+fn of_condition(condition: &mut Expr, table: Option<&str>, is_output: bool) -> Result<()> {
+    let mut open = vec![(condition, false)];
+    while let Some((place, is_negated)) = open.pop() {
+        match place {
+            Expr::BinaryOp { left, op: BinaryOperator::And | BinaryOperator::Or, right } => {
+                open.extend([(&mut **left, is_negated), (&mut **right, is_negated)]);
+            }
+            Expr::UnaryOp { op: UnaryOperator::Not, expr } => open.push((&mut **expr, !is_negated)),
+            Expr::Nested(inner) => open.push((&mut **inner, is_negated)),
+            other => {
+                if let Some(mut among) = Among::of(other)? {
+                    if let Some(table) = table {
+                        among.of_table(table)?;
+                    }
+                    *other = among.exists(is_negated, is_output)?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Puts a row of values that no row at hand has as counts of the rows of the subquery that it is looked for in.
+pub(super) fn constant(place: &mut Expr) -> Result<()> {
+    let Some(among) = Among::of(place)? else { return Ok(()) };
+    if among.parts.iter().any(sets::names_columns) || lookups::reads_row(&among.query) {
+        return Ok(());
+    }
+    let (rows, equal, is_in) = (among.rows(), among.equal(), among.is_in);
+    *place = expr(&format!(
+        "(SELECT CASE WHEN bool_or({equal}) THEN {is_in} WHEN count(*) > count({equal}) THEN CAST(NULL AS BOOLEAN) \
+         ELSE {} END FROM {rows})",
+        !is_in
+    ))?;
+    Ok(())
+}
+
+/// Refuses rows that are looked for in a subquery elsewhere.
+pub(super) fn lone(place: &Expr) -> Result<()> {
+    if Among::of(place)?.is_none() {
+        return Ok(());
+    }
+    Err(unsupported(
+        "`(a, b) IN (SELECT …)` of columns is a condition of `WHERE`, or of a `CASE` among outputs: elsewhere write `CASE \
+         WHEN (a, b) IN (SELECT …) THEN true ELSE false END`",
+    ))
+}
+
+/// `(a, b) < (SELECT …)`: the subquery gives one record, and the row is compared with its members. What is written several
+/// times here runs once: the planner finds subqueries that are the same.
+pub(super) fn beside_query(left: &mut Expr, right: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    let (Some(parts), Expr::Subquery(query)) = (parts_of(left), &*right) else { return Ok(()) };
+    as_wide(parts.len(), query)?;
+    let record =
+        if lookups::reads_row(query) { looked_up(query.clone(), is_aggregate)? } else { alone(query, parts.len())? };
+    copied(&record, parts.len() * 2)?;
+    let member = |at: usize| call("get_field", vec![record.clone(), text(&member_name(at))]);
+    *right = Expr::Tuple((1..=parts.len()).map(member).collect());
+    *left = Expr::Tuple(parts);
+    Ok(())
+}
+
+fn member_name(at: usize) -> String {
+    format!("f{at}")
+}
+
+/// A record of values.
+fn record(values: impl Iterator<Item = Expr>) -> Expr {
+    let members = (1..).zip(values).flat_map(|(at, value)| [text(&member_name(at)), value]);
+    call("named_struct", members.collect())
+}
+
+/// The record of a query that stands for itself.
+fn alone(query: &Query, width: usize) -> Result<Expr> {
+    let mut query = query.clone();
+    outputs::of_query(&mut query);
+    let values = (1..=width).map(|at| expr(&column(at))).collect::<Result<Vec<_>>>()?;
+    expr(&format!("(SELECT {} FROM {})", record(values.into_iter()), rows(&query, width)))
+}
+
+/// The record of a query that reads the row at hand, as the planner makes joins of those of one value.
+fn looked_up(mut query: Box<Query>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
+    let refused = || {
+        unsupported(
+            "a subquery that a row of values is compared with, and that reads the row at hand, is one select of listed \
+             outputs without `LIMIT`: join with it",
+        )
+    };
+    let is_limited = query.limit_clause.is_some() || query.fetch.is_some();
+    let SetExpr::Select(select) = &mut *query.body else { return Err(refused()) };
+    let value = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => Some(value.clone()),
+        _ => None,
+    };
+    let values = select.projection.iter().map(value).collect::<Option<Vec<_>>>();
+    let Some(values) = values.filter(|_| !is_limited) else { return Err(refused()) };
+    select.projection = vec![SelectItem::UnnamedExpr(record(values.into_iter()))];
+    query.order_by = None;
+    let is_list = lookups::translate(&mut query, is_aggregate)? == Some(lookups::LookUp::List);
+    let value = Expr::Subquery(query);
+    Ok(if is_list { call("sole", vec![value]) } else { value })
+}
