@@ -3,7 +3,7 @@
 
 mod quote;
 
-pub(crate) use quote::quote;
+pub(crate) use quote::{quote, unquote};
 
 use crate::error::{Result, at};
 

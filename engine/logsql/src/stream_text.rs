@@ -1,28 +1,26 @@
 //! The text of a stream's labels: `{a="b",c="d"}`, keys sorted, values quoted as in PromQL.
 
-use crate::lexer::quote;
-use crate::lexer::tokens;
+use crate::lexer::{quote, unquote};
 
 /// Reads the labels; a text that is none has none.
 pub fn parse(text: &str) -> Vec<(String, String)> {
-    let Ok(tokens) = tokens(text) else { return Vec::new() };
+    read(text).unwrap_or_default()
+}
+
+/// Names are not quoted: all before `="` is one, whatever signs and blanks are within it.
+fn read(text: &str) -> Option<Vec<(String, String)>> {
+    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim();
     let mut labels = Vec::new();
-    let mut name = String::new();
-    let mut value_next = false;
-    for token in &tokens {
-        if !token.quoted && matches!(token.raw, "{" | "}" | ",") {
-            name.clear();
-            value_next = false;
-        } else if !token.quoted && token.raw == "=" {
-            value_next = true;
-        } else if value_next {
-            labels.push((std::mem::take(&mut name), token.text.clone().into_owned()));
-            value_next = false;
-        } else {
-            name.push_str(&token.text);
+    while !rest.is_empty() {
+        let at = rest.find("=\"")?;
+        let (value, len) = unquote(&rest[at + 1..]).ok()?;
+        labels.push((rest[..at].trim().to_owned(), value.into_owned()));
+        rest = rest[at + 1 + len..].trim_start();
+        if !rest.is_empty() {
+            rest = rest.strip_prefix(',')?;
         }
     }
-    labels
+    Some(labels)
 }
 
 /// Writes labels; empty ones are left out.
@@ -43,5 +41,31 @@ mod tests {
         assert_eq!(text, "{a=\"1\",b.c=\"x\\\"y,}\"}");
         assert_eq!(parse(&text), [("a".to_owned(), "1".to_owned()), ("b.c".to_owned(), "x\"y,}".to_owned())]);
         assert_eq!(parse("{}"), []);
+    }
+
+    /// Breaks where names are read as words of a query are: `#` began a comment there, and blanks counted for nothing.
+    #[test]
+    fn names_may_have_blanks_and_signs() {
+        for name in ["a b", "a#b", "a!=b", "a:b-c/d", "it's", "`", "é", "日本", "a,b", "{a}", "k8s.pod.labels[app]"]
+        {
+            for value in ["1", "", " ", "#", "a=\"b\",c", "}", "{", "\\", "a\nb", "é\u{200b}", "'", "`"] {
+                let text = format!("{{z.first=\"0\",{name}={},zz=\"2\"}}", quote(value));
+                let expected = [("z.first", "0"), (name, value), ("zz", "2")];
+                let found = parse(&text);
+                let found: Vec<(&str, &str)> = found.iter().map(|(name, value)| (&**name, &**value)).collect();
+                assert_eq!(found, expected, "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts_that_are_no_labels_have_none() {
+        let one = vec![("a".to_owned(), "1".to_owned())];
+        for text in ["{a=\"1\"}", " { a=\"1\" } ", "{a=\"1\",}"] {
+            assert_eq!(parse(text), one, "{text}");
+        }
+        for text in ["", "{", "}", "{}", "a", "{a}", "{a=1}", "{a=\"1}", "a=\"1\"", "{a=\"1\"b=\"2\"}", "{a=\"\\q\"}"] {
+            assert_eq!(parse(text), [], "{text}");
+        }
     }
 }

@@ -311,3 +311,6 @@ impl RecordBatchStream for TimedOutput {
 pub(crate) fn failed(text: impl Into<String>) -> DataFusionError {
     quiver_query::to_datafusion(quiver_types::Error::new(quiver_types::ErrorKind::Execution, text))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use quiver_types::logs::quote_into;
 use crate::kernels::values::code;
 
 /// Reads the quoted text at the beginning; gives its meaning and the bytes it took.
-pub(super) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), String> {
+pub(crate) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), String> {
     let quote = text.chars().next().unwrap_or('"');
     if quote == '`' {
         let end = text[1..].find('`').ok_or("missing closing quote of the text that begins here")?;

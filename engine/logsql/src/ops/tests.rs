@@ -1,5 +1,7 @@
 //! Steps over rows: what goes in, and what VictoriaLogs documents to come out.
 
+mod chosen;
+mod edges;
 mod naive;
 mod rows;
 mod stats;

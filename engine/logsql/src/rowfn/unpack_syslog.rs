@@ -222,10 +222,10 @@ fn params_length(params: &str) -> Option<usize> {
                 at += memchr::memchr(b'=', &bytes[at..])? + 1;
                 if *bytes.get(at)? == b'"' {
                     at += 1;
-                    while bytes.get(at).is_some_and(|&b| b != b'"' || bytes[at - 1] == b'\\') {
-                        at += 1;
+                    while *bytes.get(at)? != b'"' {
+                        // What is escaped ends nothing, and a backslash that is escaped escapes nothing.
+                        at += if bytes[at] == b'\\' { 2 } else { 1 };
                     }
-                    bytes.get(at)?;
                     at += 1;
                 } else {
                     at += memchr::memchr2(b' ', b']', &bytes[at..])?;
@@ -380,6 +380,23 @@ mod tests {
             ),
         );
         check("CEF:0|no", "format=rfc3164 message=CEF:0|no");
+    }
+
+    #[test]
+    fn values_end_with_their_quotes() {
+        let fields = |elements: &str| {
+            let mut fields = Fields::default();
+            let line = format!("1 2023-06-03T17:42:32Z h app 1 ID {elements} msg");
+            unpack_syslog(&line, SyslogContext { now_ns: 0, zone_ns: 0 }, &mut fields);
+            fields.iter().skip(6).map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+        };
+        assert_eq!(fields(r#"[a b="C:\\" c="d"]"#), [r"a.b=C:\", "a.c=d", "message=msg"]);
+        assert_eq!(fields(r#"[a b="x\\\"]"][c d="e"]"#), [r#"a.b=x\"]"#, "c.d=e", "message=msg"]);
+        assert_eq!(fields(r#"[a b="\""]"#), [r#"a.b=""#, "message=msg"]);
+        assert_eq!(fields(r#"[a b=""]"#), ["a.b=", "message=msg"]);
+        // One that does not end is no element, nor is what follows it.
+        assert_eq!(fields(r#"[a b="C:\"]"#), Vec::<String>::new());
+        assert_eq!(fields(r#"[a b="c\\\"#), Vec::<String>::new());
     }
 
     #[test]

@@ -373,3 +373,146 @@ impl Drop for Evaluator {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::functions::lookup;
+    use crate::functions::testing::{Case, any_case, floats};
+
+    fn rollup(function: RollupFunction, grid: Grid, window: Window) -> Rollup {
+        Rollup {
+            function,
+            source: SampleSource::Scan,
+            grid,
+            window,
+            at: None,
+            params: vec![],
+            pos: PosRange::default(),
+            table: Arc::default(),
+            histograms: false,
+            stats_only: false,
+            tally: 0,
+        }
+    }
+
+    fn range(name: &str) -> RollupFunction {
+        RollupFunction::Range(lookup(name).expect("a function"))
+    }
+
+    /// The steps whose windows `(t - back, t + ahead]` meet the time of the samples, one by one.
+    fn naive(ts: &[Millis], grid: Grid, offset_ms: i64, back: i64, ahead: i64) -> Vec<usize> {
+        let (Some(&first), Some(&last)) = (ts.first(), ts.last()) else { return vec![] };
+        let meets = |step: &usize| {
+            let end = grid.at(*step) - offset_ms;
+            end + ahead >= first && end - back < last
+        };
+        (0..grid.steps).filter(meets).collect()
+    }
+
+    fn check(rollup: &Rollup, ts: &[Millis], expected: &[usize]) {
+        let values = vec![0.0; ts.len()];
+        let steps = rollup.steps_of(&SeriesSamples { ts, values: &values, ..SeriesSamples::default() });
+        assert_eq!(steps.collect::<Vec<_>>(), expected, "{rollup:?} {ts:?}");
+    }
+
+    const GRID: Grid = Grid { start: 100, step_ms: 10, steps: 5 };
+    const WINDOW: Window = Window { range_ms: 15, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 20 };
+
+    #[test]
+    fn steps_outside_of_a_series_are_left_out() {
+        let sum = |window| rollup(range("sum_over_time"), GRID, window);
+        // Windows end at 100, 110, 120, 130, 140 and do not hold their beginning.
+        check(&sum(WINDOW), &[], &[]);
+        check(&sum(WINDOW), &[110], &[1, 2]);
+        check(&sum(WINDOW), &[111], &[2]);
+        check(&sum(WINDOW), &[85], &[]);
+        check(&sum(WINDOW), &[86], &[0]);
+        check(&sum(WINDOW), &[140], &[4]);
+        check(&sum(WINDOW), &[141], &[]);
+        check(&sum(WINDOW), &[0, 1000], &[0, 1, 2, 3, 4]);
+        check(&sum(WINDOW), &[i64::MIN, i64::MAX], &[0, 1, 2, 3, 4]);
+        check(&sum(WINDOW), &[i64::MIN], &[]);
+        check(&sum(WINDOW), &[i64::MAX], &[]);
+        check(&sum(Window { offset_ms: 30, ..WINDOW }), &[100], &[3, 4]);
+        check(&sum(Window { offset_ms: -30, ..WINDOW }), &[140], &[1, 2]);
+        check(&sum(Window { offset_ms: i64::MAX / 2, ..WINDOW }), &[100], &[]);
+        check(&sum(Window { range_ms: i64::MAX / 2, ..WINDOW }), &[120], &[2, 3, 4]);
+        // What looks around its window meets more.
+        check(&sum(Window { anchored: true, ..WINDOW }), &[80], &[0, 1]);
+        check(&sum(Window { smoothed: true, ..WINDOW }), &[125], &[1, 2, 3, 4]);
+        // An instant selector looks back as far as it may, whatever the range says.
+        let instant = rollup(RollupFunction::Instant(InstantValue::Value), GRID, WINDOW);
+        check(&instant, &[110], &[1, 2]);
+        check(&instant, &[111], &[2, 3]);
+        // With `@` all steps have one window.
+        let fixed = Rollup { at: Some(0), ..sum(WINDOW) };
+        check(&fixed, &[1_000_000], &[0, 1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn histograms_count_as_samples() {
+        let hists = [Histogram::default(), Histogram::default()];
+        let samples =
+            SeriesSamples { ts: &[120], values: &[1.0], hist_ts: &[90, 91], hists: &hists, ..SeriesSamples::default() };
+        let sum = rollup(range("sum_over_time"), GRID, WINDOW);
+        assert_eq!(sum.steps_of(&samples), 0..4);
+        assert_eq!(sum.steps_of(&SeriesSamples { ts: &[], values: &[], ..samples }), 0..1);
+        // Those that go over each window anew meet a sample in each of the windows that it is in.
+        assert_eq!(sum.visits(&samples, 4), 3);
+        let anew = rollup(range("quantile_over_time"), GRID, WINDOW);
+        assert_eq!(anew.visits(&samples, 4), 6);
+        let wide = rollup(range("quantile_over_time"), GRID, Window { range_ms: 1_000_000, ..WINDOW });
+        assert_eq!(wide.visits(&samples, 4), 12, "no more than there are steps");
+        let instant = rollup(RollupFunction::Instant(InstantValue::Value), GRID, WINDOW);
+        assert_eq!(instant.visits(&samples, 4), 3);
+    }
+
+    #[test]
+    fn plans_show_what_is_computed() {
+        let sum = || rollup(range("sum_over_time"), GRID, WINDOW);
+        let check = |rollup: &Rollup, expected: &str| assert_eq!(rollup.shown(), expected);
+        check(&sum(), "sum_over_time range=15ms series=0 steps=5");
+        let offset = Rollup { window: Window { offset_ms: -5, ..WINDOW }, at: Some(7), ..sum() };
+        check(&offset, "sum_over_time range=15ms offset=-5ms at=7 series=0 steps=5");
+        let params = vec![Param::Const(0.5), Param::Input(1)];
+        let of_inputs = Rollup { params, source: SampleSource::Grid(GRID), ..sum() };
+        let text =
+            "sum_over_time range=15ms params=[0.5, input 1] series=0 steps=5 subquery_steps=5 subquery_step=10ms";
+        check(&of_inputs, text);
+        assert_eq!((of_inputs.name(), of_inputs.spread()), ("SubqueryRollup", Spread::Once));
+        assert_eq!((sum().name(), sum().spread()), ("Rollup", Spread::Each));
+        for (what, name) in [
+            (InstantValue::Value, "last"),
+            (InstantValue::Timestamp, "timestamp"),
+            (InstantValue::StartTimestamp, "start_timestamp"),
+        ] {
+            assert_eq!(rollup(RollupFunction::Instant(what), GRID, WINDOW).function_name(), name);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn steps_are_those_whose_windows_meet_the_samples(case in any_case()) {
+            let Case { samples, grid, window } = case;
+            let of = |function, window| rollup(function, grid, window);
+            let plain = of(range("sum_over_time"), window);
+            check(&plain, &samples.ts, &naive(&samples.ts, grid, window.offset_ms, window.range_ms, 0));
+            let instant = of(RollupFunction::Instant(InstantValue::Value), window);
+            check(&instant, &samples.ts, &naive(&samples.ts, grid, window.offset_ms, window.lookback_ms, 0));
+            let back = window.range_ms + window.lookback_ms;
+            let anchored = of(range("increase"), Window { anchored: true, ..window });
+            check(&anchored, &samples.ts, &naive(&samples.ts, grid, window.offset_ms, back, window.lookback_ms));
+        }
+    }
+
+    #[test]
+    fn seconds_become_milliseconds() {
+        let samples = floats(&[(60, 1.0), (110, 2.0)]);
+        let sum =
+            rollup(range("sum_over_time"), crate::functions::testing::GRID, Window { range_ms: 60_000, ..WINDOW });
+        assert_eq!(sum.steps_of(&samples.borrow()), 0..3);
+    }
+}

@@ -146,3 +146,97 @@ pub(crate) fn grid_samples<'a>(
         hist_start_ts: &[],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Float64Array, Int64Array};
+    use arrow::buffer::ScalarBuffer;
+    use arrow::datatypes::{DataType, Field};
+
+    use super::*;
+    use crate::histogram::testing::exponential;
+
+    /// Views of 100, 101, 102 … as times or values: from where, and how many.
+    fn views(views: &[(i32, i32)], of_times: bool) -> ArrayRef {
+        let kind = if of_times { DataType::Int64 } else { DataType::Float64 };
+        let values: ArrayRef = if of_times {
+            Arc::new(Int64Array::from_iter_values(100..110))
+        } else {
+            Arc::new(Float64Array::from_iter_values((100..110).map(f64::from)))
+        };
+        let (starts, sizes): (Vec<i32>, Vec<i32>) = views.iter().copied().unzip();
+        let field = Arc::new(Field::new("item", kind, false));
+        Arc::new(
+            ListViewArray::try_new(field, ScalarBuffer::from(starts), ScalarBuffer::from(sizes), values, None)
+                .expect("views"),
+        )
+    }
+
+    fn scanned(of: &[(i32, i32)]) -> RecordBatch {
+        let rows: ArrayRef = Arc::new(UInt32Array::from_iter_values((0..of.len() as u32).map(|row| 10 + row)));
+        RecordBatch::try_from_iter([("row", rows), ("ts", views(of, true)), ("v", views(of, false))]).expect("a batch")
+    }
+
+    fn series(batch: &SampleBatch, idx: usize) -> (u32, Vec<i64>, Vec<f64>) {
+        let mut buffers = SampleBuffers::default();
+        let samples = batch.series(idx, false, &mut buffers).expect("a series");
+        (batch.row(idx), samples.ts.to_vec(), samples.values.to_vec())
+    }
+
+    #[test]
+    fn views_need_not_be_in_order() {
+        let batch = scanned(&[(2, 3), (0, 2), (9, 0), (2, 1)]);
+        let taken = SampleBatch::new(&batch).expect("a batch of samples");
+        assert_eq!(taken.len(), 4);
+        assert_eq!(series(&taken, 0), (10, vec![102, 103, 104], vec![102.0, 103.0, 104.0]));
+        assert_eq!(series(&taken, 1), (11, vec![100, 101], vec![100.0, 101.0]));
+        assert_eq!(series(&taken, 2), (12, vec![], vec![]));
+        assert_eq!(series(&taken, 3), (13, vec![102], vec![102.0]));
+        // A part of a batch has the lists of the whole.
+        let part = SampleBatch::new(&batch.slice(1, 2)).expect("a batch of samples");
+        assert_eq!((part.len(), series(&part, 0)), (2, (11, vec![100, 101], vec![100.0, 101.0])));
+        assert_eq!(SampleBatch::new(&batch.slice(4, 0)).expect("a batch of samples").len(), 0);
+    }
+
+    #[test]
+    fn what_is_no_scan_is_refused() {
+        let batch = scanned(&[(0, 1)]);
+        let columns = |names: &[usize]| batch.project(names).expect("columns");
+        assert!(SampleBatch::new(&columns(&[0, 1, 2])).is_ok());
+        assert!(SampleBatch::new(&columns(&[0])).is_ok(), "of histograms alone there might be none");
+        assert!(SampleBatch::new(&columns(&[0, 1])).is_err(), "times without values");
+        assert!(SampleBatch::new(&columns(&[1, 2])).is_err(), "nobody's samples");
+        // Values in the place of times.
+        let rows = Arc::clone(batch.column(0));
+        let swapped =
+            RecordBatch::try_from_iter([("row", rows), ("ts", views(&[(0, 1)], false)), ("v", views(&[(0, 1)], true))]);
+        let swapped = SampleBatch::new(&swapped.expect("a batch")).expect("its columns have the names");
+        assert!(swapped.series(0, false, &mut SampleBuffers::default()).is_err());
+    }
+
+    /// A subquery has samples where its steps have values; what its histograms say of resets holds no longer.
+    #[test]
+    fn steps_become_samples() {
+        let hist = |step: u32, reset_hint| (1, step, Histogram { reset_hint, ..exponential(0, 1, &[2.0]) });
+        let block = Block {
+            rows: vec![7, 8],
+            steps: 4,
+            values: vec![1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0],
+            present: vec![true, false, true, true, false, true, false, false],
+            hists: vec![hist(0, ResetHint::Gauge), hist(2, ResetHint::Reset), hist(3, ResetHint::NotReset)],
+        };
+        let grid = Grid { start: -1000, step_ms: 500, steps: 4 };
+        let mut buffers = SampleBuffers::default();
+        let first = grid_samples(&block, 0, &[], &grid, &mut buffers);
+        assert_eq!((first.ts, first.values), (&[-1000, 0, 500][..], &[1.0, 3.0, 4.0][..]));
+        assert!(first.hist_ts.is_empty() && first.hists.is_empty() && first.start_ts.is_empty());
+        // The buffers are those of the series before.
+        let second = grid_samples(&block, 1, &block.hists, &grid, &mut buffers);
+        assert_eq!((second.ts, second.values, second.hist_ts), (&[-500][..], &[6.0][..], &[-1000, 0, 500][..]));
+        let hints: Vec<ResetHint> = second.hists.iter().map(|h| h.reset_hint).collect();
+        assert_eq!(hints, [ResetHint::Gauge, ResetHint::Unknown, ResetHint::Unknown]);
+        assert!(second.hists.iter().all(|h| h.count == 2.0));
+    }
+}

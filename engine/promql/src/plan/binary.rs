@@ -435,3 +435,6 @@ impl Results<'_> {
         Ok(SeriesTable::new(self.pairs.len(), columns.collect::<Result<_>>()?))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -350,3 +350,6 @@ impl Growth {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -92,11 +92,12 @@ pub(super) fn sample_weight(texts: &Texts<'_>) -> Option<f64> {
     let threshold = vendor.split(';').find_map(|pair| pair.trim().strip_prefix("th:"));
     let rejected = threshold.and_then(|digits| {
         // Of 56 bits; trailing zeros are left out.
-        let is_sane = !digits.is_empty() && digits.len() <= 14;
+        let is_sane = (1..=14).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_hexdigit());
         is_sane.then(|| u64::from_str_radix(digits, 16).ok()).flatten().map(|n| n << (4 * (14 - digits.len())))
     });
-    let all = (1_u64 << 56) as f64;
-    Some(rejected.map_or(1.0, |rejected| all / (all - rejected as f64)))
+    // Taken off before it is a double, which cannot tell the greatest of them from all.
+    let all = 1_u64 << 56;
+    Some(rejected.map_or(1.0, |rejected| all as f64 / (all - rejected) as f64))
 }
 
 /// `severity_bucket(n, text)`: `trace` to `fatal` by the number, else by the text.
@@ -135,6 +136,14 @@ mod tests {
         check(Some("ot=th:0"), 1.0);
         check(Some("ot=th:nothex"), 1.0);
         check(Some("ot=th:ffffffffffffffff"), 1.0);
+        check(Some("ot=th:"), 1.0);
+        check(Some("ot=th:+8"), 1.0);
+        check(Some("ot=th:-8"), 1.0);
+        check(Some(" ot= th:8 "), 2.0);
+        check(Some("xot=th:8"), 1.0);
+        check(Some("ot=th:80"), 2.0);
+        check(Some("ot=th:ffffffffffffff"), 72_057_594_037_927_936.0);
+        check(Some("ot=rv:1,ot=th:8"), 1.0);
     }
 
     #[test]
@@ -145,5 +154,12 @@ mod tests {
         check(Some("24"), None, Some("fatal"));
         check(Some("0"), Some("Warning"), Some("warn"));
         check(None, Some("odd"), None);
+        check(Some("25"), Some("ERR"), Some("error"));
+        check(Some("-1"), Some("Critical"), Some("fatal"));
+        check(Some("4.9"), None, Some("trace"));
+        check(Some("24.9"), None, Some("fatal"));
+        check(Some("NaN"), Some("debug"), Some("debug"));
+        check(Some("x"), Some("TRACE"), Some("trace"));
+        check(None, None, None);
     }
 }

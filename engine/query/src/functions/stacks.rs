@@ -34,6 +34,7 @@ const FOREIGN_STARTS: &[&str] = &[
     "runtime.",
     "net/http.",
     "node:",
+    "[internal function]",
     "std::",
     "core::",
 ];
@@ -58,6 +59,7 @@ fn frames(stack: &str) -> Vec<String> {
     let mut innermost_last = false;
     for line in stack.lines() {
         let text = line.trim();
+        let text = text.strip_prefix("from ").unwrap_or(text);
         let frame = if let Some(frame) = text.strip_prefix("at ") {
             frame
         } else if text.starts_with("File \"") {
@@ -104,10 +106,18 @@ fn without_numbers(frame: &str) -> String {
             out.push(c);
         }
     }
-    // `, line 17, in f` of Python.
-    if let Some((before, after)) = out.split_once(", line ") {
+    // `, line 17, in f` of Python, `Cart.cs:line 17` of .NET.
+    if let Some((before, after)) = out.split_once(", line ").or_else(|| out.split_once(":line ")) {
         let after = after.trim_start_matches(|c: char| c.is_ascii_digit());
         out = format!("{before}{after}");
+    }
+    // `Cart.php(17): add()` of PHP.
+    if let Some((place, call)) = out.split_once("): ")
+        && let Some((file, line)) = place.rsplit_once('(')
+        && !line.is_empty()
+        && line.bytes().all(|b| b.is_ascii_digit())
+    {
+        out = format!("{file}: {call}");
     }
     out
 }
@@ -135,14 +145,31 @@ pub(super) fn top_app_frame(texts: &Texts<'_>) -> Option<String> {
 /// `first_frame_file(s)`: the file of the innermost frame.
 pub(super) fn first_frame_file(texts: &Texts<'_>) -> Option<String> {
     let frame = frames(texts[0]?).into_iter().next()?;
-    let file = match frame.rsplit_once('(') {
-        Some((_, inner)) => inner.trim_end_matches(')'),
-        None => match frame.strip_prefix("File \"") {
-            Some(rest) => rest.split('"').next()?,
-            None => frame.rsplit(" in ").next()?,
-        },
-    };
-    (!file.is_empty()).then(|| file.to_owned())
+    file_of(&frame).filter(|file| !file.is_empty()).map(str::to_owned)
+}
+
+/// Where a frame says that it is: in parentheses at its end, or as its language has it.
+fn file_of(frame: &str) -> Option<&str> {
+    if let Some(rest) = frame.strip_prefix("File \"") {
+        return rest.split('"').next();
+    }
+    // PHP and Ruby name the file before the function, .NET behind its arguments.
+    if frame.starts_with("[internal function]") {
+        return None;
+    }
+    if let Some((before, _)) = frame.split_once(".php: ") {
+        return frame.get(..before.len() + ".php".len());
+    }
+    if let Some((file, _)) = frame.split_once(":in ") {
+        return Some(file);
+    }
+    if let Some((_, file)) = frame.rsplit_once(") in ") {
+        return Some(file);
+    }
+    match frame.rsplit_once('(') {
+        Some((_, inner)) => Some(inner.trim_end_matches(')')),
+        None => frame.rsplit(" in ").next(),
+    }
 }
 
 /// `fingerprint(type, frames)`: a hash; none where both are NULL.
@@ -192,6 +219,76 @@ mod tests {
         assert_eq!(app_frames(&[Some("no stack")]), None);
     }
 
+    /// Of each language what stands for a frame, its file, and the same error once its lines have moved.
+    #[test]
+    fn frames_have_no_lines() {
+        let check = |stack: &str, own: &str, file: Option<&str>| {
+            assert_eq!(app_frames(&[Some(stack)]).as_deref(), Some(own), "{stack}");
+            assert_eq!(first_frame_file(&[Some(stack)]).as_deref(), file, "{stack}");
+            let moved = stack.replace("12", "347").replace('7', "99");
+            assert_eq!(app_frames(&[Some(&moved)]).as_deref(), Some(own), "{moved}");
+        };
+        check(
+            "E: no\n\tat shop.Cart.add(Cart.java:12)\n\tat java.base/java.lang.Thread.run(Thread.java:7)",
+            "shop.Cart.add(Cart.java)",
+            Some("Cart.java"),
+        );
+        check(
+            "E: no\n    at add (/app/src/cart.js:12:7)\n    at async run (/app/main.js:7:1)\n    at node:internal/x:7:1",
+            "add (/app/src/cart.js)\nasync run (/app/main.js)",
+            Some("/app/src/cart.js"),
+        );
+        check(
+            "#0 /app/src/Cart.php(12): Shop\\Cart->add()\n#1 [internal function]: run(Object)\n#2 /app/vendor/x.php(7): y()",
+            "/app/src/Cart.php: Shop\\Cart->add()",
+            Some("/app/src/Cart.php"),
+        );
+        check(
+            "E: no\n   at Shop.Cart.Add(Int32 x, String y) in C:\\app\\Cart.cs:line 12\n   at System.Threading.X.Run()",
+            "Shop.Cart.Add(Int32 x, String y) in C:\\app\\Cart.cs",
+            Some("C:\\app\\Cart.cs"),
+        );
+        check(
+            "/app/cart.rb:12:in `add'\n\tfrom /app/main.rb:7:in `<main>'\n\tfrom /x/gems/y.rb:7:in `z'",
+            "/app/cart.rb:in `add'\n/app/main.rb:in `<main>'",
+            Some("/app/cart.rb"),
+        );
+        check(
+            "goroutine 1 [running]:\nmain.add(0x12)\n\t/app/cart.go:12 +0x1d\n\t/root/go/pkg/mod/y/z.go:7 +0x2",
+            "/app/cart.go",
+            Some("/app/cart.go"),
+        );
+        check(
+            "Traceback:\n  File \"/x/site-packages/y.py\", line 7, in z\n  File \"/app/cart.py\", line 12, in add\nE: no",
+            "File \"/app/cart.py\", in add",
+            Some("/app/cart.py"),
+        );
+    }
+
+    #[test]
+    fn what_is_no_stack_has_no_frames() {
+        for text in ["", "no stack", "at", "12 apples", "#", ": x", "\tnothing.go"] {
+            assert_eq!(app_frames(&[Some(text)]), None, "{text}");
+            assert_eq!((top_app_frame(&[Some(text)]), first_frame_file(&[Some(text)])), (None, None), "{text}");
+        }
+        let foreign = "E\n\tat java.util.X.y(X.java:1)\n\tat org.springframework.A.b(A.java:7)";
+        assert_eq!((app_frames(&[Some(foreign)]), top_app_frame(&[Some(foreign)])), (None, None));
+        assert_eq!(first_frame_file(&[Some(foreign)]).as_deref(), Some("X.java"));
+        assert_eq!(first_frame_file(&[Some("#0 [internal function]: run(Object)")]), None);
+    }
+
+    #[test]
+    fn deep_stacks_are_cut() {
+        let lines: Vec<String> =
+            (0..200).map(|i| format!("\tat shop.F{}.run(F.java:{i})", char::from(b'a' + i % 26))).collect();
+        let own = app_frames(&[Some(&lines.join("\n"))]).expect("frames");
+        assert_eq!(own.lines().count(), FRAMES_MAX);
+        assert!(own.starts_with("shop.Fa.run(F.java)\nshop.Fb.run"), "{own}");
+        // Python has the innermost at the end, so all of them are read.
+        let lines: Vec<String> = (0..200).map(|i| format!("File \"/app/f{i}.py\", line {i}, in f")).collect();
+        assert_eq!(first_frame_file(&[Some(&lines.join("\n"))]).as_deref(), Some("/app/f199.py"));
+    }
+
     #[test]
     fn fingerprints() {
         let moved = JAVA.replace(":12)", ":99)");
@@ -207,5 +304,11 @@ mod tests {
         check("order 17 of user 9f3c is gone", "order ? of user ? is gone");
         check("cannot find `shop cart` here", "cannot find ? here");
         check("it's over", "it's over");
+        check("", "");
+        check("a 'quoted 17' and \"another\" end", "a ? and ? end");
+        check("unclosed \"text 17", "unclosed ?");
+        check("key=abc-12, other=x", "key=?, other=x");
+        check("größe 12µ, 7ß", "größe ?, ?");
+        check("a1\nb2", "?\n?");
     }
 }

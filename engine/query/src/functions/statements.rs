@@ -45,13 +45,18 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
                 out.push(Token::Value);
                 1
             }
+            // A cast, whose type is no placeholder.
+            ':' if rest.starts_with("::") => {
+                out.push(Token::Sign(':'));
+                2
+            }
             '$' | ':' | '@' | '%' if rest[1..].starts_with(|n: char| n.is_alphanumeric()) => {
                 out.push(Token::Value);
                 1 + word(&rest[1..])
             }
-            c if c.is_ascii_digit() => {
+            c if c.is_ascii_digit() || c == '.' && rest[1..].starts_with(|n: char| n.is_ascii_digit()) => {
                 out.push(Token::Value);
-                rest.find(|n: char| !n.is_alphanumeric() && n != '.').unwrap_or(rest.len())
+                number(rest)
             }
             c if c.is_alphanumeric() || c == '_' => {
                 let end = word(rest);
@@ -66,6 +71,27 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
         rest = &rest[taken..];
     }
     out
+}
+
+/// Where a number ends, the sign of its exponent included.
+fn number(text: &str) -> usize {
+    let end = |from: usize| {
+        text[from..].find(|c: char| !c.is_alphanumeric() && c != '.').map_or(text.len(), |length| from + length)
+    };
+    let first = end(0);
+    let digits = text[..first].strip_suffix(['e', 'E']);
+    let has_power = digits.is_some_and(|digits| digits.bytes().all(|b| b.is_ascii_digit() || b == b'.'));
+    match text[first..].strip_prefix(['+', '-']) {
+        Some(power) if has_power && power.starts_with(|c: char| c.is_ascii_digit()) => end(first + 1),
+        _ => first,
+    }
+}
+
+/// Whether what was written so far ends with the sign of the number to come, and not with an operator between two values.
+fn ends_with_sign(words: &[String]) -> bool {
+    let [before @ .., sign] = words else { return false };
+    let is_open = |word: &String| matches!(word.as_str(), "=" | "<" | ">" | "(" | "[" | "," | "+" | "-" | "*" | "/");
+    matches!(sign.as_str(), "-" | "+") && before.last().is_none_or(is_open)
 }
 
 /// Where a word ends; names of a schema and a table are one word.
@@ -94,6 +120,9 @@ fn quoted(text: &str, quote: char) -> usize {
 fn folded(text: &str) -> String {
     let mut words: Vec<String> = Vec::new();
     for token in tokens(text) {
+        if token == Token::Value && ends_with_sign(&words) {
+            words.pop();
+        }
         words.push(match token {
             Token::Word(word) => word.to_lowercase(),
             Token::Quoted(name) => name.to_owned(),
@@ -176,9 +205,22 @@ mod tests {
         check("INSERT INTO t VALUES (?, ?), (?, ?)", "insert into t values ( ? )");
         check("SELECT \"A\" FROM s.t WHERE x = :name OR y = @p1", "select \"A\" from s.t where x = ? or y = ?");
         check("a 'unclosed", "a ?");
+        check("select 1 from t where a = -5 and b in (-1, 2, -3.5)", "select ? from t where a = ? and b in ( ? )");
+        check("select a - 5, b-1e-3, c --5", "select a - ? , b - ? , c");
+        check("values (0x1f, 1E+10, .5, -2e-7)", "values ( ? )");
+        check("select a - -5, b * -2", "select a - ? , b * ?");
+        check("select x::text, y :: int from t", "select x : text , y : int from t");
+        check("select `a``b`, \"c\"\"d\" from t where e = 'f\\'g'", "select `a``b` , \"c\"\"d\" from t where e = ?");
+        check("select größe from maße where ü = 'ü'", "select größe from maße where ü = ?");
+        check("select 1; select 2;", "select ? select ?");
+        check("/* unclosed", "");
+        check("-- only a comment", "");
         let same = |a: &str, b: &str| assert_eq!(query_hash(&[Some(a)]), query_hash(&[Some(b)]));
         same("select 1", "SELECT  22");
+        same("select a from t where b = 5", "select a from t where b = -5e-3");
         assert_ne!(query_hash(&[Some("select a")]), query_hash(&[Some("select b")]));
+        assert_ne!(query_hash(&[Some("select a::int")]), query_hash(&[Some("select a::text")]));
+        assert_ne!(query_hash(&[Some("select a - 5")]), query_hash(&[Some("select a + 5")]));
         assert_eq!(query_hash(&[None]), None);
     }
 
@@ -191,5 +233,10 @@ mod tests {
         check("CREATE TABLE IF NOT EXISTS t (a int)", "CREATE t");
         check("select * from (select 1 from a) x", "SELECT a");
         check("GET user:17", "GET");
+        check("delete from only \"Orders\" where id = 1", "DELETE \"Orders\"");
+        check("truncate table a", "TRUNCATE a");
+        check("with x as (select 1 from a) select * from x join b on true", "WITH a x b");
+        check("select a from b where c = 'from d' -- from e", "SELECT b");
+        check("", "");
     }
 }

@@ -112,3 +112,78 @@ impl TextFunction {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Field;
+
+    use super::*;
+
+    fn of_two(gives: Gives) -> TextFunction {
+        TextFunction { name: "two", arity: 2, gives, signature: Signature::user_defined(Volatility::Immutable) }
+    }
+
+    fn columns() -> [StringViewArray; 2] {
+        [
+            StringViewArray::from(vec![Some("x"), Some(""), None, Some("é"), Some("last")]),
+            StringViewArray::from(vec![
+                Some("a text that is longer than twelve bytes"),
+                Some("y"),
+                Some(""),
+                None,
+                None,
+            ]),
+        ]
+    }
+
+    fn texts(made: &ArrayRef) -> Vec<Option<&str>> {
+        made.as_string_view().iter().collect()
+    }
+
+    #[test]
+    fn empty_texts_are_null_in_arguments_and_results() {
+        let joined = of_two(Gives::Text(|row| Some(row.iter().map(|text| text.unwrap_or("-")).collect())));
+        let made = joined.run(&columns(), 5);
+        let long = "xa text that is longer than twelve bytes";
+        assert_eq!(texts(&made), [Some(long), Some("-y"), Some("--"), Some("é-"), Some("last-")]);
+        let first = of_two(Gives::Text(|row| Some(row[0].unwrap_or_default().to_owned())));
+        let made = first.run(&columns(), 5);
+        assert_eq!(texts(&made), [Some("x"), None, None, Some("é"), Some("last")]);
+    }
+
+    #[test]
+    fn numbers_of_texts_may_be_null() {
+        let length = of_two(Gives::Number(|row| row[0].map(|text| text.len() as f64)));
+        let made = length.run(&columns(), 5);
+        let numbers: Vec<Option<f64>> = made.as_primitive::<arrow::datatypes::Float64Type>().iter().collect();
+        assert_eq!(numbers, [Some(1.0), None, None, Some(2.0), Some(4.0)]);
+    }
+
+    #[test]
+    fn rows_of_slices_are_their_own() {
+        let [a, b] = columns();
+        let joined = of_two(Gives::Text(|row| row[0].or(row[1]).map(str::to_owned)));
+        let made = joined.run(&[a.slice(1, 3), b.slice(1, 3)], 3);
+        assert_eq!(texts(&made), [Some("y"), None, Some("é")]);
+        assert!(texts(&joined.run(&[a.slice(0, 0), b.slice(0, 0)], 0)).is_empty());
+    }
+
+    /// Breaks where a function is called with fewer texts than it reads, or with a list that would be cast to a text.
+    #[test]
+    fn other_numbers_of_arguments_are_refused() {
+        let function = of_two(Gives::Text(|_| None));
+        let refused = |types: &[DataType]| function.coerce_types(types).expect_err("refused").to_string();
+        let list = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+        for (types, expected) in [
+            (vec![], "`two` takes 2 arguments, not 0"),
+            (vec![DataType::Utf8], "`two` takes 2 arguments, not 1"),
+            (vec![DataType::Utf8; 3], "`two` takes 2 arguments, not 3"),
+            (vec![DataType::Int64, list], "`two` reads texts, not `"),
+        ] {
+            let fault = refused(&types);
+            assert!(fault.contains(expected), "{types:?}: {fault}");
+        }
+        let taken = function.coerce_types(&[DataType::Int64, DataType::Null]).expect("taken");
+        assert_eq!(taken, vec![DataType::Utf8View; 2]);
+    }
+}

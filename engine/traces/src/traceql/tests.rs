@@ -7,6 +7,7 @@ use crate::assemble::tests::span;
 use crate::assemble::{Trace, assemble};
 
 mod faults;
+mod naive;
 mod scan;
 mod stages;
 

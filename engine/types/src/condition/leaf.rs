@@ -412,3 +412,6 @@ impl Test {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

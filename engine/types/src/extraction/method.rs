@@ -401,7 +401,7 @@ fn flatten(value: &Value, name: &mut String, depth: usize, take: &mut dyn FnMut(
 fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     let (mut found, mut rest) = (Vec::new(), text.trim_start());
     while !rest.is_empty() {
-        let end = rest.find(['=', ' ', '\t']).unwrap_or(rest.len());
+        let end = rest.find(|c: char| c == '=' || c.is_whitespace()).unwrap_or(rest.len());
         let (key, behind) = rest.split_at(end);
         let Some(value) = behind.strip_prefix('=') else {
             rest = behind.trim_start();
@@ -415,7 +415,7 @@ fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
                 continue;
             }
         }
-        let end = value.find([' ', '\t']).unwrap_or(value.len());
+        let end = value.find(char::is_whitespace).unwrap_or(value.len());
         found.push((Cow::Borrowed(key), Cow::Borrowed(&value[..end])));
         rest = value[end..].trim_start();
     }
@@ -450,7 +450,7 @@ fn parts_of<'a>(text: &'a str) -> Found<'a> {
     };
     let (rest, fragment) = text.trim().split_once('#').unwrap_or((text.trim(), ""));
     let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-    let path = match rest.split_once("://") {
+    let path = match rest.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) {
         Some((scheme, behind)) => {
             put("scheme", scheme);
             let (authority, path) = behind.find('/').map_or((behind, ""), |at| behind.split_at(at));
@@ -473,8 +473,115 @@ fn parts_of<'a>(text: &'a str) -> Found<'a> {
     if found.is_empty() { Found::Nothing } else { Found::Address(found, query) }
 }
 
+/// Whether a text may be the scheme of an address: a path may have an address within it.
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+}
+
 /// Keys and values of the query of an address.
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(COLUMNS_MAX);
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(found: &[(Cow<'_, str>, Cow<'_, str>)]) -> String {
+        found.iter().map(|(name, value)| format!("{name}:{value}")).collect::<Vec<_>>().join("|")
+    }
+
+    #[test]
+    fn pairs_of_logfmt() {
+        let check = |text: &str, expected: &str| assert_eq!(named(&logfmt(text)), expected, "{text}");
+        check("", "");
+        check("a=1 b=2", "a:1|b:2");
+        check("  a=1   b=2  ", "a:1|b:2");
+        // Lines are apart as words are, and the end of one is no part of a value.
+        check("a=1\tb=2\nc=3\r\n", "a:1|b:2|c:3");
+        check("level=info\nflag\nb=2", "level:info|b:2");
+        check("a= b=2", "a:|b:2");
+        check("flag a=1 other", "a:1");
+        check("=x a=1", "a:1");
+        check("a==b", "a:=b");
+        check("a=1 a=2", "a:1|a:2");
+        check("é=ü", "é:ü");
+        check(r#"a="x y" b=1"#, "a:x y|b:1");
+        check(r#"a="x"b=1"#, "a:x|b:1");
+        check(r#"a="" b="=""#, "a:|b:=");
+        check(r#"a="x\"y\\" b=1"#, r#"a:x"y\|b:1"#);
+        check(r#"a="\u00e9\n""#, "a:é\n");
+        // A quote that nothing ends is a sign of the value.
+        check(r#"a="open b=1"#, r#"a:"open|b:1"#);
+        check(r#"a=x"y b=1"#, r#"a:x"y|b:1"#);
+    }
+
+    #[test]
+    fn parts_of_addresses() {
+        let check = |text: &str, expected: &str| {
+            let told = match parts_of(text) {
+                Found::Address(parts, _) => parts.iter().map(|(n, v)| format!("{n}:{v}")).collect::<Vec<_>>().join(" "),
+                _ => "none".to_owned(),
+            };
+            assert_eq!(told, expected, "{text}");
+        };
+        check(
+            "https://u:p@shop.example:8443/a/b?x=1&y#top",
+            "scheme:https host:shop.example port:8443 path:/a/b query:x=1&y fragment:top",
+        );
+        check("http://[::1]:8080/x", "scheme:http host:[::1] port:8080 path:/x");
+        check("http://[::1]/", "scheme:http host:[::1] path:/");
+        check("http://h", "scheme:http host:h");
+        check("http://h:/x", "scheme:http host:h path:/x");
+        check("http://h/a@b:1", "scheme:http host:h path:/a@b:1");
+        check("http://h?u=http://other/p", "scheme:http host:h query:u=http://other/p");
+        check("http://h#a?b", "scheme:http host:h fragment:a?b");
+        check("git+ssh://git@h/r.git", "scheme:git+ssh host:h path:/r.git");
+        check(" /cut\n", "path:/cut");
+        check("/a b/é?q", "path:/a b/é query:q");
+        // An address within a path is none of its own.
+        check("/proxy/https://other.example/a?b", "path:/proxy/https://other.example/a query:b");
+        for text in ["", "#top", "?a=b", "h/x", "see http://h/x", "://h/x", "1http://h"] {
+            check(text, "none");
+        }
+    }
+
+    #[test]
+    fn texts_between_placeholders() {
+        let check = |expression: &str, text: &str, expected: &str| {
+            let pieces = pattern(expression).unwrap_or_else(|e| panic!("{expression}: {e:?}"));
+            let told = match between(text, &pieces) {
+                Found::Named(all) => named(&all),
+                _ => "none".to_owned(),
+            };
+            assert_eq!(told, expected, "{expression} {text}");
+        };
+        check("<ip> - <user> [", "10.0.0.1 - ann [x", "ip:10.0.0.1|user:ann");
+        check("<ip> - <user> [", "10.0.0.1 - ann", "none");
+        // The first place at which the text before it stands, and the first after that.
+        check("took <ms>ms", "it took 12ms, took 13ms", "ms:12");
+        check("<_> x <b>", "1 x 2 x 3", "b:2 x 3");
+        check("<> <b>", "1 2", "b:2");
+        check("a=<a> ", "a= b", "a:");
+        check("a<a>a", "aa", "a:");
+        check("a<a>a", "a", "none");
+        check("<a>", "", "a:");
+        check("é<a>é<b>", "xéyézé", "a:y|b:zé");
+        check("<a>,<a>", "1,2", "a:1|a:2");
+    }
+
+    #[test]
+    fn wrong_patterns_say_why() {
+        for (expression, why) in [
+            ("<a><b>", "text must stand between two placeholders"),
+            ("x <a", "`<` is not closed"),
+            ("plain", "must have a placeholder: `<name>`"),
+            ("<_> <>", "must have a placeholder: `<name>`"),
+        ] {
+            let error = pattern(expression).expect_err(expression);
+            assert_eq!((error.code, error.message.as_str()), ("INVALID_EXPR", why), "{expression}");
+        }
+    }
 }

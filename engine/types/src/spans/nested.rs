@@ -109,3 +109,79 @@ impl LinkRef<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: &[u8] = &[0xff; 200];
+
+    fn event_refs() -> [EventRef<'static>; 4] {
+        [
+            EventRef { time: i64::MIN, name: "", dropped: 0, attributes: &[] },
+            EventRef { time: i64::MAX, name: "é日本", dropped: u32::MAX, attributes: &[0, 0xff, 7] },
+            EventRef { time: -1, name: "exception", dropped: 127, attributes: LONG },
+            EventRef { time: 0, name: "\0", dropped: 128, attributes: &[0x80] },
+        ]
+    }
+
+    fn link_refs() -> [LinkRef<'static>; 3] {
+        let none =
+            LinkRef { trace_id: [0; 16], span_id: [0; 8], trace_state: "", flags: 0, dropped: 0, attributes: &[] };
+        [
+            none,
+            LinkRef { trace_id: [0xff; 16], span_id: [0x80; 8], flags: u32::MAX, dropped: u32::MAX, ..none },
+            LinkRef { trace_state: "a=1,é=2", flags: 1, dropped: 300, attributes: LONG, ..none },
+        ]
+    }
+
+    #[test]
+    fn events_and_links_come_back_in_order() {
+        let (mut of_events, mut of_links) = (Vec::new(), Vec::new());
+        for event in &event_refs() {
+            push_event(&mut of_events, event);
+        }
+        for link in &link_refs() {
+            push_link(&mut of_links, link);
+        }
+        assert_eq!(events(&of_events).collect::<Vec<_>>(), event_refs());
+        assert_eq!(links(&of_links).collect::<Vec<_>>(), link_refs());
+        assert_eq!((events(&[]).count(), links(&[]).count()), (0, 0));
+    }
+
+    /// Breaks where bytes that end too soon are read on, or give an event with half of its members.
+    #[test]
+    fn what_is_cut_off_is_left_out() {
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for event in &event_refs() {
+            push_event(&mut bytes, event);
+            ends.push(bytes.len());
+        }
+        for len in 0..=bytes.len() {
+            let whole = ends.iter().filter(|end| **end <= len).count();
+            assert_eq!(events(&bytes[..len]).collect::<Vec<_>>(), event_refs()[..whole], "{len} bytes");
+        }
+        let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+        for link in &link_refs() {
+            push_link(&mut bytes, link);
+            ends.push(bytes.len());
+        }
+        for len in 0..=bytes.len() {
+            let whole = ends.iter().filter(|end| **end <= len).count();
+            assert_eq!(links(&bytes[..len]).collect::<Vec<_>>(), link_refs()[..whole], "{len} bytes");
+        }
+    }
+
+    #[test]
+    fn names_that_are_no_texts_end_it() {
+        let mut bytes = 5i64.to_le_bytes().to_vec();
+        put_bytes(&mut bytes, &[0xc3]);
+        put_varint(&mut bytes, 0);
+        put_bytes(&mut bytes, &[]);
+        assert_eq!(events(&bytes).count(), 0);
+        // A length beyond all there is.
+        let mut bytes = 5i64.to_le_bytes().to_vec();
+        put_varint(&mut bytes, u64::MAX);
+        assert_eq!(events(&bytes).count(), 0);
+    }
+}

@@ -94,3 +94,49 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
 pub fn tag_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ask(place: Option<Place>, key: Option<&str>) -> Vec<SpanColumn> {
+        TagRequest { filter: SpanFilter::All, place, key: key.map(str::to_owned) }.columns()
+    }
+
+    #[test]
+    fn columns_of_what_is_asked_for() {
+        let all = ask(None, None);
+        let of_places: Vec<SpanColumn> = Place::ALL.into_iter().flat_map(|place| ask(Some(place), None)).collect();
+        assert_eq!(all, of_places);
+        assert_eq!(ask(Some(Place::Resource), None), [SpanColumn::Context("resource"), SpanColumn::Context("service")]);
+        let text = |place| SpanColumn::Attribute(place, "a b".to_owned(), AttributeKind::Text);
+        assert_eq!(ask(Some(Place::Span), Some("a b")), [text(Place::Span)]);
+        assert_eq!(ask(None, Some("a b")), Place::ALL.map(text));
+    }
+
+    #[test]
+    fn types_of_values_are_bits() {
+        let map = r#"{"kvlistValue":{"values":[]}}"#;
+        let list = r#"{"arrayValue":{"values":[]}}"#;
+        for (value, kind, name) in [
+            (Value::Text(""), 1, "string"),
+            (Value::Int(0), 2, "number"),
+            (Value::Double(f64::NAN), 2, "number"),
+            (Value::Bool(false), 4, "bool"),
+            (Value::Bytes(&[]), 8, "bytes"),
+            (Value::Json(list), 16, "list"),
+            (Value::Json(map), 32, "map"),
+        ] {
+            assert_eq!((tag_kind(value), tag_kind_name(kind)), (kind, name), "{value:?}");
+            let told_apart = if matches!(value, Value::Double(_)) { TAG_DOUBLE } else { kind };
+            assert_eq!(tag_value_kind(value), told_apart, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn several_types_are_mixed() {
+        for kinds in [0, 1 | 2, 8 | 16 | 32, TAG_DOUBLE, 128, u8::MAX] {
+            assert_eq!(tag_kind_name(kinds), "mixed", "{kinds}");
+        }
+    }
+}
