@@ -516,7 +516,8 @@ mod tests {
             check(Kind::Bool, wrong, Err(("/f", "INVALID_TYPE")));
         }
         let triples = Kind::Triples { max: 3 };
-        check(triples, json!(["{view, logs, a}", "{view, logs, a}"]), Ok(json!(["{view, logs, a}"])));
+        let once = json!([{"right": "view", "domain": "logs", "service": "a"}]);
+        check(triples, json!(["{view, logs, a}", "{view, logs, a}"]), Ok(once));
         check(triples, json!(["view logs"]), Err(("/f/0", "INVALID_VALUE")));
         check(triples, json!([5]), Err(("/f/0", "INVALID_VALUE")));
         check(triples, json!("{view, logs, a}"), Err(("/f", "INVALID_TYPE")));
