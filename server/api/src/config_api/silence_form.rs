@@ -284,7 +284,11 @@ mod tests {
         let at =
             |starts_at, ends_at| Silence { matchers: matchers_of("a=b"), starts_at, ends_at, ..Silence::default() };
         assert_eq!((found(&at(1, 10)).len(), found(&at(1, 11)).len(), found(&at(30, 31)).len()), (1, 0, 0));
-        let nothing = Silence { matchers: matchers_of("a!=b"), starts_at: 1, ends_at: 20, ..Silence::default() };
-        assert_eq!(found(&nothing), ["/matchers INVALID_MATCHER"]);
+        let of = |text: &str| {
+            found(&Silence { matchers: matchers_of(text), starts_at: 1, ends_at: 20, ..Silence::default() })
+        };
+        assert_eq!(of("a=~\"b?\""), ["/matchers INVALID_MATCHER"]);
+        // What is excluded is named: everything but that may be silenced.
+        assert_eq!((of("a!=b").len(), of("a!~\"b.*\"").len()), (0, 0));
     }
 }
