@@ -44,7 +44,7 @@ fn found_none(body: &Map<String, Value>, ids: &[String]) -> bool {
 }
 
 /// The filter of a body; null says nothing, as everywhere.
-fn filter_in(body: &Map<String, Value>) -> Option<&Value> {
+pub(super) fn filter_in(body: &Map<String, Value>) -> Option<&Value> {
     body.get("filter").filter(|filter| !filter.is_null())
 }
 
