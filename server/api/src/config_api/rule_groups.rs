@@ -452,17 +452,4 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ids_of_groups() {
-        let id = |namespace: &str, name: &str| group_id(&(namespace.to_owned(), name.to_owned()));
-        let one = id("default", "g");
-        let parts: Vec<usize> = one.split('-').map(str::len).collect();
-        assert_eq!(parts, [8, 4, 4, 4, 12], "{one}");
-        assert!(one.as_bytes()[14] == b'8' && matches!(one.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{one}");
-        assert_eq!(one, id("default", "g"));
-        assert!(id("a", "bc") != id("ab", "c"));
-    }
-}
+mod tests;
