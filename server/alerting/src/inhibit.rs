@@ -116,4 +116,106 @@ mod tests {
         check(&[both.clone(), source], &both, true);
         check(&[], &both, false);
     }
+
+    fn rule(text: &str) -> InhibitRule {
+        let mut problems = Problems::default();
+        let rule = InhibitRule::read(&yaml::read(text).expect(text)[0], "", &mut Vec::new(), &mut problems);
+        assert!(problems.is_empty(), "{text}: {problems}");
+        rule
+    }
+
+    fn set(text: &str) -> LabelSet {
+        LabelSet::from_pairs(text.split(' ').filter(|t| !t.is_empty()).map(|t| t.split_once('=').expect(t)))
+    }
+
+    #[test]
+    fn what_must_be_equal() {
+        let check = |equal: &str, source: &str, target: &str, is_muted: bool| {
+            let rules = [rule(&format!("{{source_match: {{s: x}}, target_match: {{t: y}}, equal: {equal}}}"))];
+            let muted = Inhibitor::new(&rules, [&set(source)]).inhibited_by(&set(target));
+            assert_eq!(muted.is_some(), is_muted, "{equal}: {source} | {target}");
+        };
+        check("[]", "s=x", "t=y", true);
+        check("[]", "s=x a=1", "t=y a=2", true);
+        check("[a]", "s=x a=1", "t=y a=1", true);
+        check("[a]", "s=x a=1", "t=y a=2", false);
+        // Missing on both sides is equal, on one side it is not.
+        check("[a]", "s=x", "t=y", true);
+        check("[a]", "s=x a=1", "t=y", false);
+        check("[a]", "s=x", "t=y a=1", false);
+        check("[a, b]", "s=x a=1 b=2", "t=y a=1 b=2", true);
+        check("[a, b]", "s=x a=1 b=2", "t=y a=1 b=3", false);
+        check("[b, a, a]", "s=x a=1", "t=y a=1", true);
+        check("[]", "s=x", "t=z", false);
+        check("[]", "s=z", "t=y", false);
+        check("[]", "s=x", "s=x", false);
+    }
+
+    /// Of several rules and sources each is asked; the alert that is told is the same every time.
+    #[test]
+    fn who_mutes() {
+        let rules = [
+            rule("{source_matchers: ['sev=critical'], target_matchers: ['sev=~\"warning|info\"'], equal: [job]}"),
+            rule("{source_match_re: {alertname: 'Down|Gone'}, target_matchers: ['alertname!~\"Down|Gone\"']}"),
+        ];
+        let firing = [set("sev=critical job=a i=1"), set("sev=critical job=a i=2"), set("alertname=Gone job=z")];
+        let ids: Vec<u64> = firing.iter().map(fingerprint).collect();
+        let first = ids[0].min(ids[1]);
+        let forth = Inhibitor::new(&rules, &firing);
+        let back = Inhibitor::new(&rules, firing.iter().rev());
+        for (target, expected) in [
+            ("sev=warning job=a", Some(first)),
+            ("sev=info job=a x=1", Some(first)),
+            ("sev=warning job=b alertname=Slow", Some(ids[2])),
+            ("alertname=Slow", Some(ids[2])),
+            // A label that is missing is not one of the names, so it is muted, too.
+            ("x=1", Some(ids[2])),
+            ("alertname=Down", None),
+        ] {
+            for inhibitor in [&forth, &back] {
+                assert_eq!(inhibitor.inhibited_by(&set(target)), expected, "{target}");
+            }
+        }
+        assert_eq!(Inhibitor::new(&[], &firing).inhibited_by(&set("sev=warning job=a")), None);
+    }
+
+    /// Those that match both sides mute what matches the target alone, and never each other.
+    #[test]
+    fn both_sides_of_a_rule() {
+        let rules = [rule("{source_matchers: ['a=1'], target_matchers: ['b=1'], equal: [e]}")];
+        let both = |e: &str| set(&format!("a=1 b=1 e={e}"));
+        let firing = [both("x"), set("a=1 b=1 e=x n=2"), set("a=1 e=y"), both("y")];
+        let inhibitor = Inhibitor::new(&rules, &firing);
+        let check = |target: &LabelSet, expected: bool| {
+            assert_eq!(inhibitor.inhibited_by(target).is_some(), expected, "{target:?}");
+        };
+        check(&both("x"), false);
+        check(&firing[1], false);
+        check(&set("b=1 e=x"), true);
+        check(&both("y"), true);
+        check(&firing[2], false);
+        check(&set("b=1 e=z"), false);
+    }
+
+    #[test]
+    fn refused() {
+        let told = |text: &str| {
+            let mut problems = Problems::default();
+            InhibitRule::read(&yaml::read(text).expect(text)[0], "/r", &mut Vec::new(), &mut problems);
+            problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>().join("; ")
+        };
+        for (text, expected) in [
+            ("{equal: ['']}", "/r/equal invalid label name \"\" in equal list"),
+            ("{equal: a}", "/r/equal `a` is not a list"),
+            ("{source_match: x}", "/r/source_match wanted a mapping, got a scalar"),
+            ("{source_matchers: [x]}", "/r/source_matchers/0 bad matcher format: x"),
+            ("{target_match: {a: {}}}", "/r/target_match/a wanted a text, got a mapping"),
+            ("{sources: []}", "/r/sources unknown field `sources`"),
+            ("[]", "/r wanted a mapping, got a list"),
+            ("{name: n, source_match: {a: b}, source_match_re: {c: d}, target_match: {}}", ""),
+        ] {
+            assert_eq!(told(text), expected, "{text}");
+        }
+        assert_eq!(rule("{name: n}").name, "n");
+    }
 }

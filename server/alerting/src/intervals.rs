@@ -324,4 +324,111 @@ mod tests {
         check("- {location: Mars}", "unknown time zone Mars");
         check("- {weekday: [monday]}", "1:4: unknown field `weekday`");
     }
+
+    #[test]
+    fn borders_of_times() {
+        let day = "- {times: [{start_time: '09:00', end_time: '17:00'}]}";
+        holds(
+            day,
+            &["06 Apr 21 09:00 +0000", "06 Apr 21 16:59 +0000", "06 Apr 21 12:30 +0330"],
+            &["06 Apr 21 08:59 +0000", "06 Apr 21 17:00 +0000", "06 Apr 21 12:29 +0330"],
+        );
+        let two = "- {times: [{start_time: '00:00', end_time: '06:00'}, {start_time: '22:30', end_time: '24:00'}]}";
+        holds(
+            two,
+            &["06 Apr 21 00:00 +0000", "06 Apr 21 05:59 +0000", "06 Apr 21 22:30 +0000", "06 Apr 21 23:59 +0000"],
+            &["06 Apr 21 06:00 +0000", "06 Apr 21 22:29 +0000"],
+        );
+        holds("- {times: []}", &[], &["06 Apr 21 00:00 +0000"]);
+        // One of several intervals is enough, all parts of one must hold.
+        let either = "- {weekdays: [monday], months: [april]}\n- {years: ['2021']}";
+        holds(either, &["06 Apr 21 00:00 +0000", "04 Apr 22 00:00 +0000"], &["05 Apr 22 00:00 +0000"]);
+    }
+
+    #[test]
+    fn borders_of_days() {
+        let check = |days: &str, times: &[&str], others: &[&str]| {
+            holds(&format!("- {{days_of_month: [{days}]}}"), times, others);
+        };
+        check("'1:3'", &["01 Jan 23 00:00 +0000", "03 Jan 23 23:59 +0000"], &["31 Dec 22 23:59 +0000"]);
+        check("'1:-1'", &["01 Feb 23 00:00 +0000", "28 Feb 23 00:00 +0000", "31 Jan 23 00:00 +0000"], &[]);
+        check("'-7:-1'", &["23 Feb 20 00:00 +0000", "29 Feb 20 00:00 +0000"], &["22 Feb 20 23:59 +0000"]);
+        check("'-31'", &["01 Jan 23 00:00 +0000"], &["02 Jan 23 00:00 +0000", "01 Feb 23 00:00 +0000"]);
+        // What a month has not is cut off, and what lies behind its end is not in it.
+        check("'25:31'", &["28 Feb 23 00:00 +0000"], &["24 Feb 23 00:00 +0000", "01 Mar 23 00:00 +0000"]);
+        check("'31'", &["31 Jan 23 00:00 +0000"], &["30 Apr 23 00:00 +0000", "28 Feb 23 00:00 +0000"]);
+        check("'27:-1'", &["27 Feb 23 00:00 +0000", "31 Mar 23 00:00 +0000"], &["26 Feb 23 00:00 +0000"]);
+        check("1, '15'", &["01 Jan 23 00:00 +0000", "15 Jan 23 00:00 +0000"], &["02 Jan 23 00:00 +0000"]);
+    }
+
+    #[test]
+    fn words_of_days_and_months() {
+        let check = |text: &str, times: &[&str], others: &[&str]| holds(&format!("- {{{text}}}"), times, others);
+        check("weekdays: [SUNDAY]", &["01 Jan 23 00:00 +0000"], &["02 Jan 23 00:00 +0000"]);
+        check("weekdays: ['sunday:saturday']", &["01 Jan 23 00:00 +0000", "07 Jan 23 00:00 +0000"], &[]);
+        check("weekdays: [saturday, sunday]", &["31 Dec 22 00:00 +0000"], &["30 Dec 22 00:00 +0000"]);
+        check("months: ['march:May']", &["31 Mar 23 00:00 +0000", "01 May 23 00:00 +0000"], &["01 Jun 23 00:00 +0000"]);
+        check("months: ['1:3']", &["28 Feb 23 00:00 +0000"], &["01 Apr 23 00:00 +0000"]);
+        check("months: [2]", &["28 Feb 23 00:00 +0000"], &["01 Mar 23 00:00 +0000"]);
+        check("years: ['2022:2023', 2025]", &["31 Dec 22 23:59 +0000"], &["01 Jan 24 00:00 +0000"]);
+    }
+
+    /// A day begins where the interval is read, in summer an hour earlier.
+    #[test]
+    fn zones() {
+        let check = |text: &str, times: &[&str], others: &[&str]| holds(&format!("- {{{text}}}"), times, others);
+        let tuesday = "weekdays: [tuesday], location: America/New_York";
+        check(tuesday, &["07 Apr 21 03:59 +0000", "06 Apr 21 04:00 +0000"], &["07 Apr 21 04:00 +0000"]);
+        let nine = "times: [{start_time: '09:00', end_time: '09:01'}], location: Europe/Berlin";
+        check(nine, &["15 Jan 23 08:00 +0000", "15 Jul 23 07:00 +0000"], &["15 Jul 23 08:00 +0000"]);
+        check("years: ['2024'], location: Pacific/Auckland", &["31 Dec 23 11:00 +0000"], &["31 Dec 23 10:59 +0000"]);
+        check("months: [march], location: UTC", &["31 Mar 23 23:59 +0000"], &["01 Apr 23 00:00 +0000"]);
+        check("months: [march], location: ''", &["31 Mar 23 23:59 +0000"], &["01 Apr 23 00:00 +0000"]);
+    }
+
+    #[test]
+    fn refused_as_alertmanager_does() {
+        let check = |text: &str, expected: &str| {
+            let told = read(&format!("- {{{text}}}")).expect_err(text);
+            assert!(told.ends_with(expected), "{text}: {told}");
+        };
+        for time in ["9:00", "24:01", "23:60", "0900", "09:0", "09:00:00", " 09:00", "-1:00", "ab:cd", "+9:00"] {
+            let text = format!("times: [{{start_time: '{time}', end_time: '24:00'}}]");
+            check(&text, &format!("couldn't parse timestamp {time}, invalid format"));
+        }
+        check(
+            "times: [{start_time: '24:00', end_time: '24:00'}]",
+            "start time cannot be equal or greater than end time",
+        );
+        check(
+            "times: [{start_time: '09:00', end_time: '08:59'}]",
+            "start time cannot be equal or greater than end time",
+        );
+        check("times: [{end_time: '14:03'}]", "both start and end times must be provided");
+        check("times: [~]", "both start and end times must be provided");
+        check("times: [{start: '14:03'}]", "both start and end times must be provided");
+        check("weekdays: [mon]", "mon is not a valid weekday");
+        check("weekdays: ['monday:']", " is not a valid weekday");
+        check("weekdays: ['monday:friday:sunday']", "couldn't parse range monday:friday:sunday, invalid format");
+        check("weekdays: [[monday]]", "wanted a text, got a list");
+        check("weekdays: monday", "`monday` is not a list");
+        check("days_of_month: ['32']", "32 is not a valid day of the month: out of range");
+        check("days_of_month: ['-50:-20']", "-50 is not a valid day of the month: out of range");
+        check("days_of_month: ['1:50']", "50 is not a valid day of the month: out of range");
+        check("days_of_month: ['5:4']", "end day 4 is always before start day 5");
+        check("days_of_month: ['-1:-2']", "end day -2 is always before start day -1");
+        check("days_of_month: ['28:-1']", "end day -1 is always before start day 28");
+        check("days_of_month: [one]", "strconv.Atoi: parsing \"one\": invalid syntax");
+        check("months: [jan]", "jan is not a valid month");
+        check("months: ['march:junius']", "junius is not a valid month");
+        check("months: ['15:13']", "end month 13 is before start month 15");
+        check("years: ['2022:2020']", "end year 2020 is before start year 2022");
+        check("years: ['twenty']", "strconv.Atoi: parsing \"twenty\": invalid syntax");
+        check("location: europe/berlin2", "unknown time zone europe/berlin2");
+        // All that is wrong is told at once.
+        let told = read("- {weekdays: [mon], months: [jan]}\n- {years: [x]}").expect_err("three");
+        assert_eq!(told.lines().count(), 3, "{told}");
+        assert!(read("a: 1").expect_err("no list").contains("wanted a list, got a mapping"));
+        assert_eq!(read("[]"), Ok(Vec::new()));
+    }
 }

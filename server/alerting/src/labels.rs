@@ -94,4 +94,64 @@ mod tests {
             ["{c=\"1\", job=\"w\"}", "{b=\"1\", job=\"x\"}", "{a=\"1\"}", "{a=\"2\"}"]
         );
     }
+
+    /// Fingerprints are those of Prometheus' label sets, so links and kept states of Alertmanager find their alerts.
+    #[test]
+    fn fingerprints() {
+        let of = |pairs: &[(&str, &str)]| fingerprint_text(fingerprint(&LabelSet::from_pairs(pairs.iter().copied())));
+        // The hash of FNV itself, by its published examples.
+        for (text, expected) in
+            [("", 0xcbf2_9ce4_8422_2325), ("a", 0xaf63_dc4c_8601_ec8c), ("foobar", 0x8594_4171_f739_67e8)]
+        {
+            assert_eq!(fnv64(text.as_bytes()), expected, "{text}");
+        }
+        let all = [
+            of(&[("a", "b")]),
+            of(&[("ab", "")]),
+            of(&[("", "ab")]),
+            of(&[("a", "bc")]),
+            of(&[("ab", "c")]),
+            of(&[("a", "b"), ("c", "d")]),
+            of(&[("a", "d"), ("c", "b")]),
+        ];
+        let own: std::collections::BTreeSet<&String> = all.iter().collect();
+        assert_eq!(own.len(), all.len(), "where names end counts: {all:?}");
+        assert_eq!(of(&[("a", "1"), ("b", "2")]), of(&[("b", "2"), ("a", "1")]), "the order of pairs does not");
+        assert_eq!(of(&[("a", "1"), ("b", "")]), of(&[("a", "1")]), "an empty label is none");
+        assert_eq!(fingerprint_text(0xf), "000000000000000f");
+    }
+
+    #[test]
+    fn orders() {
+        let set = |text: &str| {
+            LabelSet::from_pairs(text.split(' ').filter(|t| !t.is_empty()).map(|t| t.split_once('=').expect(t)))
+        };
+        for (a, b, expected) in [
+            ("", "", Ordering::Equal),
+            ("", "a=1", Ordering::Less),
+            ("b=9", "a=1 b=1", Ordering::Less),
+            ("a=1", "a=2", Ordering::Less),
+            ("a=10", "a=9", Ordering::Less),
+            ("a=1", "b=1", Ordering::Greater),
+            ("a=1 c=1", "b=1 c=1", Ordering::Greater),
+            ("a=1 b=2", "a=1 b=2", Ordering::Equal),
+            ("a=1 b=2", "a=1 b=3", Ordering::Less),
+        ] {
+            assert_eq!(compare(&set(a), &set(b)), expected, "{a} | {b}");
+            assert_eq!(compare(&set(b), &set(a)), expected.reverse(), "{b} | {a}");
+        }
+        for (a, b, expected) in [
+            ("job=a", "job=b", Ordering::Less),
+            ("job=a z=1", "job=b", Ordering::Less),
+            ("job=z", "", Ordering::Less),
+            ("job=a instance=2", "job=a instance=1", Ordering::Greater),
+            ("job=a instance=2", "job=a", Ordering::Less),
+            ("instance=1", "instance=2 a=1", Ordering::Less),
+            ("a=1", "a=1 b=1", Ordering::Less),
+            ("job=a instance=1 x=1", "job=a instance=1 x=2", Ordering::Less),
+        ] {
+            assert_eq!(compare_alerts(&set(a), &set(b)), expected, "{a} | {b}");
+            assert_eq!(compare_alerts(&set(b), &set(a)), expected.reverse(), "{b} | {a}");
+        }
+    }
 }

@@ -220,4 +220,93 @@ mod tests {
             proptest::prop_assert_eq!(got, Ok(vec![matcher]));
         }
     }
+
+    /// Where both syntaxes read a text and differ the older one counts, where only one reads it that one does.
+    #[test]
+    fn which_syntax_counts() {
+        for (text, expected, is_warned) in [
+            ("{a=b}", "a=\"b\"", false),
+            ("{a=\"b\"}", "a=\"b\"", false),
+            ("{a=\"b\\\\c\"}", "a=\"b\\\\c\"", false),
+            ("{a=\"b\\nc\"}", "a=\"b\\nc\"", false),
+            // Read by both, each in its way.
+            ("{a=\"b\\u0041\"}", "a=\"b\\\\u0041\"", true),
+            // Only the older one reads what stands without quotes.
+            ("{a=b c}", "a=\"b c\"", true),
+            ("{a=(x|y)!}", "a=\"(x|y)!\"", true),
+            ("a==b", "a=\"=b\"", true),
+            ("{a=b}}", "a=\"b}\"", true),
+            // Only the younger one reads names of any letters.
+            ("{ä=b}", "ä=\"b\"", false),
+            ("{a.b=c}", "a.b=\"c\"", false),
+            ("{\"a b\"=c}", "\"a b\"=\"c\"", false),
+        ] {
+            let got = read(text).expect(text);
+            let shown = got.matchers.iter().map(show).collect::<Vec<_>>().join(",");
+            assert_eq!((shown.as_str(), got.warning.is_some()), (expected, is_warned), "{text}");
+        }
+        let warned = read("{a=b c}").expect("valid").warning.expect("only one reads it");
+        assert!(
+            warned.contains("valid in the classic syntax only") && warned.contains("better: `{a=\"b c\"}`"),
+            "{warned}"
+        );
+        let told = read("{a-b}").expect_err("neither");
+        // The words are those of the older one, the column that of the younger one.
+        assert_eq!((told.message.as_str(), told.column), ("bad matcher format: a-b", 5));
+    }
+
+    /// A label that is missing is the empty text, as in Prometheus.
+    #[test]
+    fn missing_labels() {
+        let labels = LabelSet::from_pairs([("a", "1"), ("b", "x\ny")]);
+        for (text, expected) in [
+            ("", true),
+            ("a=1", true),
+            ("a=2", false),
+            ("a=1,b=2", false),
+            ("c=\"\"", true),
+            ("a=\"\"", false),
+            ("c!=\"\"", false),
+            ("a!=\"\"", true),
+            ("c!=1", true),
+            ("c=~\".*\"", true),
+            ("c=~\".+\"", false),
+            ("c!~\".+\"", true),
+            // Patterns match the whole value, lines and all.
+            ("b=~x", false),
+            ("b=~\"x.y\"", true),
+            ("b!~x", true),
+            ("a=~\"1|2\"", true),
+            ("a=~\"10|2\"", false),
+            ("A=1", false),
+        ] {
+            let matchers = Matchers::new(read(text).expect(text).matchers);
+            assert_eq!(matchers.matches(&labels), expected, "{text}");
+        }
+        assert!(Matchers::default().is_empty() && Matchers::default().matches(&labels));
+    }
+
+    /// Group keys show them: what needs quotes has them, and values are escaped as Alertmanager does.
+    #[test]
+    fn shown_in_group_keys() {
+        for (name, op, value, expected) in [
+            ("a", MatchOp::Equal, "b", "a=\"b\""),
+            ("a", MatchOp::NotEqual, "", "a!=\"\""),
+            ("a", MatchOp::Regex, "b.*", "a=~\"b.*\""),
+            ("a", MatchOp::NotRegex, "\\d", "a!~\"\\\\d\""),
+            ("a", MatchOp::Equal, "\"", "a=\"\\\"\""),
+            ("a", MatchOp::Equal, "x\ny", "a=\"x\\ny\""),
+            ("a", MatchOp::Equal, "x\ty", "a=\"x\ty\""),
+            ("ä.b", MatchOp::Equal, "c", "ä.b=\"c\""),
+            ("a b", MatchOp::Equal, "x\ty", "\"a b\"=\"x\\ty\""),
+            ("a,b", MatchOp::Equal, "c", "\"a,b\"=\"c\""),
+            ("a{", MatchOp::Equal, "c", "\"a{\"=\"c\""),
+            ("a'", MatchOp::Equal, "c", "\"a'\"=\"c\""),
+        ] {
+            assert_eq!(show(&matcher(name, op, value).expect(value)), expected);
+        }
+        let sorted = Matchers::new(read("b=1,a=~x,a=x,a!=x,a!~x,a=w").expect("valid").matchers);
+        assert_eq!(sorted.to_string(), "{a=\"w\",a=\"x\",a!=\"x\",a=~\"x\",a!~\"x\",b=\"1\"}");
+        assert_eq!(Matchers::default().to_string(), "{}");
+    }
 }

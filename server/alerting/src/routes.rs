@@ -408,4 +408,145 @@ mod tests {
         check("foo: 1", "unknown field `foo`");
         check("routes: [{group_wait: 1}]", "not a valid duration string: \"1\"");
     }
+
+    /// The tree of Alertmanager's own tests of routes: who is told of what.
+    #[test]
+    fn alertmanagers_own_tree() {
+        let tree = tree(
+            "receiver: notify-def\nroutes:\n\
+            - match: {owner: team-A}\n  receiver: notify-A\n  routes:\n  \
+            - match: {env: testing}\n    receiver: notify-testing\n    group_by: [...]\n  \
+            - match: {env: production}\n    receiver: notify-productionA\n    group_wait: 1m\n    continue: true\n  \
+            - match_re: {env: 'produ.*', job: '.*'}\n    receiver: notify-productionB\n    group_wait: 30s\n    \
+            group_interval: 5m\n    repeat_interval: 1h\n    group_by: [job]\n\
+            - match_re: {owner: 'team-(B|C)'}\n  group_by: [foo, bar]\n  group_wait: 2m\n  receiver: notify-BC\n\
+            - match: {group_by: role}\n  group_by: [role]\n  routes:\n  \
+            - match: {env: testing}\n    receiver: notify-testing\n    routes:\n    \
+            - match: {wait: long}\n      group_wait: 2m\n",
+        );
+        let check = |labels: &[(&str, &str)], expected: &[(&str, &[&str], i64)]| {
+            let labels = LabelSet::from_pairs(labels.iter().copied());
+            let found = tree.matching(&labels);
+            let got: Vec<(&str, Vec<&str>, i64)> = found
+                .iter()
+                .map(|r| {
+                    let by = r.options.group_by.iter().map(String::as_str).collect();
+                    (r.options.receiver.as_str(), by, r.options.group_wait_ms / 1000)
+                })
+                .collect();
+            let expected: Vec<(&str, Vec<&str>, i64)> =
+                expected.iter().map(|(name, by, wait)| (*name, by.to_vec(), *wait)).collect();
+            assert_eq!(got, expected, "{labels:?}");
+        };
+        let owner = ("owner", "team-A");
+        check(&[owner], &[("notify-A", &[], 30)]);
+        check(&[owner, ("env", "unset")], &[("notify-A", &[], 30)]);
+        check(&[("owner", "team-C")], &[("notify-BC", &["bar", "foo"], 120)]);
+        check(&[("owner", "team-X")], &[("notify-def", &[], 30)]);
+        check(&[], &[("notify-def", &[], 30)]);
+        check(&[owner, ("env", "testing")], &[("notify-testing", &[], 30)]);
+        let both: &[(&str, &[&str], i64)] = &[("notify-productionA", &[], 60), ("notify-productionB", &["job"], 30)];
+        check(&[owner, ("env", "production")], both);
+        check(&[owner, ("env", "produce")], &[("notify-productionB", &["job"], 30)]);
+        check(&[("group_by", "role")], &[("notify-def", &["role"], 30)]);
+        let role = ("group_by", "role");
+        check(&[role, ("env", "testing")], &[("notify-testing", &["role"], 30)]);
+        check(&[role, ("env", "testing"), ("wait", "long")], &[("notify-testing", &["role"], 120)]);
+        // Names and values are told apart by case.
+        check(&[("Owner", "team-A")], &[("notify-def", &[], 30)]);
+        check(&[("owner", "Team-A")], &[("notify-def", &[], 30)]);
+    }
+
+    #[test]
+    fn what_is_inherited() {
+        let tree = tree(
+            "receiver: r\ngroup_by: [...]\ngroup_wait: 0s\nrepeat_interval: 1h\nlabels: {a: x, b: x}\nroutes:\n\
+            - matchers: ['a=1']\n  labels: {b: y}\n  active_time_intervals: [t]\n  routes:\n  - {}\n\
+            - group_by: [job]\n",
+        );
+        let root = &tree.options;
+        assert_eq!((root.group_wait_ms, root.group_interval_ms, root.repeat_interval_ms), (0, 300_000, 3_600_000));
+        let child = &tree.routes[0].options;
+        assert!(child.group_by_all && child.receiver == "r" && child.active_time_intervals == ["t"]);
+        assert_eq!((child.labels["a"].as_str(), child.labels["b"].as_str()), ("x", "y"));
+        let grandchild = &tree.routes[0].routes[0];
+        assert!(grandchild.options.active_time_intervals.is_empty(), "times are of one route");
+        assert_eq!((grandchild.options.labels["b"].as_str(), grandchild.options.group_wait_ms), ("y", 0));
+        assert_eq!(grandchild.key, "{}/{a=\"1\"}/{}");
+        let sibling = &tree.routes[1].options;
+        assert!(!sibling.group_by_all, "names take the place of all labels");
+        assert_eq!(sibling.group_by.iter().collect::<Vec<_>>(), ["job"]);
+        let defaults = Route::new(&RouteConfig::default()).options;
+        let times = (defaults.group_wait_ms, defaults.group_interval_ms, defaults.repeat_interval_ms);
+        assert_eq!(times, (30_000, 300_000, 14_400_000));
+    }
+
+    /// A label by which is grouped and that an alert lacks does not show in its group.
+    #[test]
+    fn labels_of_groups() {
+        let by = |group_by: &str, expected: &str| {
+            let tree = tree(&format!("receiver: r\ngroup_by: {group_by}\n"));
+            let labels = LabelSet::from_pairs([("a", "1"), ("b", "x\"y"), ("job", "j")]);
+            assert_eq!(tree.group_key(&tree.group_labels(&labels)), expected, "{group_by}");
+        };
+        by("[]", "{}:{}");
+        by("[a]", "{}:{a=\"1\"}");
+        by("[job, a]", "{}:{a=\"1\", job=\"j\"}");
+        by("[a, none]", "{}:{a=\"1\"}");
+        by("[none]", "{}:{}");
+        by("[b]", "{}:{b=\"x\\\"y\"}");
+        by("[...]", "{}:{a=\"1\", b=\"x\\\"y\", job=\"j\"}");
+    }
+
+    #[test]
+    fn matchers_in_all_forms() {
+        let key = |text: &str, expected: &str| assert_eq!(tree(text).key, expected, "{text}");
+        key("match: {b: x, a: y}", "{a=\"y\",b=\"x\"}");
+        key("match: {a: 1, b: true, c: 1.50}", "{a=\"1\",b=\"true\",c=\"1.50\"}");
+        key("match: {a: ''}", "{a=\"\"}");
+        key("match_re: {a: 'x|y'}", "{a=~\"^(?:x|y)$\"}");
+        key("matchers: ['a=~\"x|y\"', 'b!=1,c!~z']", "{a=~\"x|y\",b!=\"1\",c!~\"z\"}");
+        key("matchers: ['{a=1}', '{b=2}']", "{a=\"1\",b=\"2\"}");
+        key("matchers: [{name: a, value: x}]", "{a=\"x\"}");
+        key("matchers: [{name: a, value: x, isEqual: false}]", "{a!=\"x\"}");
+        key("matchers: [{name: a, value: x, isRegex: true}]", "{a=~\"x\"}");
+        key("matchers: [{name: a, value: x, isRegex: true, isEqual: false}]", "{a!~\"x\"}");
+        key("matchers: [{name: a}]", "{a=\"\"}");
+        key("{match: {a: 1}, match_re: {a: 1}, matchers: ['a!=2']}", "{a=\"1\",a!=\"2\",a=~\"^(?:1)$\"}");
+        key("{}", "{}");
+        let mut warnings = Vec::new();
+        let node = yaml::read("{matchers: ['a=x y'], routes: [{matchers: ['b=\"\\w\"']}]}").expect("valid").remove(0);
+        RouteConfig::read(&node, "/route", &mut warnings, &mut Problems::default());
+        assert_eq!(warnings.len(), 2, "{warnings:?}");
+    }
+
+    #[test]
+    fn refused_with_its_place() {
+        let check = |text: &str, path: &str, expected: &str| {
+            let mut problems = Problems::default();
+            let node = yaml::read(text).expect(text).remove(0);
+            RouteConfig::read(&node, "/route", &mut Vec::new(), &mut problems);
+            let told: Vec<String> = problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect();
+            assert_eq!(told.len(), 1, "{text}: {told:?}");
+            assert!(told[0].starts_with(&format!("{path} ")) && told[0].contains(expected), "{text}: {told:?}");
+        };
+        check("group_by: ['']", "/route/group_by", "invalid label name \"\"");
+        check("group_interval: 0s", "/route/group_interval", "group_interval cannot be zero");
+        check("group_wait: -1s", "/route/group_wait", "not a valid duration");
+        check("group_wait: 1.5s", "/route/group_wait", "");
+        check("match: [a]", "/route/match", "wanted a mapping, got a list");
+        check("match: {'': x}", "/route/match/", "invalid label name \"\"");
+        check("match: {a: [x]}", "/route/match/a", "wanted a text");
+        check("match: {a/b: [x]}", "/route/match/a~1b", "wanted a text");
+        check("matchers: [[x]]", "/route/matchers/0", "wanted a text, got a list");
+        check("matchers: ['a=1', 'b']", "/route/matchers/1", "bad matcher format: b");
+        check("matchers: ['a=~\"(\"']", "/route/matchers/0", "");
+        check("matchers: [{value: x}]", "/route/matchers/0", "a matcher needs a name");
+        check("matchers: [{name: a, isregex: true}]", "/route/matchers/0/isregex", "unknown field `isregex`");
+        check("labels: {'': x}", "/route/labels", "invalid label name \"\" in route labels");
+        check("labels: {a: '{{ .B'}", "/route/labels", "label \"a\": ");
+        check("labels: {a: '{{ humanize 1 }}'}", "/route/labels", "function \"humanize\" not defined");
+        check("routes: [{}, {continue: maybe}]", "/route/routes/1/continue", "");
+        check("routes: [{routes: [{Match: {a: b}}]}]", "/route/routes/0/routes/0/Match", "unknown field `Match`");
+    }
 }

@@ -353,4 +353,146 @@ mod tests {
         check(silence("", "a=1", 0, 5), "in the past");
         check(silence("", &format!("a=\"{}\"", "x".repeat(17 << 10)), 0, 100), "more than 16384 bytes");
     }
+
+    #[test]
+    fn states_at_borders() {
+        let s = silence("x", "a=1", 10, 20);
+        for (now, expected) in [
+            (i64::MIN, SilenceState::Pending),
+            (9, SilenceState::Pending),
+            (10, SilenceState::Active),
+            (19, SilenceState::Active),
+            (20, SilenceState::Expired),
+            (i64::MAX, SilenceState::Expired),
+        ] {
+            assert_eq!(s.state(now), expected, "{now}");
+        }
+        let words = [SilenceState::Active, SilenceState::Pending, SilenceState::Expired].map(SilenceState::as_str);
+        assert_eq!(words, ["active", "pending", "expired"]);
+    }
+
+    /// What silences everything is refused; what excludes something counts as naming it.
+    #[test]
+    fn what_names_nothing() {
+        for (matchers, expected) in [
+            ("a=1", false),
+            ("a=\"\"", true),
+            ("a=~\".*\"", true),
+            ("a=~\".+\"", false),
+            ("a=~\"x|\"", true),
+            ("a!=1", false),
+            ("a!=\"\"", false),
+            ("a!~\".+\"", false),
+            ("a=\"\",b=~\".*\"", true),
+            ("a=\"\",b=1", false),
+            ("a=~\".*\",b!=1", false),
+        ] {
+            assert_eq!(silence("", matchers, 0, 1).names_nothing(), expected, "{matchers}");
+        }
+    }
+
+    #[test]
+    fn refused_in_the_order_of_alertmanager() {
+        let check = |s: &Silence, expected: &str| assert_eq!(s.check(10), Err(format!("invalid silence: {expected}")));
+        check(&silence("", "", 100, 0), "at least one matcher required");
+        let unnamed = Matchers::in_order(["a", "", "b"].map(|n| quiver_types::Matcher::equal(n, "1")).to_vec());
+        let unnamed = Silence { matchers: unnamed, ..silence("", "", 0, 100) };
+        check(&unnamed, "invalid label matcher 1 in set 0: invalid label name \"\"");
+        check(&silence("", "a=\"\"", 100, 0), "matcher set 0: at least one matcher must not match the empty string");
+        check(&silence("", "a=1", 100, 99), "end time must not be before start time");
+        check(&silence("", "a=1", 100, 100), "end time must not be before start time");
+        check(&silence("", "a=1", 0, 10), "end time can't be in the past");
+        assert_eq!(silence("", "a=1", 0, 11).check(10), Ok(()));
+        // The bytes of names count with those of values.
+        let long = |value: usize| silence("", &format!("name=\"{}\"", "x".repeat(value)), 0, 100).check(10);
+        assert_eq!(long(MATCHERS_BYTES_MAX - 4), Ok(()));
+        assert_eq!(
+            long(MATCHERS_BYTES_MAX - 3),
+            Err("invalid silence: its matchers have more than 16384 bytes".into())
+        );
+    }
+
+    /// An active one may move its end, a pending one both ends within the future, an ended one nothing: else another
+    /// silence begins and the former one ends.
+    #[test]
+    fn changed_in_place_or_anew() {
+        const S: i64 = 1_000_000_000;
+        let check = |former: (i64, i64), changed: (i64, i64), is_same: bool, starts_at: i64| {
+            let mut all = Silences::default();
+            all.load(silence("x", "a=1", former.0 * S, former.1 * S));
+            let id = all.set(silence("x", "a=1", changed.0 * S, changed.1 * S), "y".into(), 50 * S);
+            assert_eq!(id.as_deref(), Ok(if is_same { "x" } else { "y" }), "{former:?} {changed:?}");
+            let id = id.expect("set");
+            assert_eq!(all.get(&id).map(|s| s.starts_at / S), Some(starts_at), "{former:?} {changed:?}");
+            let ended = all.get("x").map(|s| s.state(50 * S)) == Some(SilenceState::Expired);
+            assert_eq!(ended, !is_same, "{former:?} {changed:?}");
+        };
+        check((10, 100), (10, 200), true, 10);
+        check((10, 100), (10, 51), true, 10);
+        check((10, 100), (11, 100), false, 50);
+        check((10, 100), (60, 100), false, 60);
+        check((60, 100), (70, 200), true, 70);
+        check((60, 100), (50, 200), true, 50);
+        check((60, 100), (40, 200), false, 50);
+        check((10, 20), (10, 100), false, 50);
+        // Fractions of a second are lost on the way through clients, and do not count.
+        let mut all = Silences::default();
+        all.load(silence("x", "a=1", 10 * S + 7, 100 * S));
+        assert_eq!(all.set(silence("x", "a=1", 10 * S, 100 * S), "y".into(), 50 * S), Ok("x".into()));
+    }
+
+    /// What is refused leaves everything as it was.
+    #[test]
+    fn refused_changes_change_nothing() {
+        let mut all = Silences::default();
+        all.load(silence("x", "a=1", 10, 100));
+        let before = all.get("x").cloned();
+        for (changed, expected) in [
+            (silence("x", "a=1", 10, 50), "in the past"),
+            (silence("x", "a=2", 10, 40), "must not be before start"),
+            (silence("x", "a=\"\"", 10, 200), "must not match the empty string"),
+            (silence("x", "", 10, 200), "at least one matcher"),
+        ] {
+            let Err(SetError::Invalid(told)) = all.set(changed, "y".into(), 50) else { panic!("{expected}") };
+            assert!(told.contains(expected), "{told}");
+            assert_eq!(all.get("x").cloned(), before, "{expected}");
+            assert_eq!(all.get("y"), None);
+        }
+        assert_eq!(all.set(silence("q", "a=1", 10, 200), "y".into(), 50), Err(SetError::NotFound));
+        assert_eq!(all.listed(50).len(), 1);
+    }
+
+    #[test]
+    fn ended_by_hand() {
+        let mut all = Silences::default();
+        all.load(silence("active", "a=1", 10, 100));
+        all.load(silence("pending", "a=1", 60, 100));
+        all.load(silence("expired", "a=1", 10, 20));
+        assert!(["active", "pending", "expired"].iter().all(|id| all.expire(id, 50)) && !all.expire("none", 50));
+        let times = |id: &str| all.get(id).map(|s| (s.starts_at, s.ends_at, s.updated_at));
+        assert_eq!(times("active"), Some((10, 50, 50)));
+        assert_eq!(times("pending"), Some((50, 50, 50)));
+        assert_eq!(times("expired"), Some((10, 20, 0)), "it was over, so nothing changes");
+        assert!(all.silenced_by(&LabelSet::from_pairs([("a", "1")]), 50).is_empty());
+    }
+
+    #[test]
+    fn listed_and_forgotten() {
+        let mut all = Silences::default();
+        for (id, from, to) in
+            [("e1", 0, 10), ("e2", 0, 20), ("p1", 90, 99), ("p2", 80, 99), ("a1", 0, 99), ("a2", 0, 98)]
+        {
+            all.load(silence(id, "a=1", from, to));
+        }
+        let ids = |all: &Silences, now: i64| all.listed(now).iter().map(|s| s.id.clone()).collect::<Vec<_>>().join(" ");
+        assert_eq!(ids(&all, 50), "a2 a1 p2 p1 e2 e1");
+        assert_eq!(ids(&all, 200), "a1 p1 p2 a2 e2 e1", "all are over: what ended last comes first");
+        let labels = LabelSet::from_pairs([("a", "1"), ("b", "2")]);
+        assert_eq!(all.silenced_by(&labels, 50), ["a1", "a2"]);
+        assert!(all.silenced_by(&LabelSet::from_pairs([("b", "2")]), 50).is_empty());
+        assert!(all.forget(RETENTION_NS + 10).is_empty(), "it is kept for the whole time");
+        assert_eq!(all.forget(RETENTION_NS + 11), ["e1"]);
+        assert_eq!(all.forget(i64::MAX).len(), 5);
+        assert_eq!((all.bytes(), all.listed(0).len()), (0, 0));
+    }
 }

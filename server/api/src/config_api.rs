@@ -587,3 +587,6 @@ fn may_come(place: &Place, caller: &Caller, method: &Method) -> Result<()> {
     let needed = quiver_types::Triple::everywhere(right, place.family.domain);
     if caller.rights.covers(&needed) { Ok(()) } else { Err(Problem::forbidden(&needed.to_string())) }
 }
+
+#[cfg(test)]
+mod tests;

@@ -101,4 +101,57 @@ mod tests {
         check(ErrorKind::Timeout, true);
         check(ErrorKind::Invalid, false);
     }
+
+    /// One kind has one status over HTTP and one code over gRPC, and only what passes by itself asks to come back.
+    #[test]
+    fn each_kind_has_its_status() {
+        use tonic::Code;
+        for (kind, status, code, comes_back) in [
+            (ErrorKind::Invalid, 400, Code::InvalidArgument, false),
+            (ErrorKind::Execution, 422, Code::InvalidArgument, false),
+            (ErrorKind::LimitExceeded, 422, Code::ResourceExhausted, false),
+            (ErrorKind::Cancelled, 422, Code::Cancelled, false),
+            (ErrorKind::Unauthenticated, 401, Code::Unauthenticated, false),
+            (ErrorKind::Forbidden, 403, Code::PermissionDenied, false),
+            (ErrorKind::NotFound, 404, Code::NotFound, false),
+            (ErrorKind::Conflict, 409, Code::Aborted, false),
+            (ErrorKind::TooLarge, 413, Code::ResourceExhausted, false),
+            (ErrorKind::Unsupported, 415, Code::Unimplemented, false),
+            (ErrorKind::SenderTimeout, 408, Code::DeadlineExceeded, false),
+            (ErrorKind::Timeout, 503, Code::DeadlineExceeded, true),
+            (ErrorKind::Unavailable, 503, Code::Unavailable, true),
+            (ErrorKind::Damaged, 500, Code::DataLoss, false),
+            (ErrorKind::Internal, 500, Code::Internal, false),
+        ] {
+            assert_eq!((status_of(kind).as_u16(), grpc_code_of(kind)), (status, code), "{kind:?}");
+            let answer = plain_error(&Error::new(kind, "x"), "/");
+            assert_eq!(answer.status().as_u16(), status, "{kind:?}");
+            assert_eq!(answer.headers().contains_key(header::RETRY_AFTER), comes_back, "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn plain_answers_end_with_one_line_break() {
+        use http_body_util::BodyExt as _;
+        for (text, expected) in [("", "\n"), ("a", "a\n"), ("a\n", "a\n"), ("a\nb", "a\nb\n")] {
+            let answer = plain(StatusCode::OK, text);
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], "text/plain; charset=utf-8");
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            assert_eq!(body, expected, "{text:?}");
+        }
+        // What a handler knows better stays.
+        let mut busy = StatusCode::TOO_MANY_REQUESTS.into_response();
+        busy.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
+        assert_eq!(with_retry_after(busy).headers()[header::RETRY_AFTER], "30");
+        assert!(!with_retry_after(StatusCode::OK.into_response()).headers().contains_key(header::RETRY_AFTER));
+    }
+
+    /// The cause of a fault is in the log alone.
+    #[tokio::test]
+    async fn causes_are_not_told() {
+        use http_body_util::BodyExt as _;
+        let fault = Error::internal("it broke").with_source(std::io::Error::other("a path"));
+        let answer = plain_error(&fault, "/").into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!(answer, "it broke\n");
+    }
 }

@@ -92,4 +92,52 @@ mod tests {
         check("/admin/flush", "admin", true);
         check("/what/comes", "other", true);
     }
+
+    /// Prefixes that hold one another, and paths that only look like one.
+    #[test]
+    fn the_first_prefix_counts() {
+        for (path, name) in [
+            ("/metrics-api/api/v1/import/prometheus", "import"),
+            ("/metrics-api/api/v1/otlp/v1/metrics", "otlp"),
+            ("/metrics-api/federate", "metrics"),
+            ("/v1/traces", "otlp"),
+            ("/insert/opentelemetry/v1/logs", "otlp"),
+            ("/insert/elasticsearch/_bulk", "logs_write"),
+            ("/loki/api/v1/push", "logs_write"),
+            ("/zipkin/api/v2/spans", "spans_write"),
+            ("/zipkin/api/v2/traces", "traces"),
+            ("/api/v2/alerts/groups", "alerts"),
+            ("/api/v2/silence/7", "alerts"),
+            ("/api/v2/status", "traces"),
+            ("/tempo/api/search", "traces"),
+            ("/rulesapi/rules", "alerting"),
+            ("/sql-api/v1/query", "sql"),
+            ("/olap-api/v1/load", "olap"),
+            ("/realms/platform", "access"),
+            ("/platform-api/rbac/users", "access"),
+            ("/platform-api/traces/7/otlp", "traces"),
+            ("/platform-api/segments", "other"),
+            ("/bt-detection-rules", "other"),
+            ("/-/ready", "health"),
+            ("/", "other"),
+            ("", "other"),
+            ("/Insert/jsonline", "other"),
+        ] {
+            assert_eq!(FAMILIES[family_of(path)].name, name, "{path}");
+        }
+    }
+
+    /// Whatever reads only has no change by any method, all else has one by each that is not safe.
+    #[test]
+    fn methods_that_change() {
+        for (n, family) in FAMILIES.iter().enumerate() {
+            for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                assert_eq!(changes(n, &method), !family.reads, "{} {method}", family.name);
+            }
+            for method in [Method::GET, Method::HEAD, Method::OPTIONS, Method::TRACE] {
+                assert!(!changes(n, &method), "{} {method}", family.name);
+            }
+        }
+        assert!(FAMILIES.last().is_some_and(|rest| rest.prefix.is_empty() && !rest.reads), "what is new may change");
+    }
 }

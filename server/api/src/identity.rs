@@ -280,3 +280,57 @@ pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
         override_managed: false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_auth::AccountKind;
+
+    use super::*;
+
+    fn called(subject: Subject) -> Caller {
+        let from = Origin { ip: None, request_id: "r".to_owned() };
+        let mut identity = Identity::anyone();
+        (identity.subject, identity.name) = (subject, "Ann".to_owned());
+        caller(&identity, from)
+    }
+
+    #[test]
+    fn callers_are_named_by_their_account() {
+        for (subject, text, kind, account) in [
+            (Subject::Account(AccountKind::User, "1".to_owned()), "user:1", "user", Some(("rbac/users", "1"))),
+            (
+                Subject::Account(AccountKind::Service, "1".to_owned()),
+                "serviceAccount:1",
+                "serviceAccount",
+                Some(("rbac/service-accounts", "1")),
+            ),
+            // An id may hold the sign that stands before it.
+            (Subject::Account(AccountKind::User, "a:b".to_owned()), "user:a:b", "user", Some(("rbac/users", "a:b"))),
+        ] {
+            let caller = called(subject);
+            assert_eq!((caller.subject.as_str(), caller.kind, caller.account()), (text, kind, account));
+            assert_eq!((caller.external_id.as_deref(), caller.name.as_str()), (None, "Ann"), "{text}");
+            assert_eq!((caller.request_id.as_str(), caller.manager.as_str()), ("r", "api"), "{text}");
+            assert!(!caller.override_managed, "{text}: a header asks for that, not who it is");
+        }
+    }
+
+    #[test]
+    fn whom_another_issuer_knows_has_an_id_of_ours() {
+        let of = |issuer: &str, subject: &str| called(Subject::External(issuer.to_owned(), subject.to_owned()));
+        let (one, same) = (of("https://a", "x"), of("https://a", "x"));
+        assert_eq!((one.subject.as_str(), one.kind), ("oidc:https://a:x", "user"));
+        assert_eq!(one.external_id, same.external_id);
+        assert_eq!(one.account().map(|(family, _)| family), Some("rbac/users"));
+        // Where one ends and the other begins counts.
+        let ids = [one, of("https://a:x", ""), of("https://", "a:x"), of("https://b", "x")].map(|c| c.external_id);
+        let different: std::collections::BTreeSet<_> = ids.iter().flatten().collect();
+        assert_eq!(different.len(), 4, "{ids:?}");
+    }
+
+    #[test]
+    fn whoever_calls_has_no_account() {
+        let caller = called(Subject::Anyone);
+        assert_eq!((caller.kind, caller.account(), caller.external_id.clone()), ("anonymous", None, None));
+    }
+}

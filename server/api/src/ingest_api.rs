@@ -266,6 +266,8 @@ fn push_text(out: &mut Vec<u8>, tag: u8, text: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use quiver_ingest::Rejected;
+
     use super::*;
 
     #[test]
@@ -275,5 +277,133 @@ mod tests {
         assert_eq!(export_response(3, "no", false), [0x0a, 6, 0x08, 3, 0x12, 2, b'n', b'o']);
         let json = export_response(3, "no", true);
         assert_eq!(json, br#"{"partialSuccess":{"errorMessage":"no","rejectedDataPoints":"3"}}"#);
+    }
+
+    fn written(rejected: &[(Reason, u64)], refused: &[(Refusal, u64)], samples: u64) -> Written {
+        let rejected = rejected.iter().map(|(reason, count)| Rejected {
+            reason: *reason,
+            count: *count,
+            example: "cart".to_owned(),
+        });
+        let decoded = Decoded { rejected: rejected.collect(), samples, ..Decoded::default() };
+        Written { decoded, outcome: WriteOutcome { samples, refused: refused.to_vec(), ..WriteOutcome::default() } }
+    }
+
+    #[test]
+    fn what_remote_write_is_answered() {
+        let check = |written: Written, one: u16, two: u16| {
+            let (decoded, outcome) = (written.decoded, written.outcome);
+            let again = Decoded { rejected: decoded.rejected.clone(), ..Decoded::default() };
+            let of_one = remote_write(Ok(Written { decoded: again, outcome: outcome.clone() }), false);
+            let of_two = remote_write(Ok(Written { decoded, outcome: outcome.clone() }), true);
+            assert_eq!((of_one.status().as_u16(), of_two.status().as_u16()), (one, two), "{outcome:?}");
+        };
+        check(written(&[], &[], 5), 204, 204);
+        check(written(&[], &[], 0), 204, 204);
+        // Labels at fault fail no request of 1.0, which cannot name a series.
+        check(written(&[(Reason::NoMetricName, 1)], &[], 5), 204, 400);
+        check(written(&[(Reason::InvalidHistogram, 1)], &[], 5), 400, 400);
+        check(written(&[(Reason::InvalidExemplar, 1), (Reason::InvalidMetadata, 2)], &[], 5), 204, 204);
+        check(written(&[], &[(Refusal::TooOld, 1)], 5), 400, 400);
+        check(written(&[], &[(Refusal::ExemplarTime, 1)], 5), 204, 204);
+        // What may be taken later asks to come back.
+        check(written(&[], &[(Refusal::SeriesLimit, 1)], 5), 429, 429);
+        check(written(&[], &[(Refusal::ServiceSeriesLimit, 1)], 5), 400, 400);
+        check(written(&[], &[(Refusal::TooOld, 1), (Refusal::SeriesLimit, 1)], 0), 429, 429);
+        // Series of others: all of them is a refusal, some of them are told in a header.
+        check(written(&[(Reason::Service, 3)], &[], 0), 403, 403);
+        check(written(&[(Reason::Service, 3)], &[], 5), 204, 204);
+        check(written(&[(Reason::Service, 3), (Reason::BadSymbols, 1)], &[], 0), 400, 400);
+    }
+
+    #[test]
+    fn remote_write_of_version_two_counts_what_was_written() {
+        let counts = |response: &Response| {
+            ["samples", "histograms", "exemplars"].map(|what| {
+                let value = response.headers().get(format!("x-prometheus-remote-write-{what}-written"));
+                value.map(|value| value.to_str().expect("a text").to_owned())
+            })
+        };
+        let texts = |n: [u64; 3]| n.map(|n| Some(n.to_string()));
+        let mut some = written(&[], &[(Refusal::TooOld, 1)], 7);
+        (some.outcome.histograms, some.outcome.exemplars) = (2, 1);
+        assert_eq!(counts(&remote_write(Ok(some), true)), texts([7, 2, 1]));
+        assert_eq!(counts(&remote_write(Ok(written(&[], &[], 7)), false)), [None, None, None]);
+        let failed = Error::new(ErrorKind::Unavailable, "busy");
+        let response = remote_write(Err(failed), true);
+        assert_eq!((response.status().as_u16(), counts(&response)), (503, texts([0, 0, 0])));
+        assert!(response.headers().contains_key(header::RETRY_AFTER));
+    }
+
+    #[test]
+    fn what_otlp_is_told() {
+        let check = |written: Written, expected: Result<(u64, &str), (ErrorKind, &str)>| {
+            let told = export_outcome(&written);
+            let told = told.as_ref().map(|(n, text)| (*n, text.as_str())).map_err(|e| (e.kind, e.message.as_str()));
+            assert_eq!(told.map_err(|(kind, _)| kind), expected.map_err(|(kind, _)| kind), "{written:?}");
+            if let (Err((_, text)), Err((_, part))) = (told, expected) {
+                assert!(text.contains(part), "{text}");
+            }
+        };
+        check(written(&[], &[], 5), Ok((0, "")));
+        check(written(&[], &[], 0), Ok((0, "")));
+        check(written(&[], &[(Refusal::TooOld, 2)], 5), Ok((2, "2 refused: too old sample")));
+        let two = "1 rejected: time is zero, first `cart`; 2 refused: too old sample";
+        check(written(&[(Reason::ZeroTime, 1)], &[(Refusal::TooOld, 2)], 5), Ok((3, two)));
+        check(written(&[], &[(Refusal::TooOld, 2)], 0), Err((ErrorKind::Invalid, "2 refused: too old sample")));
+        check(written(&[], &[(Refusal::SeriesLimit, 2)], 5), Err((ErrorKind::Unavailable, "too many series")));
+        // Exemplars and metadata fail no request, and are not counted.
+        check(written(&[(Reason::InvalidExemplar, 9)], &[(Refusal::ExemplarTime, 9)], 0), Ok((0, "")));
+        check(written(&[(Reason::Service, 3)], &[], 0), Err((ErrorKind::Forbidden, "ingest")));
+        let some = written(&[(Reason::Service, 3)], &[], 5);
+        assert_eq!(export_outcome(&some).map(|(count, _)| count).ok(), Some(3));
+    }
+
+    #[test]
+    fn statuses_of_otlp() {
+        for (kind, status, code) in [
+            (ErrorKind::Invalid, 400, 3),
+            (ErrorKind::Unauthenticated, 401, 16),
+            (ErrorKind::Forbidden, 403, 7),
+            (ErrorKind::NotFound, 404, 5),
+        ] {
+            let error = Error::new(kind, "why");
+            assert_eq!(status_message(&error, false), [0x08, code, 0x12, 3, b'w', b'h', b'y'], "{kind:?}");
+            let json: serde_json::Value = serde_json::from_slice(&status_message(&error, true)).expect("JSON");
+            assert_eq!(json, serde_json::json!({"code": code, "message": "why"}), "{kind:?}");
+            for as_json in [false, true] {
+                let response = otlp(Err(Error::new(kind, "why")), as_json);
+                let media_type = if as_json { "application/json" } else { "application/x-protobuf" };
+                assert_eq!(response.status().as_u16(), status, "{kind:?}");
+                assert_eq!(response.headers()[header::CONTENT_TYPE], media_type, "{kind:?}");
+            }
+        }
+        let later = otlp(Ok(written(&[], &[(Refusal::SeriesLimit, 1)], 5)), true);
+        assert_eq!(later.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(later.headers().contains_key(header::RETRY_AFTER));
+        assert_eq!(otlp(Ok(written(&[], &[(Refusal::TooOld, 1)], 5)), true).status(), StatusCode::OK);
+    }
+
+    #[test]
+    fn numbers_of_protobuf() {
+        for (n, expected) in [
+            (0_u64, &[0_u8][..]),
+            (1, &[1][..]),
+            (127, &[0x7f][..]),
+            (128, &[0x80, 1][..]),
+            (300, &[0xac, 2][..]),
+            (16_383, &[0xff, 0x7f][..]),
+            (16_384, &[0x80, 0x80, 1][..]),
+            (u64::MAX, &[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1][..]),
+        ] {
+            let mut out = Vec::new();
+            push_varint(&mut out, n);
+            assert_eq!(out, expected, "{n}");
+        }
+        // Texts of more than 127 bytes have a length of two.
+        let long = "x".repeat(300);
+        let whole = export_response(1, &long, false);
+        assert_eq!(whole[..6], [0x0a, 0xb1, 2, 0x08, 1, 0x12]);
+        assert_eq!((whole[6], whole[7], whole.len()), (0xac, 2, 308));
     }
 }

@@ -232,4 +232,181 @@ mod tests {
         assert!(p.duration("d").unwrap_err().message.ends_with("It overflows int64"));
         assert_eq!(p.duration("e").unwrap(), Some(9_223_372_036_000));
     }
+
+    fn params(query: &str) -> Params {
+        Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect(query)
+    }
+
+    /// Times as Prometheus' API reads them: seconds in any notation of a decimal, or RFC 3339 with a zone.
+    #[test]
+    fn times_in_all_forms() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("-0", Some(0)),
+            ("+1", Some(1000)),
+            (".5", Some(500)),
+            ("1.", Some(1000)),
+            ("1e3", Some(1_000_000)),
+            ("1.5E1", Some(15_000)),
+            ("-1.5", Some(-1500)),
+            ("1700000000.0004", Some(1_700_000_000_000)),
+            ("1700000000.0006", Some(1_700_000_000_001)),
+            ("9e15", Some(9_000_000_000_000_000_000)),
+            ("1e16", None),
+            ("-1e16", None),
+            ("1e400", None),
+            ("1970-01-01T00:00:00Z", Some(0)),
+            ("1970-01-01T00:00:00.0009Z", Some(0)),
+            ("1969-12-31T23:59:59.999Z", Some(-1)),
+            ("1970-01-01T01:00:00+01:00", Some(0)),
+            ("1970-01-01T00:00:00-00:30", Some(1_800_000)),
+            ("1970-01-01T00:00:00", None),
+            ("1970-01-01", None),
+            ("1970-13-01T00:00:00Z", None),
+            ("1970-01-01T24:00:00Z", None),
+            ("now", None),
+            ("now-1h", None),
+            ("-inf", None),
+            ("nan", None),
+            ("1_000", None),
+            ("0x10", None),
+            (" 1", None),
+            ("1 ", None),
+            ("1s", None),
+            ("--1", None),
+            ("1e", None),
+        ] {
+            assert_eq!(time_ms(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_in_all_forms() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(1000)),
+            ("0.0015", Some(1)),
+            ("-1.5", Some(-1500)),
+            ("1e2", Some(100_000)),
+            ("15s", Some(15_000)),
+            ("1h30m", Some(5_400_000)),
+            ("1d", Some(86_400_000)),
+            ("1w", Some(604_800_000)),
+            ("1y", Some(31_536_000_000)),
+            ("1ms", Some(1)),
+            ("9223372036", Some(9_223_372_036_000)),
+            ("9223372037", None),
+            ("-9223372037", None),
+            ("1.5h", None),
+            ("30m1h", None),
+            ("-1m", None),
+            ("1 m", None),
+            ("m", None),
+            ("1M", None),
+            ("inf", None),
+        ] {
+            assert_eq!(duration_ms(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn bad_parameters_are_told_in_the_words_of_prometheus() {
+        let p = params("t=x&d=y&big=1e300&limit=1.5");
+        let told = |e: Option<Error>| e.map(|e| (e.kind, e.message));
+        let bad = |text: &str| Some((quiver_types::ErrorKind::Invalid, text.to_owned()));
+        let time = "invalid parameter \"t\": invalid time value for 't': cannot parse \"x\" to a valid timestamp";
+        assert_eq!(told(p.time("t").err()), bad(time));
+        assert_eq!(p.time("none").ok(), Some(None));
+        let required = "invalid parameter \"t\": cannot parse \"x\" to a valid timestamp";
+        assert_eq!(told(p.required_time("t").err()), bad(required));
+        let missing = "invalid parameter \"none\": cannot parse \"\" to a valid timestamp";
+        assert_eq!(told(p.required_time("none").err()), bad(missing));
+        let duration = "invalid parameter \"d\": cannot parse \"y\" to a valid duration";
+        assert_eq!(told(p.duration("d").err()), bad(duration));
+        let overflow = "invalid parameter \"big\": cannot parse \"1e300\" to a valid duration. It overflows int64";
+        assert_eq!(told(p.duration("big").err()), bad(overflow));
+        let limit = "invalid parameter \"limit\": strconv.Atoi: parsing \"1.5\": invalid syntax";
+        assert_eq!(told(p.limit().err()), bad(limit));
+    }
+
+    #[test]
+    fn limits() {
+        for (query, expected) in [
+            ("", Some(0)),
+            ("limit=", Some(0)),
+            ("limit=0", Some(0)),
+            ("limit=7", Some(7)),
+            ("limit=%2B7", Some(7)),
+            ("limit=7&limit=8", Some(7)),
+            ("Limit=7", Some(0)),
+            ("limit=-1", None),
+            ("limit=7x", None),
+            ("limit=+7", None),
+            ("limit=0x7", None),
+            ("limit=-99999999999999999999", None),
+        ] {
+            assert_eq!(params(query).limit().ok(), expected, "{query}");
+        }
+        let range = params("limit=-99999999999999999999").limit().expect_err("too far below");
+        assert!(range.message.ends_with("value out of range"), "{}", range.message);
+    }
+
+    /// Query strings and forms are one encoding; the name of a parameter is taken as it is.
+    #[test]
+    fn encoded_parameters() {
+        for (query, name, expected) in [
+            ("query=a+b", "query", Some("a b")),
+            ("query=a%2Bb", "query", Some("a+b")),
+            ("query=a%20b%26c%3Dd", "query", Some("a b&c=d")),
+            ("query=%C3%A9", "query", Some("é")),
+            ("query=a=b", "query", Some("a=b")),
+            ("match%5B%5D=up", "match[]", Some("up")),
+            ("&&query=x&", "query", Some("x")),
+            ("query", "query", None),
+            ("QUERY=x", "query", None),
+            ("query=%zz", "query", Some("%zz")),
+        ] {
+            assert_eq!(params(query).get(name), expected, "{query}");
+        }
+        let mut p = params("a=1&b=2&a=3");
+        p.push("a", "4");
+        assert_eq!(p.all("a").collect::<Vec<_>>(), ["1", "3", "4"]);
+        assert_eq!(p.pairs().count(), 4);
+    }
+
+    /// A form is read of a POST alone, whatever its type is called; one of several parts is refused, as it would be lost.
+    #[test]
+    fn forms() {
+        let read = |method: Method, kind: Option<&'static str>, body: &str| {
+            let mut headers = HeaderMap::new();
+            headers.extend(kind.map(|kind| (header::CONTENT_TYPE, http::HeaderValue::from_static(kind))));
+            Params::read(&method, &headers, Some("a=1"), body.as_bytes()).map(|p| p.get("a").map(str::to_owned))
+        };
+        let form = "application/x-www-form-urlencoded";
+        for (method, kind, expected) in [
+            (Method::POST, Some(form), "2"),
+            (Method::POST, Some("application/x-www-form-urlencoded; charset=utf-8"), "2"),
+            (Method::POST, None, "2"),
+            (Method::GET, Some(form), "1"),
+            (Method::PUT, Some(form), "1"),
+        ] {
+            assert_eq!(
+                read(method.clone(), kind, "a=2").expect("read").as_deref(),
+                Some(expected),
+                "{method} {kind:?}"
+            );
+        }
+        for kind in ["multipart/form-data; boundary=x", "Multipart/Form-Data"] {
+            let told = read(Method::POST, Some(kind), "--x").expect_err(kind).message;
+            assert_eq!(told, "error parsing form values: send application/x-www-form-urlencoded");
+            assert!(read(Method::POST, Some(kind), "").is_ok(), "without a body nothing is lost");
+        }
+    }
+
+    #[test]
+    fn segments_where_nothing_heeds_them() {
+        assert!(params("query=x").without_segments().is_ok());
+        let told = params("query=x&segment=a").without_segments().expect_err("a segment").message;
+        assert_eq!(told, "`segment` is not supported on this path");
+    }
 }

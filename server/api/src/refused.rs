@@ -164,4 +164,69 @@ mod tests {
             "FORBIDDEN: this needs the right {ingest, metrics, a}"
         );
     }
+
+    #[test]
+    fn challenges_say_what_is_wrong_with_the_token() {
+        for (code, error) in [
+            ("TOKEN_MISSING", None),
+            ("TOKEN_INVALID", Some("invalid_token")),
+            ("TOKEN_EXPIRED", Some("invalid_token")),
+            ("FORBIDDEN", Some("insufficient_scope")),
+        ] {
+            let told = challenge(code).expect(code);
+            let told = told.to_str().expect("a text");
+            assert!(told.starts_with("Bearer realm=\"platform\""), "{told}");
+            let named = told.split("error=\"").nth(1).and_then(|rest| rest.split('"').next());
+            assert_eq!(named, error, "{code}");
+        }
+        assert_eq!(challenge("RATE_LIMITED").or(challenge("")), None);
+    }
+
+    /// A right that lacks is asked for, once; what no right would change is not.
+    #[test]
+    fn only_who_lacks_a_right_is_asked_for_one() {
+        let is_asked = |response: Response| challenged(response).headers().contains_key(header::WWW_AUTHENTICATE);
+        assert!(is_asked(StatusCode::FORBIDDEN.into_response()));
+        for status in [StatusCode::OK, StatusCode::BAD_REQUEST, StatusCode::UNAUTHORIZED, StatusCode::NOT_FOUND] {
+            assert!(!is_asked(status.into_response()), "{status}");
+        }
+        let mut forever = StatusCode::FORBIDDEN.into_response();
+        forever.extensions_mut().insert(Forever);
+        assert!(!is_asked(forever));
+        let told = challenged(challenged(StatusCode::FORBIDDEN.into_response()));
+        assert_eq!(told.headers().get_all(header::WWW_AUTHENTICATE).iter().count(), 1);
+    }
+
+    #[test]
+    fn problems_have_their_fields() {
+        let shown = object(StatusCode::NOT_FOUND, "NO_SUCH_THING", "what is wrong", "7");
+        let expected = json!({
+            "type": "urn:quiver:problem:no-such-thing", "title": "Not Found", "status": 404, "code": "NO_SUCH_THING",
+            "detail": "what is wrong", "error": "what is wrong", "instance": "/requests/7",
+        });
+        assert_eq!(shown, expected);
+        let lacking = object(StatusCode::FORBIDDEN, "FORBIDDEN", &needs("{view, logs, *}"), "");
+        assert_eq!(lacking["required"], "{view, logs, *}");
+        // Only a text that begins so names a right.
+        let other = object(StatusCode::FORBIDDEN, "FORBIDDEN", "say why this needs the right {a}", "");
+        assert_eq!(other.get("required"), None);
+    }
+
+    /// Clients of Alertmanager read no other JSON; everybody else is told that it is a problem.
+    #[test]
+    fn forms_of_refusals() {
+        let error = error(Domain::Alerts, Some("cart"));
+        for (answer, kind) in [(problem(&error), PROBLEM), (alertmanager_problem(&error), "application/json")] {
+            assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], kind);
+            assert!(
+                answer.headers()[header::WWW_AUTHENTICATE].to_str().is_ok_and(|t| t.contains("insufficient_scope"))
+            );
+        }
+        let gone = problem_of(StatusCode::GONE, "GONE", "it was there");
+        assert_eq!(
+            (gone.status(), &gone.headers()[header::CONTENT_TYPE]),
+            (StatusCode::GONE, &HeaderValue::from_static(PROBLEM))
+        );
+    }
 }

@@ -411,4 +411,88 @@ mod tests {
             check(need, "{admin, *, *}", None);
         }
     }
+
+    /// A page of another site may not bring about what changes something (`guard`), and what does is told by its family:
+    /// so each route that asks for more than to see must be in a family that writes.
+    #[test]
+    fn what_asks_for_more_than_to_see_may_change_something() {
+        use crate::families::{FAMILIES, changes, family_of};
+        let acts = |need: Option<Need>| match need {
+            Some(Need::Has(right, _) | Need::Everywhere(right, _) | Need::Somewhere(right)) => right != Right::View,
+            _ => false,
+        };
+        let mut seen = 0;
+        for router in crate::router::all_routes() {
+            for path in paths_of(&router) {
+                // These take nothing: they only say which formats are taken elsewhere.
+                if matches!(path.as_str(), "/api/traces" | "/jaeger/api/traces") {
+                    continue;
+                }
+                for method in [Method::POST, Method::PUT, Method::PATCH, Method::DELETE] {
+                    if acts(need(&method, &path)) {
+                        seen += 1;
+                        let family = family_of(&path);
+                        assert!(changes(family, &method), "{method} {path} is of family {}", FAMILIES[family].name);
+                    }
+                }
+            }
+        }
+        assert!(seen > 100, "only {seen} found");
+    }
+
+    #[test]
+    fn rows_of_what_is_special() {
+        let check =
+            |method: Method, route: &str, expected| assert_eq!(need(&method, route), expected, "{method} {route}");
+        check(Method::POST, "/insert/opentelemetry/v1/metrics", Some(IN_METRICS));
+        check(Method::POST, "/insert/opentelemetry/v1/traces", Some(IN_TRACES));
+        check(Method::POST, "/insert/opentelemetry/v1/logs", Some(IN_LOGS));
+        check(Method::GET, "/insert/ready", Some(Need::Public));
+        check(Method::GET, "/metrics-api/api/v1/rules", Some(RULES));
+        check(Method::POST, "/metrics-api/api/v1/rules", Some(METRICS));
+        check(Method::HEAD, "/api/v2/alerts", Some(ALERTS));
+        check(Method::OPTIONS, "/api/v2/alerts", Some(IN_ALERTS));
+        check(Method::POST, "/rulesapi/rules/test", Some(RULES));
+        check(Method::POST, "/rulesapi/rules", Some(EDIT_RULES));
+        check(Method::PUT, "/rulesapi/rules/{id}", Some(EDIT_RULES));
+        check(Method::POST, "/rulesapi/rulepolicy/receivers/{id}/test", Some(TRY_RECEIVERS));
+        check(Method::GET, "/rulesapi/rulepolicy/receivers/{id}", Some(POLICY));
+        check(Method::DELETE, "/rulesapi/rulepolicy/receivers/{id}", Some(EDIT_POLICY));
+        check(Method::POST, "/rulesapi/silences/preview", Some(ALERTS));
+        check(Method::POST, "/rulesapi/silences", Some(SILENCING));
+        check(Method::POST, "/platform-api/rbac/users/{id}/keys", Some(Need::Anyone));
+        check(Method::DELETE, "/platform-api/rbac/users/{id}/keys/{key}", Some(Need::Anyone));
+        check(Method::DELETE, "/platform-api/rbac/users/{id}", Some(RBAC_WRITE));
+        check(Method::GET, "/platform-api/rbac/audit", Some(AUDIT));
+        check(Method::POST, "/platform-api/rbac/keys/rotate", Some(SYSTEM));
+        check(Method::POST, "/bt-detection-rules/{id}/apply-to-all", Some(OPERATE_TRANSACTIONS));
+        check(Method::POST, "/bt-detection-rules", Some(EDIT_TRANSACTIONS));
+        check(Method::GET, "/platform-api/resource-types/{id}", Some(Need::Somewhere(Right::View)));
+        check(Method::PATCH, "/platform-api/resource-types/{id}", Some(EDIT_TYPES));
+        check(Method::GET, "/metrics", Some(Need::OwnMetrics));
+        check(Method::POST, "/admin/flush", Some(SYSTEM));
+        // A row without `**` is of that route alone.
+        check(Method::GET, "/health", Some(Need::Public));
+        check(Method::GET, "/healthy", None);
+        check(Method::GET, "/metrics/x", None);
+        check(Method::GET, "/tracesx", None);
+        check(Method::POST, "/transactionsx", None);
+    }
+
+    #[test]
+    fn who_is_asked_for_a_password() {
+        for (need, path, expected) in [
+            (IN_LOGS, "/insert/jsonline", true),
+            (IN_METRICS, "/v1/metrics", true),
+            (METRICS, "/metrics-api/api/v1/query", true),
+            (LOGS, "/logs-api/select/logsql/query", true),
+            (LOGS, "/select/logsql/query", false),
+            (TRACES, "/traces/search", false),
+            (SYSTEM, "/admin/flush", false),
+            (Need::Anyone, "/platform-api/rbac/me", false),
+        ] {
+            assert_eq!(need.asks_for_basic(path), expected, "{path}");
+            assert_eq!(need.is_ingest(), matches!(need, Need::Has(Right::Ingest, _)), "{path}");
+        }
+    }
 }

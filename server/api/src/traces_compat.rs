@@ -55,6 +55,7 @@ fn spans_of(traces: &[Trace]) -> usize {
 #[cfg(test)]
 mod tests {
     use http::header::RETRY_AFTER;
+    use quiver_traces::ParamError;
     use quiver_types::Error;
 
     use super::*;
@@ -66,6 +67,33 @@ mod tests {
             for answer in [jaeger::failed(&error), jaeger_v3::failed(&error)] {
                 assert_eq!(answer.headers().contains_key(RETRY_AFTER), expected, "{kind:?}");
             }
+        }
+    }
+
+    #[test]
+    fn errors_of_traces_have_a_status_and_a_text() {
+        let check = |error: TraceError, status: u16, text: &str| {
+            let (found, told) = status_and_text(&error);
+            assert_eq!((found.as_u16(), told.as_str()), (status, text));
+        };
+        check(TraceError::InvalidId, 400, "invalid trace id: expected 1 to 32 hexadecimal digits");
+        check(TraceError::Param(ParamError::new("limit", "is no number")), 400, "parameter 'limit': is no number");
+        check(TraceError::Param(ParamError::new("", "too many of them")), 400, "too many of them");
+        check(TraceError::CursorMismatch, 400, "the cursor belongs to another search");
+        // Whether there is one that the caller may not see is not told.
+        check(TraceError::NotFound, 404, "trace not found");
+        check(TraceError::Forbidden, 404, "trace not found");
+        check(TraceError::TooLarge(50_000), 413, "more than 50000 spans");
+        for (kind, status) in [
+            (ErrorKind::Invalid, 400),
+            (ErrorKind::Execution, 400),
+            (ErrorKind::LimitExceeded, 422),
+            (ErrorKind::Cancelled, 422),
+            (ErrorKind::Forbidden, 403),
+            (ErrorKind::Timeout, 503),
+            (ErrorKind::Internal, 500),
+        ] {
+            check(TraceError::Engine(Error::new(kind, "x")), status, "x");
         }
     }
 }

@@ -118,7 +118,10 @@ pub fn must_have(caller: &Caller, right: Right, domain: Domain, service: &str) -
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::families::{GROUPS, PROCESSES, SAVED_VIEWS, SEGMENTS, TRANSACTIONS};
 
     #[test]
     fn patterns() {
@@ -127,5 +130,107 @@ mod tests {
         {
             assert_eq!(services_of_pattern(pattern).as_str(), services, "{pattern}");
         }
+    }
+
+    fn caller(triples: &[&str]) -> Caller {
+        let rights = triples.iter().map(|triple| Triple::of_json(&json!(triple)).expect(triple)).collect();
+        Caller { rights, subject: "user:me".to_owned(), ..Caller::system() }
+    }
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    /// What is about one service is seen by who may see that one, and written by who may write it.
+    #[test]
+    fn entities_of_a_service() {
+        let cart = map(json!({"service": "cart"}));
+        for (triple, sees, writes) in [
+            ("{view, transactions, cart}", true, false),
+            ("{edit, transactions, cart}", true, true),
+            ("{edit, transactions, ca*}", true, true),
+            ("{edit, transactions, *}", true, true),
+            ("{edit, transactions, pay}", false, false),
+            ("{edit, processes, cart}", false, false),
+            ("{operate, transactions, cart}", true, false),
+            ("{admin, *, *}", true, true),
+        ] {
+            let caller = caller(&[triple]);
+            assert_eq!(TRANSACTIONS.shows(&caller, &cart, None), sees, "{triple}");
+            let written = TRANSACTIONS.may_write(&caller, &cart, &Map::new());
+            assert_eq!(written.is_ok(), writes, "{triple}");
+            if let Err(problem) = written {
+                assert_eq!(problem.more["required"], "{edit, transactions, cart}", "{triple}");
+            }
+        }
+        // Of no service, or of a pattern of them, is what is about all that it can mean.
+        for (service, needed) in [("", "{edit, transactions, *}"), ("ca*", "{edit, transactions, ca*}")] {
+            let body = map(json!({"service": service}));
+            let problem = TRANSACTIONS.may_write(&caller(&["{edit, transactions, cart}"]), &body, &Map::new());
+            assert_eq!(problem.expect_err(service).more["required"], needed);
+        }
+    }
+
+    /// What names several services needs the right for each of them; without what is sealed, for all.
+    #[test]
+    fn entities_of_several_services() {
+        let body = map(json!({"name": "order"}));
+        let sealed = map(json!({"services": ["cart", "pay"]}));
+        let both = caller(&["{edit, processes, cart}", "{edit, processes, pay}"]);
+        let one = caller(&["{edit, processes, cart}"]);
+        assert!(PROCESSES.shows(&both, &body, Some(&sealed)) && PROCESSES.may_write(&both, &body, &sealed).is_ok());
+        assert!(!PROCESSES.shows(&one, &body, Some(&sealed)));
+        let problem = PROCESSES.may_write(&one, &body, &sealed).expect_err("one lacks");
+        assert_eq!(problem.more["required"], "{edit, processes, pay}");
+        assert!(!PROCESSES.shows(&both, &body, None), "what it was is not known");
+        assert!(PROCESSES.shows(&caller(&["{view, processes, *}"]), &body, None));
+        assert!(PROCESSES.shows_all(&caller(&["{view, processes, *}"])) && !PROCESSES.shows_all(&both));
+    }
+
+    /// Private ones are their owner's alone, shared ones everybody's to see, and theirs to write who have the right.
+    #[test]
+    fn entities_of_an_owner() {
+        let editor = caller(&["{edit, segments, *}"]);
+        let nobody = caller(&[]);
+        let body = |owner: &str, visibility: &str| map(json!({"owner": owner, "visibility": visibility}));
+        for (owner, visibility, sees, nobody_writes, editor_writes) in [
+            ("user:me", "private", true, true, true),
+            ("user:you", "private", false, false, true),
+            ("user:me", "shared", true, false, true),
+            ("user:you", "shared", true, false, true),
+        ] {
+            let body = body(owner, visibility);
+            assert_eq!(SEGMENTS.shows(&nobody, &body, None), sees, "{owner} {visibility}");
+            assert_eq!(SEGMENTS.shows(&editor, &body, None), sees, "{owner} {visibility}: no right shows more");
+            let writes = |caller: &Caller| SEGMENTS.may_write(caller, &body, &Map::new()).is_ok();
+            assert_eq!((writes(&nobody), writes(&editor)), (nobody_writes, editor_writes), "{owner} {visibility}");
+        }
+        assert!(!SEGMENTS.shows_all(&editor));
+        // A saved view is seen by who knows its id, and written by its owner.
+        let (mine, yours) = (map(json!({"owner": "user:me"})), map(json!({"owner": "user:you"})));
+        assert!(SAVED_VIEWS.shows(&nobody, &mine, None) && SAVED_VIEWS.shows(&nobody, &yours, None));
+        assert!(SAVED_VIEWS.may_write(&nobody, &mine, &Map::new()).is_ok());
+        assert_eq!(SAVED_VIEWS.may_write(&nobody, &yours, &Map::new()).expect_err("not mine").code, "FORBIDDEN");
+        assert!(GROUPS.shows_all(&nobody) && GROUPS.shows(&nobody, &mine, None), "the table of rights has asked");
+    }
+
+    #[test]
+    fn who_lacks_a_right_is_told_which() {
+        let caller = caller(&["{view, logs, ca*}"]);
+        for (service, lacks) in [
+            ("cart", None),
+            ("ca*", None),
+            ("cart*db", None),
+            ("pay", Some("{view, logs, pay}")),
+            ("c*", Some("{view, logs, c*}")),
+            ("", Some("{view, logs, *}")),
+            ("*", Some("{view, logs, *}")),
+        ] {
+            let asked = must_have(&caller, Right::View, Domain::Logs, service);
+            let told = asked.err().map(|problem| problem.more["required"].as_str().unwrap_or_default().to_owned());
+            assert_eq!(told.as_deref(), lacks, "{service}");
+        }
+        assert!(must_have(&caller, Right::Edit, Domain::Logs, "cart").is_err());
+        assert!(must_have(&caller, Right::View, Domain::Metrics, "cart").is_err());
     }
 }

@@ -156,3 +156,50 @@ impl Config {
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_visible_letters() {
+        let longest = [b'a'; 255];
+        for fine in [&b"a"[..], b"!", b"~", b"8e03978e-40d5-43e8-bc93-6894a57f9324", &longest] {
+            assert!(Named::new("user:1", "/p", fine, b"").is_ok(), "{fine:?}");
+        }
+        let longer = [b'a'; 256];
+        for wrong in [&b""[..], b" ", b"a b", b"a\tb", b"a\n", b"\x7f", "ä".as_bytes(), b"\xff", &longer] {
+            let problem = Named::new("user:1", "/p", wrong, b"").unwrap_err();
+            assert_eq!((problem.kind, problem.code), (ProblemKind::Malformed, "INVALID_PARAMETER"), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn the_same_request_has_the_same_body() {
+        let hash = |body: &[u8]| Named::new("user:1", "/p", b"n", body).expect("a name").body_hash;
+        assert_eq!(hash(b"{}"), hash(b"{}"));
+        assert_ne!(hash(b"{}"), hash(b"{ }"), "it is compared as it was sent");
+        assert_ne!(hash(b""), hash(b"\0"));
+        // The hash of nothing, as everybody has it.
+        assert_eq!(hash(b""), "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=");
+        let place = |subject: &str, path: &str| Named::new(subject, path, b"n", b"").expect("a name").place();
+        assert_eq!(place("user:1", "/p"), "answered:user:1:/p:n");
+        assert_ne!(place("user:1", "/p"), place("user:2", "/p"));
+        assert_ne!(place("user:1", "/p"), place("user:1", "/q"));
+    }
+
+    #[test]
+    fn long_answers_are_packed() {
+        let check = |answer: Vec<u8>, packed: bool| {
+            let held = kept(&answer).expect("it can be packed").expect("it is short enough").into_owned();
+            assert_eq!(held.starts_with(&PACKED), packed);
+            assert!(held.len() <= ANSWER_BYTES_MAX);
+            assert!(unpacked(held).expect("it was kept") == answer);
+        };
+        check(Vec::new(), false);
+        check(b"{}".to_vec(), false);
+        check(vec![b'x'; ANSWER_BYTES_MAX], false);
+        check(vec![b'x'; ANSWER_BYTES_MAX + 1], true);
+        assert!(unpacked([&PACKED[..], b"no"].concat()).is_err());
+    }
+}

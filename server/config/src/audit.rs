@@ -383,3 +383,158 @@ impl Config {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::RULES;
+
+    fn read(query: &[(&str, &str)]) -> Result<AuditQuery> {
+        let parameters: Vec<(String, String)> =
+            query.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        AuditQuery::parse(&parameters)
+    }
+
+    fn row(value: Value) -> Map<String, Value> {
+        members(value)
+    }
+
+    #[test]
+    fn parameters_of_the_log() {
+        let none = read(&[]).expect("nothing is asked for");
+        assert_eq!((none.limit, none.oldest_first, none.count, none.cursor), (100, false, false, None));
+        assert!(none.wants(&Map::new()));
+        let all = read(&[
+            ("start", "2026-01-01T00:00:00Z"),
+            ("end", "2026-01-02T00:00:00+01:00"),
+            ("sort", "at"),
+            ("count", "true"),
+            ("limit", "1000"),
+            ("fields", "actor, before.name"),
+            ("q", "Cart"),
+        ]);
+        let all = all.expect("a query");
+        assert_eq!((all.start_ms, all.end_ms), (Some(1_767_225_600_000), Some(1_767_308_400_000)));
+        assert_eq!((all.limit, all.oldest_first, all.count), (1000, true, true));
+        assert_eq!(all.fields, Some(vec!["actor".to_owned(), "before.name".to_owned()]));
+        assert_eq!(all.contains.as_deref(), Some("cart"));
+        for (key, value) in [
+            ("start", "yesterday"),
+            ("end", ""),
+            ("sort", "actor"),
+            ("sort", "AT"),
+            ("count", "1"),
+            ("limit", "0"),
+            ("limit", "1001"),
+            ("limit", "-1"),
+            ("limit", "x"),
+            ("fields", ""),
+            ("fields", "actor,secret"),
+            ("Actor", "x"),
+            ("secret", "x"),
+            ("", "x"),
+        ] {
+            let problem = read(&[(key, value)]).unwrap_err();
+            assert_eq!((problem.kind, problem.code), (ProblemKind::Malformed, "INVALID_PARAMETER"), "{key}={value}");
+        }
+        for key in ["limit", "q", "count", "fields"] {
+            let value = if key == "limit" {
+                "5"
+            } else if key == "count" {
+                "true"
+            } else {
+                "actor"
+            };
+            assert!(read(&[(key, value)]).is_ok(), "{key}");
+            let problem = read(&[(key, value), (key, value)]).unwrap_err();
+            assert_eq!(problem.detail, format!("`{key}` stands twice"));
+        }
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.001Z");
+        assert!(read(&[("start", early), ("end", early)]).is_ok());
+        assert!(read(&[("start", late), ("end", early)]).is_err());
+    }
+
+    #[test]
+    fn rows_that_are_wanted() {
+        let one = row(json!({"actor": "Ann", "family": "rules", "action": "UPDATE", "entityName": "Cart is slow"}));
+        let check = |query: &[(&str, &str)], expected: bool| {
+            assert_eq!(read(query).expect("a query").wants(&one), expected, "{query:?}");
+        };
+        check(&[("actor", "Ann")], true);
+        check(&[("actor", "Bob")], false);
+        // Of one member any of its values, of several each.
+        check(&[("actor", "Bob"), ("actor", "Ann")], true);
+        check(&[("actor", "Ann"), ("family", "rules")], true);
+        check(&[("actor", "Ann"), ("family", "silences")], false);
+        check(&[("q", "cart")], true);
+        check(&[("q", "IS SLOW")], true);
+        check(&[("q", "fast")], false);
+        check(&[("q", "ann")], false);
+        check(&[("q", "")], true);
+    }
+
+    #[test]
+    fn cursors_belong_to_their_query() {
+        let of = |query: &[(&str, &str)]| read(query).expect("a query").bound;
+        let bound = of(&[("actor", "Ann")]);
+        assert_eq!(
+            bound,
+            of(&[("actor", "Ann"), ("limit", "5"), ("count", "true"), ("start", "2026-01-01T00:00:00Z")])
+        );
+        assert_ne!(bound, of(&[]));
+        assert_ne!(bound, of(&[("actor", "Bob")]));
+        assert_ne!(bound, of(&[("actor", "Ann"), ("sort", "at")]));
+        assert_ne!(bound, of(&[("actor", "Ann"), ("q", "ann")]));
+        let with = |cursor: &str| read(&[("actor", "Ann"), ("cursor", cursor)]);
+        assert_eq!(with(&format!("{bound}.17")).expect("a cursor").cursor, Some(17));
+        for wrong in [bound.clone(), format!("{bound}."), format!("{bound}.x"), "x.17".to_owned(), ".17".to_owned()] {
+            let problem = with(&wrong).unwrap_err();
+            assert_eq!((problem.kind, problem.code), (ProblemKind::Malformed, "CURSOR_MISMATCH"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn members_of_rows() {
+        for (path, expected) in [
+            ("actor", true),
+            ("before", true),
+            ("before.name", true),
+            ("after.labels.a", true),
+            ("befor", false),
+            ("Before", false),
+            ("name", false),
+            ("", false),
+            (".actor", false),
+        ] {
+            assert_eq!(is_member(path), expected, "{path}");
+        }
+        assert!(matches!(class_of("at"), Some(Class::Time)) && matches!(class_of("actor"), Some(Class::Text)));
+        assert!(class_of("before").is_none() && class_of("after.x").is_none());
+    }
+
+    #[test]
+    fn each_row_hangs_on_the_one_before_it() {
+        let first = chained("", "{}");
+        assert_eq!((first.len(), first == chained("", "{}")), (64, true));
+        assert_ne!(first, chained("", "{ }"));
+        assert_ne!(first, chained(&first, "{}"));
+        assert_ne!(chained("a", "b"), chained("", "a\nb"));
+    }
+
+    #[test]
+    fn refusals_are_told_from_faults() {
+        for (kind, expected) in [
+            (ProblemKind::Forbidden, "refused"),
+            (ProblemKind::Invalid, "refused"),
+            (ProblemKind::Precondition, "refused"),
+            (ProblemKind::Busy, "failed"),
+            (ProblemKind::Internal, "failed"),
+        ] {
+            let mut problem = Problem::new(kind, "SOME_CODE", "why");
+            let event = refusal(&RULES, "UPDATE", Some("1"), &mut problem);
+            assert!(problem.noted, "it is not noted once more");
+            assert_eq!((event.outcome, event.action, event.family), (expected, "UPDATE", "rules"));
+            assert_eq!((event.entity_id.as_deref(), event.code.as_deref()), (Some("1"), Some("SOME_CODE")));
+        }
+    }
+}

@@ -573,3 +573,6 @@ fn resolved(family: &Family, patch: Map<String, Value>, body: &mut Map<String, V
     }
     rest
 }
+
+#[cfg(test)]
+mod tests;

@@ -451,4 +451,99 @@ mod tests {
         check(Kind::Labels, json!({"": "x"}), Err(("/f/", "REQUIRED")));
         check(Kind::Labels, json!(["a"]), Err(("/f", "INVALID_TYPE")));
     }
+
+    #[test]
+    fn texts_and_their_lengths() {
+        let text = Kind::Text { min: 2, max: 4 };
+        for (value, expected) in [
+            (json!("ab"), Ok(json!("ab"))),
+            (json!("  abcd\t"), Ok(json!("abcd"))),
+            (json!("éèüß"), Ok(json!("éèüß"))),
+            (json!("a"), Err(("/f", "OUT_OF_RANGE"))),
+            (json!(" a "), Err(("/f", "OUT_OF_RANGE"))),
+            (json!("   "), Err(("/f", "REQUIRED"))),
+            (json!("abcde"), Err(("/f", "TOO_LONG"))),
+            (json!("a\nb"), Err(("/f", "PATTERN"))),
+            (json!("a\u{7f}b"), Err(("/f", "PATTERN"))),
+            (json!(null), Err(("/f", "INVALID_TYPE"))),
+            (json!(["ab"]), Err(("/f", "INVALID_TYPE"))),
+        ] {
+            check(text, value, expected);
+        }
+        let prose = Kind::Prose { max: 5 };
+        check(prose, json!(" a\n\tb"), Ok(json!(" a\n\tb")));
+        check(prose, json!(""), Ok(json!("")));
+        check(prose, json!("abcdef"), Err(("/f", "TOO_LONG")));
+        check(prose, json!("a\u{1b}b"), Err(("/f", "PATTERN")));
+        check(prose, json!(5), Err(("/f", "INVALID_TYPE")));
+        let login = Kind::Login { min: 2, max: 20 };
+        check(login, json!(" Ann.B_c-d@e+1 "), Ok(json!("ann.b_c-d@e+1")));
+        check(login, json!("ÄB"), Ok(json!("äb")));
+        for wrong in ["a/b", "a:b", "a\\b", "a b", "a*b", "<ab>"] {
+            check(login, json!(wrong), Err(("/f", "PATTERN")));
+        }
+    }
+
+    #[test]
+    fn lists_of_texts() {
+        let texts = Kind::Texts { max: 3 };
+        check(texts, json!([]), Ok(json!([])));
+        check(texts, json!([" b ", "a", "b"]), Ok(json!(["b", "a"])));
+        check(texts, json!(["a", ""]), Err(("/f/1", "REQUIRED")));
+        check(texts, json!(["a", 1]), Err(("/f/1", "INVALID_TYPE")));
+        check(texts, json!(["x".repeat(201)]), Err(("/f/0", "TOO_LONG")));
+        check(texts, json!(["a", "b", "c", "d"]), Err(("/f", "LIMIT_EXCEEDED")));
+        check(texts, json!("a"), Err(("/f", "INVALID_TYPE")));
+        check(texts, json!({"0": "a"}), Err(("/f", "INVALID_TYPE")));
+        let ids = Kind::Ids { max: 2 };
+        let (large, small) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");
+        check(ids, json!([large, small]), Ok(json!([small])));
+        check(ids, json!([small, "x"]), Err(("/f/1", "INVALID_VALUE")));
+        check(Kind::Id, json!(large), Ok(json!(small)));
+        check(Kind::Id, json!(""), Err(("/f", "INVALID_VALUE")));
+        check(Kind::Id, json!(7), Err(("/f", "INVALID_TYPE")));
+    }
+
+    #[test]
+    fn times_flags_and_permissions() {
+        check(Kind::Time, json!("2026-01-31T12:00:00.9999Z"), Ok(json!("2026-01-31T12:00:00.999Z")));
+        for wrong in ["2026-01-31", "2026-01-31T12:00:00", "2026-02-30T12:00:00Z", ""] {
+            check(Kind::Time, json!(wrong), Err(("/f", "INVALID_VALUE")));
+        }
+        check(Kind::Time, json!(1_769_860_800), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Bool, json!(true), Ok(json!(true)));
+        for wrong in [json!("true"), json!(1), json!(null)] {
+            check(Kind::Bool, wrong, Err(("/f", "INVALID_TYPE")));
+        }
+        let triples = Kind::Triples { max: 3 };
+        let once = json!([{"right": "view", "domain": "logs", "service": "a"}]);
+        check(triples, json!(["{view, logs, a}", "{view, logs, a}"]), Ok(once));
+        check(triples, json!(["view logs"]), Err(("/f/0", "INVALID_VALUE")));
+        check(triples, json!([5]), Err(("/f/0", "INVALID_VALUE")));
+        check(triples, json!("{view, logs, a}"), Err(("/f", "INVALID_TYPE")));
+        let services = Kind::Services { max: 2 };
+        check(services, json!(["*"]), Ok(json!(["*"])));
+        check(services, json!(["", "a"]), Err(("/f/0", "INVALID_VALUE")));
+        check(services, json!(["a", "b", "c"]), Err(("/f", "LIMIT_EXCEEDED")));
+        let networks = Kind::Networks { max: 9 };
+        let good = json!(["0.0.0.0/0", "::/0", "10.1.2.3", "10.1.2.3/32", "2001:db8::/128"]);
+        check(networks, good.clone(), Ok(good));
+        for wrong in ["", "/8", "10.0.0.0/ 8", "10.0.0.0/-1", "10.0.0.0/0008", "host", "10.0.0.1-10.0.0.9", "[::1]"] {
+            check(networks, json!([wrong]), Err(("/f/0", "INVALID_VALUE")));
+        }
+    }
+
+    /// Names and values of labels are free, but for their number and length.
+    #[test]
+    fn labels_at_their_bounds() {
+        let labels = |count: usize| Value::Object((0..count).map(|n| (format!("k{n:03}"), json!("v"))).collect());
+        check(Kind::Labels, labels(LABELS_MAX), Ok(labels(LABELS_MAX)));
+        check(Kind::Labels, labels(LABELS_MAX + 1), Err(("/f", "LIMIT_EXCEEDED")));
+        check(Kind::Labels, json!({"a/b.c": "", "é": "x\ny"}), Ok(json!({"a/b.c": "", "é": "x\ny"})));
+        let long = "x".repeat(LABEL_CHARS_MAX);
+        check(Kind::Labels, json!({ &long: &long }), Ok(json!({ &long: &long })));
+        check(Kind::Labels, json!({"a": null}), Err(("/f/a", "INVALID_TYPE")));
+        check(Kind::Labels, json!({"a": {"b": "c"}}), Err(("/f/a", "INVALID_TYPE")));
+        check(Kind::Labels, json!(null), Err(("/f", "INVALID_TYPE")));
+    }
 }

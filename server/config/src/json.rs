@@ -192,4 +192,92 @@ mod tests {
         check(json!({"e": null}), json!({"a": 1}), json!({"e": null, "a": 1}));
         check(json!({}), json!({"a": {"bb": {"ccc": null}}}), json!({"a": {"bb": {}}}));
     }
+
+    #[test]
+    fn what_is_no_body() {
+        for (text, part) in [
+            (" ", "EOF"),
+            ("{", "EOF"),
+            ("[1,]", "(line 1, column 4)"),
+            ("{\"a\":1,}", "(line 1, column 8)"),
+            ("{a:1}", "(line 1, column 2)"),
+            ("'a'", "(line 1, column 1)"),
+            ("01", "(line 1, column 2)"),
+            ("1e400", "number out of range"),
+            ("NaN", "(line 1, column 1)"),
+            ("\"\\ud800\"", "hex escape"),
+            ("\"a\nb\"", "control character"),
+            ("{}{}", "trailing characters"),
+            ("{\"a\":{\"b\":1},\"a\":2}", "key `a` stands twice"),
+            ("[{\"\":1,\"\":2}]", "key `` stands twice"),
+        ] {
+            let problem = parse(text.as_bytes()).expect_err(text);
+            assert_eq!((problem.code, problem.kind), ("MALFORMED_JSON", ProblemKind::Malformed));
+            assert!(problem.detail.contains(part), "{text}: {}", problem.detail);
+            assert!(problem.more["line"].is_u64() && problem.more["column"].is_u64());
+        }
+        assert!(parse(b"\xff").is_err() && parse(b"\"\xff\"").is_err(), "no UTF-8");
+        let nested = |n: usize| format!("{}{}", "[".repeat(n), "]".repeat(n));
+        assert!(parse(nested(DEPTH_MAX).as_bytes()).is_ok() && parse(nested(DEPTH_MAX + 2).as_bytes()).is_err());
+        // The same key in another object is another one, and case tells keys apart.
+        assert!(parse(br#"{"a":{"a":1},"A":[{"a":1},{"a":1}]}"#).is_ok());
+    }
+
+    #[test]
+    fn bodies_are_objects() {
+        assert_eq!(object(b"{}").unwrap(), Map::new());
+        for text in ["[]", "null", "1", "\"{}\"", "true"] {
+            let problem = object(text.as_bytes()).expect_err(text);
+            assert_eq!((problem.code, problem.errors[0].code), ("VALIDATION_FAILED", "INVALID_TYPE"), "{text}");
+        }
+        assert_eq!(object(b"{").unwrap_err().code, "MALFORMED_JSON");
+    }
+
+    /// What an error repeats of a sender is short, and in one line.
+    #[test]
+    fn what_is_shown_of_a_sender() {
+        for (text, expected) in [("", ""), ("a b", "a b"), ("a\r\n\tb\u{1b}[0m", "ab[0m"), ("\0", "")] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+        let whole = "é".repeat(SHOWN_MAX);
+        assert_eq!((shown(&whole), shown(&format!("{whole}é"))), (whole.clone(), format!("{whole}…")));
+    }
+
+    #[test]
+    fn times() {
+        for (text, ms, shown) in [
+            ("1970-01-01T00:00:00Z", 0, "1970-01-01T00:00:00.000Z"),
+            ("2026-01-31T13:00:00.1239+01:00", 1_769_860_800_123, "2026-01-31T12:00:00.123Z"),
+            ("1969-12-31T23:59:59.999Z", -1, "1969-12-31T23:59:59.999Z"),
+        ] {
+            assert_eq!(time_of(text), Some(ms), "{text}");
+            assert_eq!(time_text(ms), shown, "{text}");
+            assert_eq!(time_of(shown), Some(ms), "{text}");
+        }
+        for text in ["", "2026-01-31", "2026-01-31T12:00:00", "2026-02-30T12:00:00Z", "1769860800", "now"] {
+            assert_eq!(time_of(text), None, "{text}");
+        }
+        assert_eq!(time_text(i64::MAX), i64::MAX.to_string(), "no time that a calendar has");
+    }
+
+    #[test]
+    fn merging_what_is_deep() {
+        let check = |target: Value, patch: Value, expected: Value| {
+            let (Value::Object(mut target), Value::Object(patch)) = (target, patch) else { panic!("objects") };
+            merge(&mut target, patch);
+            assert_eq!(Value::Object(target), expected);
+        };
+        check(json!({}), json!({}), json!({}));
+        check(json!({"a": 1}), json!({"b": null}), json!({"a": 1}));
+        check(json!({"a": {"b": {"c": 1, "d": 2}}}), json!({"a": {"b": {"c": null}}}), json!({"a": {"b": {"d": 2}}}));
+        // Lists are replaced as a whole, with nulls in them.
+        check(json!({"a": [1, 2]}), json!({"a": [null]}), json!({"a": [null]}));
+        check(json!({"a": [{"b": 1}]}), json!({"a": [{"c": null}]}), json!({"a": [{"c": null}]}));
+        // What was no object becomes one, without its nulls.
+        check(json!({"a": 1}), json!({"a": {"b": null, "c": 2}}), json!({"a": {"c": 2}}));
+        check(json!({"a": [1]}), json!({"a": {"b": {"c": null}}}), json!({"a": {"b": {}}}));
+        check(json!({"a": {"b": 1}}), json!({"a": 5}), json!({"a": 5}));
+        check(json!({"a": {"b": 1}}), json!({"a": {}}), json!({"a": {"b": 1}}));
+        check(json!({"a": {"b": 1}}), json!({"a": null}), json!({}));
+    }
 }

@@ -182,4 +182,61 @@ mod tests {
         let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there already").of_item("/items/1");
         assert_eq!((&*problem.detail, &*problem.errors[0].field), ("is there already", "/items/1"));
     }
+
+    #[test]
+    fn what_is_wrong_is_counted() {
+        let error = |field: &str| FieldError::new(field, "REQUIRED", "is missing");
+        for (fields, expected) in [
+            (vec![""], "is missing"),
+            (vec!["/a"], "/a: is missing"),
+            (vec!["/a", "/b"], "2 fields are invalid"),
+            (vec![], "0 fields are invalid"),
+        ] {
+            let problem = Problem::invalid(fields.iter().map(|field| error(field)).collect());
+            assert_eq!((problem.detail.as_str(), problem.errors.len()), (expected, fields.len()));
+            assert_eq!((problem.kind, problem.code), (ProblemKind::Invalid, "VALIDATION_FAILED"));
+        }
+        // So many are told, and all of them counted.
+        let many = Problem::invalid((0..ERRORS_MAX + 5).map(|n| error(&format!("/{n}"))).collect());
+        assert_eq!((many.errors.len(), many.detail.as_str()), (ERRORS_MAX, "105 fields are invalid"));
+    }
+
+    #[test]
+    fn places_are_put_below_others() {
+        let below = |problem: Problem| {
+            let problem = problem.below("/items/3");
+            (problem.detail.clone(), problem.errors.iter().map(|e| e.field.clone()).collect::<Vec<_>>())
+        };
+        let told = |detail: &str, fields: &[&str]| {
+            (detail.to_owned(), fields.iter().map(|field| (*field).to_owned()).collect::<Vec<_>>())
+        };
+        let one = || FieldError::new("/a", "REQUIRED", "is missing");
+        assert_eq!(
+            below(Problem::field("/a", "REQUIRED", "is missing")),
+            told("/items/3/a: is missing", &["/items/3/a"])
+        );
+        let two = Problem::invalid(vec![one(), FieldError::new("/b", "TOO_LONG", "is long")]);
+        assert_eq!(below(two), told("2 fields are invalid", &["/items/3/a", "/items/3/b"]));
+        // A text that names no place keeps its own words.
+        assert_eq!(below(Problem::field("", "INVALID_TYPE", "no object")), told("no object", &["/items/3"]));
+        let whole = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there");
+        assert_eq!(below(whole.clone()), told("is there", &[]));
+        assert_eq!(whole.of("id-1").detail, "`id-1`: is there");
+    }
+
+    #[test]
+    fn problems_tell_what_they_may() {
+        let fault = Problem::internal("the disk /var/x is gone");
+        assert_eq!(
+            (fault.kind, fault.code, fault.detail.as_str()),
+            (ProblemKind::Internal, "INTERNAL", "internal error")
+        );
+        assert_eq!(fault.cause.as_deref(), Some("the disk /var/x is gone"), "for the log");
+        let forbidden = Problem::forbidden("{edit, logs, *}");
+        assert_eq!((forbidden.code, &forbidden.more["required"]), ("FORBIDDEN", &json!("{edit, logs, *}")));
+        let missing = Problem::not_found("x");
+        assert_eq!((missing.kind, missing.detail.as_str()), (ProblemKind::NotFound, "nothing has the id `x`"));
+        let twice = missing.with("a", json!(1)).with("a", json!(2));
+        assert_eq!(twice.more["a"], json!(2));
+    }
 }

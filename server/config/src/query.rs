@@ -295,6 +295,7 @@ fn shorthand(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::families::{GROUPS, USERS};
 
     #[test]
     fn fields_keep_the_shape_of_the_entity() {
@@ -320,5 +321,181 @@ mod tests {
             &["conditions.logs", "conditions.logs.op"],
             json!({"id": "1", "conditions": {"logs": {"field": "env", "op": "eq"}}}),
         );
+    }
+
+    fn parsed(family: &Family, parameters: &[(&str, &str)]) -> Result<ListQuery> {
+        let owned: Vec<(String, String)> =
+            parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        ListQuery::parse(family, &owned, &["dryRun"])
+    }
+
+    /// Rows by id and name.
+    fn rows(all: &[(&str, &str)]) -> Vec<(String, Map<String, Value>)> {
+        let row = |(id, name): &(&str, &str)| {
+            let Value::Object(row) = json!({"id": id, "name": name}) else { panic!("an object") };
+            ((*id).to_owned(), row)
+        };
+        all.iter().map(row).collect()
+    }
+
+    #[test]
+    fn numbers_and_flags() {
+        for (text, expected) in [
+            ("1", Some(1)),
+            ("100", Some(100)),
+            ("1000", Some(1000)),
+            ("0", None),
+            ("1001", None),
+            ("-1", None),
+            ("+1", None),
+            ("1.0", None),
+            (" 1", None),
+            ("", None),
+            ("ten", None),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(limit(text).ok(), expected, "{text}");
+        }
+        assert_eq!((flag("x", "true").ok(), flag("x", "false").ok()), (Some(true), Some(false)));
+        for text in ["", "1", "True", "yes", " true"] {
+            assert_eq!(flag("count", text).unwrap_err().detail, "`count` must be true or false", "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_said_of_parameters() {
+        for (parameters, detail) in [
+            (&[("nothing", "x")][..], "unknown parameter `nothing`"),
+            (&[("Limit", "5")][..], "unknown parameter `Limit`"),
+            (&[("limit", "5"), ("limit", "5")][..], "`limit` stands twice"),
+            (&[("q", "a"), ("q", "b")][..], "`q` stands twice"),
+            (&[("filter", "name pr"), ("filter", "name pr")][..], "`filter` stands twice"),
+            (&[("limit", "x")][..], "`limit` must be a number from 1 to 1000"),
+            (&[("count", "yes")][..], "`count` must be true or false"),
+            (&[("sort", "")][..], "unknown field `` in `sort`"),
+            (&[("sort", "name,")][..], "unknown field `` in `sort`"),
+            (&[("sort", "--name")][..], "unknown field `-name` in `sort`"),
+            (&[("sort", "name desc")][..], "unknown field `name desc` in `sort`"),
+            (&[("fields", "name,nmae")][..], "unknown field `nmae` in `fields`"),
+            (&[("filter", "nmae eq 1")][..], "unknown field `nmae` in `filter`"),
+            (&[("filter", "version eq \"1\"")][..], "`version` must be compared with a number"),
+            (&[("version", "one")][..], "`version` must be compared with a number"),
+            (&[("createdAt", "yesterday")][..], "`createdAt` must be compared with a time like"),
+            (&[("a\u{1}b", "x")][..], "unknown parameter `ab`"),
+        ] {
+            let problem = parsed(&GROUPS, parameters).expect_err(detail);
+            assert_eq!(problem.code, "INVALID_PARAMETER", "{parameters:?}");
+            assert!(problem.detail.starts_with(detail), "{parameters:?}: {}", problem.detail);
+        }
+        // What nobody reads is no field of a list.
+        for parameters in
+            [[("password", "x")], [("filter", "password pr")], [("sort", "password")], [("fields", "password")]]
+        {
+            assert_eq!(parsed(&USERS, &parameters).unwrap_err().code, "INVALID_PARAMETER", "{parameters:?}");
+        }
+        let many = vec!["name"; FIELDS_MAX + 1].join(",");
+        assert_eq!(parsed(&GROUPS, &[("sort", many.as_str())]).unwrap_err().detail, "`sort` names too many fields");
+        assert_eq!(parsed(&GROUPS, &[("fields", many.as_str())]).unwrap_err().detail, "`fields` names too many fields");
+        assert!(parsed(&GROUPS, &[("dryRun", "maybe"), ("dryRun", "x")]).is_ok(), "it is the caller's to read");
+    }
+
+    #[test]
+    fn what_lists_are_asked_for() {
+        let plain = parsed(&GROUPS, &[]).unwrap();
+        assert_eq!((plain.limit, plain.count, plain.filter, plain.contains), (LIMIT, false, None, None));
+        assert_eq!(plain.sort, [("name".to_owned(), false)]);
+        let sorted = parsed(&GROUPS, &[("sort", "-labels.team, name,-version")]).unwrap();
+        let fields: Vec<(&str, bool)> = sorted.sort.iter().map(|(field, down)| (field.as_str(), *down)).collect();
+        assert_eq!(fields, [("labels.team", true), ("name", false), ("version", true)]);
+        assert_eq!(parsed(&GROUPS, &[("q", "")]).unwrap().contains, None, "all texts contain an empty one");
+        assert_eq!(parsed(&GROUPS, &[("q", "ÄB")]).unwrap().contains.as_deref(), Some("äb"));
+        let passes = |parameters: &[(&str, &str)], row: Value| {
+            parsed(&GROUPS, parameters).unwrap().wants(&GROUPS, row.as_object().expect("an object"))
+        };
+        // A field that is named twice may have either value, two fields must have theirs.
+        assert!(passes(&[("name", "a"), ("name", "b")], json!({"name": "b"})));
+        assert!(!passes(&[("name", "a"), ("version", "2")], json!({"name": "a", "version": 1})));
+        // A number is one where the field is, and a text where that is.
+        assert!(passes(&[("name", "7")], json!({"name": "7"})));
+        assert!(passes(&[("version", "7")], json!({"version": 7})));
+        assert!(passes(&[("labels.x", "true")], json!({"labels": {"x": "true"}})));
+        assert!(passes(&[("filter", "name sw \"a\""), ("labels.x", "1")], json!({"name": "ab", "labels": {"x": "1"}})));
+        assert!(passes(&[("q", "b c")], json!({"name": "A B C"})) && !passes(&[("q", "bc")], json!({"name": "A B C"})));
+        assert!(passes(&[("q", "why")], json!({"name": "a", "description": "That is WHY."})));
+    }
+
+    /// Whatever the order, each row stands on one page, and the last page has no cursor.
+    #[test]
+    fn pages_of_rows() {
+        let all = [("3", "b"), ("1", "b"), ("2", "a"), ("5", "c"), ("4", "")];
+        for (sort, expected) in [
+            ("name", "4 2 1 3 5"),
+            ("-name", "5 1 3 2 4"),
+            ("id", "1 2 3 4 5"),
+            ("-id", "5 4 3 2 1"),
+            ("version,-name", "5 1 3 2 4"),
+        ] {
+            for limit in ["1", "2", "3", "5", "6"] {
+                let (mut found, mut cursor, mut pages) = (Vec::new(), None::<String>, 0);
+                loop {
+                    let mut parameters = vec![("sort", sort), ("limit", limit), ("count", "true")];
+                    parameters.extend(cursor.as_deref().map(|cursor| ("cursor", cursor)));
+                    let page = parsed(&GROUPS, &parameters).unwrap().page(&GROUPS, rows(&all));
+                    assert_eq!(page.total, Some(all.len()), "the rest is counted, too");
+                    found.extend(page.items.iter().map(|row| row["id"].as_str().expect("an id").to_owned()));
+                    cursor = page.next_cursor;
+                    pages += 1;
+                    if cursor.is_none() {
+                        break;
+                    }
+                }
+                assert_eq!(found.join(" "), expected, "{sort} {limit}");
+                assert_eq!(pages, all.len().div_ceil(limit.parse::<usize>().unwrap()), "{sort} {limit}");
+            }
+        }
+        let whole = parsed(&GROUPS, &[("limit", "1"), ("count", "true")]).unwrap().everything();
+        let page = whole.page(&GROUPS, rows(&all));
+        assert_eq!((page.items.len(), page.total, page.next_cursor), (5, None, None));
+        assert!(parsed(&GROUPS, &[]).unwrap().page(&GROUPS, Vec::new()).items.is_empty());
+    }
+
+    /// A cursor is one of a list: of the same family, filter, order; how much is asked for does not matter.
+    #[test]
+    fn cursors_are_bound() {
+        let first = parsed(&GROUPS, &[("limit", "1"), ("name", "a"), ("name", "b")]).unwrap();
+        let cursor = first.page(&GROUPS, rows(&[("1", "a"), ("2", "b")])).next_cursor.expect("there is more");
+        let again = |family: &Family, parameters: &[(&str, &str)]| {
+            let mut all = vec![("cursor", cursor.as_str())];
+            all.extend_from_slice(parameters);
+            parsed(family, &all).map(drop).map_err(|problem| problem.code)
+        };
+        let same = [("name", "a"), ("name", "b")];
+        assert_eq!(again(&GROUPS, &same), Ok(()));
+        assert_eq!(again(&GROUPS, &[same[0], same[1], ("limit", "7"), ("count", "true"), ("fields", "name")]), Ok(()));
+        for other in [
+            &[][..],
+            &[("name", "a")][..],
+            &[same[0], same[1], ("sort", "-name")][..],
+            &[same[0], same[1], ("sort", "name,id")][..],
+            &[same[0], same[1], ("q", "x")][..],
+            &[same[0], same[1], ("filter", "name pr")][..],
+        ] {
+            assert_eq!(again(&GROUPS, other), Err("CURSOR_MISMATCH"), "{other:?}");
+        }
+        assert_eq!(again(&USERS, &[("username", "a")]), Err("CURSOR_MISMATCH"));
+        let forged = [
+            String::new(),
+            "%".to_owned(),
+            cursor[1..].to_owned(),
+            format!("{cursor}="),
+            URL_SAFE_NO_PAD.encode("[]"),
+            URL_SAFE_NO_PAD.encode(json!([first.bound, [], "1"]).to_string()),
+            URL_SAFE_NO_PAD.encode(json!([first.bound, ["a"], 1]).to_string()),
+            URL_SAFE_NO_PAD.encode(json!([first.bound, ["a", "b"], "1"]).to_string()),
+        ];
+        for text in &forged {
+            let wrong = parsed(&GROUPS, &[same[0], same[1], ("cursor", text.as_str())]);
+            assert_eq!(wrong.map(drop).map_err(|problem| problem.code), Err("CURSOR_MISMATCH"), "{text}");
+        }
     }
 }

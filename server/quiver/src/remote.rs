@@ -191,4 +191,17 @@ mod tests {
         let request = BackupRequest { to: "x".to_owned(), keep: None };
         assert_eq!(remote.backup(&request).await.unwrap_err().kind(), ErrorKind::Unavailable);
     }
+
+    #[test]
+    fn addresses_with_paths() {
+        for (address, url) in [
+            ("h", "http://h/x"),
+            ("h///", "http://h/x"),
+            ("[::1]:8800", "http://[::1]:8800/x"),
+            ("https://h/quiver", "https://h/quiver/x"),
+            ("https://h:1/quiver/", "https://h:1/quiver/x"),
+        ] {
+            assert_eq!(Remote { address, token: None, authority: None }.url("/x"), url, "{address}");
+        }
+    }
 }

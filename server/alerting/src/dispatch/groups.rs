@@ -427,4 +427,107 @@ mod tests {
         timers.sort();
         assert_eq!(timers, [("{}/{k=\"a\"}:{}".to_owned(), 25), ("{}/{k=\"b\"}:{}".to_owned(), 30)]);
     }
+
+    /// An alert goes to a group of each route that takes it, and is told by each on its own time.
+    #[test]
+    fn groups_of_several_routes() {
+        let mut d = Dispatcher::new(route(
+            "{receiver: r, group_by: [j], routes: [{matchers: ['s=page'], receiver: a, group_wait: 5s, continue: true}, \
+            {receiver: b, group_by: [...], group_wait: 20s}]}",
+        ));
+        d.insert(alert(&[("s", "page"), ("j", "1"), ("i", "1")], 0, 1000, 0), 0);
+        d.insert(alert(&[("s", "page"), ("j", "1"), ("i", "2")], 0, 1000, 0), 0);
+        d.insert(alert(&[("j", "1")], 0, 1000, 0), 0);
+        let mut keys: Vec<&str> = d.groups().map(|g| g.key).collect();
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                "{}/{s=\"page\"}:{j=\"1\"}",
+                "{}/{}:{i=\"1\", j=\"1\", s=\"page\"}",
+                "{}/{}:{i=\"2\", j=\"1\", s=\"page\"}",
+                "{}/{}:{j=\"1\"}",
+            ]
+        );
+        assert_eq!((d.alert_count(), d.groups().map(|g| g.alerts().count()).sum::<usize>()), (3, 5));
+        assert_eq!(due(&mut d, 4), []);
+        assert_eq!(due(&mut d, 5), [("{}/{s=\"page\"}:{j=\"1\"}".to_owned(), 2)]);
+        assert_eq!(due(&mut d, 20).len(), 3);
+        // The next beat of the one that went first comes first.
+        assert_eq!(d.next_due(), Some(305 * S));
+    }
+
+    /// The same label set is the same alert, whatever else is said of it; no two label sets are.
+    #[test]
+    fn alerts_are_their_labels() {
+        let mut d = Dispatcher::new(route("{receiver: r}"));
+        d.insert(Alert { generator_url: "u".into(), ..alert(&[("a", "1"), ("b", "2")], 0, 100, 1) }, S);
+        d.insert(alert(&[("b", "2"), ("a", "1")], 0, 200, 2), 2 * S);
+        assert_eq!((d.alert_count(), d.alerts().next().map(|a| a.ends_at)), (1, Some(200 * S)));
+        d.insert(alert(&[("a", "1")], 0, 100, 1), S);
+        d.insert(alert(&[("a", "12")], 0, 100, 1), S);
+        assert_eq!(d.alert_count(), 3);
+        let known = d.alert(&LabelSet::from_pairs([("a", "1")])).expect("known");
+        let one = known.bytes();
+        assert!(d.alert_bytes() >= 3 * one, "each counts");
+        assert_eq!(d.groups().count(), 1, "without labels to group by there is one group");
+    }
+
+    /// An alert that ended and fires again before its end was told begins anew, and its end is not told.
+    #[test]
+    fn fires_again() {
+        let mut d = Dispatcher::new(route("{receiver: r, group_wait: 30s, group_interval: 1m}"));
+        let labels = LabelSet::from_pairs([("a", "1")]);
+        d.insert(alert(&[("a", "1")], 0, 10, 0), 0);
+        d.insert(alert(&[("a", "1")], 20, 1000, 20), 20 * S);
+        assert_eq!(d.alert(&labels).map(|a| a.starts_at), Some(20 * S), "the two do not overlap");
+        let flush = d.take_due(30 * S).remove(0);
+        assert!(!flush.alerts[0].is_resolved(flush.at));
+        // It ends while it is told: its end is told with the next beat, whatever comes of this one.
+        d.insert(alert(&[("a", "1")], 20, 35, 35), 35 * S);
+        assert!(d.done(&flush, true).is_empty());
+        let next = d.take_due(90 * S).remove(0);
+        assert!(next.alerts[0].is_resolved(next.at));
+        assert_eq!(d.done(&next, true), [labels]);
+        assert_eq!((d.next_due(), d.alert_count()), (None, 0));
+    }
+
+    #[test]
+    fn overlapping_reports() {
+        let at = |from: i64, to: i64| alert(&[("a", "1")], from, to, from);
+        for (one, other, expected) in [
+            ((0, 10), (5, 20), true),
+            ((5, 20), (0, 10), true),
+            ((0, 10), (0, 10), true),
+            ((0, 100), (10, 20), false),
+            ((10, 20), (0, 100), true),
+            ((0, 10), (10, 20), false),
+            ((0, 10), (20, 30), false),
+            ((20, 30), (0, 10), false),
+        ] {
+            assert_eq!(at(one.0, one.1).overlaps(&at(other.0, other.1)), expected, "{one:?} {other:?}");
+        }
+    }
+
+    /// Timers that were kept over a restart hold, one that fell due meanwhile runs at once.
+    #[test]
+    fn restored_timers() {
+        let mut d = Dispatcher::new(route("{receiver: r, group_by: [j], group_wait: 30s}"));
+        d.insert(alert(&[("j", "1")], 95, 1000, 100), 100 * S);
+        d.insert(alert(&[("j", "2")], 95, 1000, 100), 100 * S);
+        d.restore_timer("{}:{j=\"1\"}", 90 * S);
+        d.restore_timer("{}:{j=\"3\"}", 0);
+        assert_eq!(due(&mut d, 100), [("{}:{j=\"1\"}".to_owned(), 1)]);
+        assert_eq!(d.next_due(), Some(130 * S));
+    }
+
+    #[test]
+    fn forgotten_once_nobody_holds_them() {
+        let mut d = Dispatcher::new(route("{receiver: r, group_wait: 10s}"));
+        d.insert(alert(&[("a", "1")], 0, 5, 0), 0);
+        assert!(d.forget(100 * S).is_empty(), "its end is still to be told");
+        assert_eq!(due(&mut d, 10).len(), 1);
+        assert!(d.forget(100 * S).is_empty(), "it went with its group");
+        assert_eq!((d.alert_count(), d.alert_bytes()), (0, 0));
+    }
 }

@@ -116,4 +116,57 @@ mod tests {
             assert!(parse(t).is_err(), "{t}");
         }
     }
+
+    /// Each as Alertmanager's own tests have it.
+    #[test]
+    fn values_and_escapes() {
+        let check = |text: &str, expected: (&str, MatchOp, &str)| {
+            let got = one(text).expect(text);
+            assert_eq!((got.name.as_str(), got.op, got.value.as_str()), expected, "{text}");
+        };
+        let (equal, regex) = (MatchOp::Equal, MatchOp::Regex);
+        check("foo=bar", ("foo", equal, "bar"));
+        check("  foo\t=\nbar  ", ("foo", equal, "bar"));
+        check("foo!=bar", ("foo", MatchOp::NotEqual, "bar"));
+        check("foo!~ba.*", ("foo", MatchOp::NotRegex, "ba.*"));
+        check("foo=~\"ba.*\"", ("foo", regex, "ba.*"));
+        check("foo=", ("foo", equal, ""));
+        check("foo=\"\"", ("foo", equal, ""));
+        check("foo=\" bar \"", ("foo", equal, " bar "));
+        check("foo=a b", ("foo", equal, "a b"));
+        check("foo=a=b", ("foo", equal, "a=b"));
+        check("foo==b", ("foo", equal, "=b"));
+        check("foo=!~b", ("foo", equal, "!~b"));
+        check("_:a1=b", ("_:a1", equal, "b"));
+        check("foo=bär", ("foo", equal, "bär"));
+        check("foo=\"a\\nb\"", ("foo", equal, "a\nb"));
+        check("foo=\"a\\\\b\"", ("foo", equal, "a\\b"));
+        check("foo=\"a\\tb\"", ("foo", equal, "a\\tb"));
+        check("foo=\"a\\\"b\"", ("foo", equal, "a\"b"));
+        // A backslash at the end is one.
+        check("foo=a\\", ("foo", equal, "a\\"));
+        check("foo=a,b", ("foo", equal, "a,b"));
+        check("foo={b}", ("foo", equal, "{b}"));
+    }
+
+    #[test]
+    fn told_why() {
+        let check = |text: &str, expected: &str| {
+            let told = parse(text).expect_err(text);
+            assert_eq!((told.column, told.message.as_str()), (0, expected), "{text}");
+        };
+        check("foo", "bad matcher format: foo");
+        check("{foo}", "bad matcher format: foo");
+        check("=bar", "bad matcher format: =bar");
+        check("fo-o=bar", "bad matcher format: fo-o=bar");
+        check("föo=bar", "bad matcher format: föo=bar");
+        check("foo!bar", "bad matcher format: foo!bar");
+        let quote = "matcher value contains unescaped double quote: ";
+        check("a=\"b,c", &format!("{quote}\"b,c"));
+        check("a=b\"", &format!("{quote}b\""));
+        check("a=\"b\"c", &format!("{quote}\"b\"c"));
+        check("a=\"b\\\"", &format!("{quote}\"b\\\""));
+        // The first that is wrong is told.
+        check("a=1,b,c=\"", "bad matcher format: b");
+    }
 }

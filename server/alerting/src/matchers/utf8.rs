@@ -235,4 +235,75 @@ mod tests {
         check("🙂=\"\\U0001f642\"", 1);
         check("a=b,", 1);
     }
+
+    /// Each as Alertmanager's own tests have it: what is read, printed as group keys show it.
+    #[test]
+    fn read_as_written() {
+        let check = |text: &str, expected: &str| {
+            let got = parse(text).map(|m| m.iter().map(super::super::show).collect::<Vec<_>>().join(","));
+            assert_eq!(got.as_deref(), Ok(expected), "{text}");
+        };
+        for (text, expected) in [
+            ("{}", ""),
+            ("   ", ""),
+            ("{ }", ""),
+            ("{foo=\"bar\"}", "foo=\"bar\""),
+            ("{foo=\"bar\",}", "foo=\"bar\""),
+            ("{foo!=\"bar\"}", "foo!=\"bar\""),
+            ("{foo=~\"[a-z]+\"}", "foo=~\"[a-z]+\""),
+            ("{foo!~\"[a-z]+\"}", "foo!~\"[a-z]+\""),
+            ("{foo=\"🙂\"}", "foo=\"🙂\""),
+            ("{foo=🙂}", "foo=\"🙂\""),
+            ("{🙂=bar}", "🙂=\"bar\""),
+            ("foo=bar", "foo=\"bar\""),
+            ("foo=bar,", "foo=\"bar\""),
+            ("foo=\"bar\"", "foo=\"bar\""),
+            ("foo =\tbar\n", "foo=\"bar\""),
+            ("{foo=\"\"}", "foo=\"\""),
+            ("{foo=\"bar\\n\"}", "foo=\"bar\\n\""),
+            ("{foo=\"\\\"bar\\\"\"}", "foo=\"\\\"bar\\\"\""),
+            ("{foo=\"bar\\\\\"}", "foo=\"bar\\\\\""),
+            ("{foo=\"a,b}\"}", "foo=\"a,b}\""),
+            ("{foo=bar,bar!=baz}", "foo=\"bar\",bar!=\"baz\""),
+            ("{foo=bar,foo=~baz}", "foo=\"bar\",foo=~\"baz\""),
+            ("{\"foo=bar\"=\"a\"}", "\"foo=bar\"=\"a\""),
+            ("{\"foo\"=bar}", "foo=\"bar\""),
+            ("{1a=2}", "1a=\"2\""),
+            ("{a.b/c-d:e=f.g/h-i:j}", "a.b/c-d:e=\"f.g/h-i:j\""),
+            ("{\"\"=\"bar\"}", "=\"bar\""),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn told_what_was_expected_where() {
+        const OPERATOR: &str = "expected an operator such as '=', '!=', '=~' or '!~'";
+        let check = |text: &str, column: u32, expected: &str| {
+            let told = parse(text).expect_err(text);
+            assert_eq!((told.column, told.message.as_str()), (column, expected), "{text}");
+        };
+        check("{", 2, "0:1: end of input: expected close brace");
+        check("{foo=\"bar\"", 11, "0:10: end of input: expected close brace");
+        check("foo=\"bar\"}", 10, "0:10: }: expected opening brace");
+        check("=\"bar\"", 1, "0:1: unexpected =: expected label name");
+        check("{=bar}", 2, "1:2: unexpected =: expected label name");
+        check("{,}", 2, "1:2: unexpected ,: expected label name");
+        check("{foo}", 5, &format!("4:5: unexpected }}: {OPERATOR}"));
+        check("foo", 4, &format!("0:3: end of input: {OPERATOR}"));
+        check("{foo=}", 6, "5:6: unexpected }: expected label value");
+        check("foo=", 5, "0:4: end of input: expected label value");
+        check("foo==bar", 5, "4:5: unexpected =: expected label value");
+        check("foo!bar", 5, &format!("3:4: !: expected one of '=~': {OPERATOR}"));
+        check("foo!", 5, &format!("3:4: unexpected end of input, expected one of '=~': {OPERATOR}"));
+        check("a=b c=d", 5, "4:5: unexpected c: expected a comma or close brace");
+        check("a=b,,", 5, "4:5: unexpected ,: expected a matcher or close brace after comma");
+        check("{a=b}{", 6, "5:6: {: expected end of input");
+        check("{a=b},", 6, "5:6: ,: expected end of input");
+        check("a=\"b", 3, "2:4: \"b: missing end \": expected label value");
+        check("'a'=b", 1, "0:1: ': invalid input");
+        check("a=`b`", 3, "2:3: `: invalid input: expected label value");
+        // Columns are counted in characters.
+        check("{🙂=bar", 7, "0:6: end of input: expected close brace");
+    }
 }

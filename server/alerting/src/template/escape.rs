@@ -110,4 +110,48 @@ mod tests {
         assert_eq!(query_unescape("a+b%26%C3%BC").as_deref(), Ok("a b&ü"));
         assert!(query_unescape("%zz").is_err() && query_unescape("%e").is_err());
     }
+
+    #[test]
+    fn urls_and_back() {
+        for (text, expected) in [
+            ("", ""),
+            ("abcXYZ019-_.~", "abcXYZ019-_.~"),
+            ("a b", "a+b"),
+            ("a+b", "a%2Bb"),
+            ("a%b", "a%25b"),
+            ("/?#&=:;,@$", "%2F%3F%23%26%3D%3A%3B%2C%40%24"),
+            ("*()!'\"", "%2A%28%29%21%27%22"),
+            ("é🙂", "%C3%A9%F0%9F%99%82"),
+            ("\n\0", "%0A%00"),
+        ] {
+            assert_eq!(query_escape(text), expected, "{text}");
+            assert_eq!(query_unescape(expected).as_deref(), Ok(text), "{expected}");
+        }
+        assert_eq!(query_unescape("%c3%A9%2f").as_deref(), Ok("é/"), "digits of either case");
+        for (text, expected) in [
+            ("%", "invalid URL escape \"%\""),
+            ("a%4", "invalid URL escape \"%4\""),
+            ("%4g!", "invalid URL escape \"%4g\""),
+            ("%+1", "invalid URL escape \"%+1\""),
+            ("%ff", "not UTF-8"),
+        ] {
+            assert_eq!(query_unescape(text), Err(expected.to_owned()), "{text}");
+        }
+    }
+
+    #[test]
+    fn pages_and_scripts() {
+        for (text, html, js) in [
+            ("a b", "a b", "a b"),
+            ("\0", "\u{fffd}", "\\u0000"),
+            ("<&>", "&lt;&amp;&gt;", "\\u003C\\u0026\\u003E"),
+            ("\"'`", "&#34;&#39;`", "\\\"\\'`"),
+            ("a=b\\c", "a=b\\c", "a\\u003Db\\\\c"),
+            ("\r\n\t", "\r\n\t", "\\u000D\\u000A\\u0009"),
+            ("é🙂", "é🙂", "é🙂"),
+            ("&amp;", "&amp;amp;", "\\u0026amp;"),
+        ] {
+            assert_eq!((html_escape(text).as_str(), js_escape(text).as_str()), (html, js), "{text:?}");
+        }
+    }
 }

@@ -283,4 +283,131 @@ mod tests {
         assert_eq!(title("aa bb CC"), "Aa Bb Cc");
         assert_eq!(title("don't foo_bar foo-bar a.b 1st"), "Don't Foo_bar Foo-Bar A.b 1St");
     }
+
+    #[test]
+    fn humanized_by_thousands() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (1.0, "1"),
+            (999.0, "999"),
+            (999.94, "999.9"),
+            (999.99, "1000"),
+            (1000.0, "1k"),
+            (-1000.0, "-1k"),
+            (12_345.0, "12.35k"),
+            (999_999.0, "1000k"),
+            (1e6, "1M"),
+            (1e9, "1G"),
+            (1e12, "1T"),
+            (1e15, "1P"),
+            (1e18, "1E"),
+            (1e21, "1Z"),
+            (1e24, "1Y"),
+            (1e28, "1e+04Y"),
+            (0.5, "500m"),
+            (-0.001, "-1m"),
+            (0.000_1, "100u"),
+            (1.5e-9, "1.5n"),
+            (1e-24, "1y"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(humanize(value), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn humanized_by_1024() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (1.0, "1"),
+            (-1.0, "-1"),
+            (0.5, "0.5"),
+            (1023.0, "1023"),
+            (1024.0, "1ki"),
+            (-2048.0, "-2ki"),
+            (1536.0, "1.5ki"),
+            (1_048_576.0, "1Mi"),
+            (1_073_741_824.0, "1Gi"),
+            (1_099_511_627_776.0, "1Ti"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(humanize1024(value), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn humanized_durations() {
+        for (value, expected) in [
+            (0.0, "0s"),
+            (1.0, "1s"),
+            (59.0, "59s"),
+            (59.9999, "60s"),
+            (60.0, "1m 0s"),
+            (61.9, "1m 1s"),
+            (3599.0, "59m 59s"),
+            (3600.0, "1h 0m 0s"),
+            (86_399.0, "23h 59m 59s"),
+            (86_400.0, "1d 0h 0m 0s"),
+            (899_999.0, "10d 9h 59m 59s"),
+            (-1.5, "-1.5s"),
+            (-60.0, "-1m 0s"),
+            (0.1, "100ms"),
+            (0.012_345_67, "12.35ms"),
+            (-0.000_002, "-2us"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(humanize_duration(value), expected, "{value:e}");
+        }
+    }
+
+    #[test]
+    fn humanized_percentages_and_times() {
+        for (value, expected) in
+            [(0.0, "0%"), (0.5, "50%"), (1.0, "100%"), (-0.333_33, "-33.33%"), (12.345_6, "1235%"), (f64::NAN, "NaN%")]
+        {
+            assert_eq!(humanize_percentage(value), expected);
+        }
+        for (value, expected) in [
+            (0.0, "1970-01-01 00:00:00 +0000 UTC"),
+            (-1.0, "1969-12-31 23:59:59 +0000 UTC"),
+            (1.5, "1970-01-01 00:00:01.5 +0000 UTC"),
+            (1_700_000_000.0, "2023-11-14 22:13:20 +0000 UTC"),
+            (f64::INFINITY, "+Inf"),
+        ] {
+            assert_eq!(humanize_timestamp(value).as_deref(), Ok(expected));
+        }
+        assert!(humanize_timestamp(-1e19).expect_err("too early").ends_with("since it overflows int64"));
+        assert_eq!(to_time(f64::NAN), Ok(None));
+    }
+
+    #[test]
+    fn numbers_of_values() {
+        for (value, expected) in [
+            (Value::Float(1.5), 1.5),
+            (Value::Int(-2), -2.0),
+            (Value::Uint(3), 3.0),
+            (Value::Duration(1_500_000_000), 1.5),
+            (Value::text("1e3"), 1000.0),
+            (Value::text("-0x10p-1"), -8.0),
+            (Value::text("-inf"), f64::NEG_INFINITY),
+            (Value::text("+Infinity"), f64::INFINITY),
+            (Value::text("1."), 1.0),
+        ] {
+            assert_eq!(to_float(&value), Ok(expected), "{value:?}");
+        }
+        assert!(to_float(&Value::text("nan")).expect("a number").is_nan());
+        for text in ["", " 1", "1 ", "1,5", "+nan", "-NaN", "infinite", "0x", "0x1", "0xp1", "0x1.8", "1e", ".", "--1"]
+        {
+            let told = to_float(&Value::text(text)).expect_err(text);
+            assert_eq!(told, format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text)));
+        }
+        assert!(to_float(&Value::text("1e400")).expect_err("too large").ends_with("value out of range"));
+        assert_eq!(to_float(&Value::text("1e-400")), Ok(0.0));
+        assert_eq!(to_float(&Value::Bool(true)), Err("can't convert bool to float".to_owned()));
+    }
 }

@@ -249,4 +249,65 @@ mod tests {
         assert_eq!(path_of("http://testhost:9090"), "");
         assert!(regex(r"\Qa.b\E").is_ok_and(|r| r.is_match("a.b") && !r.is_match("axb")) && regex("a**").is_err());
     }
+
+    /// As Go's `net.SplitHostPort` cuts them.
+    #[test]
+    fn hosts_and_ports() {
+        for (text, expected) in [
+            ("h:80", Some(("h", "80"))),
+            (":80", Some(("", "80"))),
+            ("h:", Some(("h", ""))),
+            (":", Some(("", ""))),
+            ("[::1]:80", Some(("::1", "80"))),
+            ("[fe80::1%eth0]:80", Some(("fe80::1%eth0", "80"))),
+            ("[]:80", Some(("", "80"))),
+            ("h:http", Some(("h", "http"))),
+            ("", None),
+            ("h", None),
+            ("::1", None),
+            ("a:b:80", None),
+            ("[::1]", None),
+            ("[::1]80", None),
+            ("[::1", None),
+            ("h]:80", None),
+            ("[a]b:80", None),
+            ("[[::1]]:80", None),
+        ] {
+            assert_eq!(split_host_port(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn domains() {
+        for (text, expected) in [
+            ("", ""),
+            ("foo", "foo"),
+            ("foo.", "foo"),
+            (".foo", ""),
+            ("foo:80", "foo:80"),
+            ("foo.bar:", "foo"),
+            ("127.0.0.1", "127.0.0.1"),
+            ("127.0.0.1.nip.io", "127"),
+            ("256.0.0.1:80", "256:80"),
+            ("::1", "::1"),
+            ("[::1]", "[::1]"),
+        ] {
+            assert_eq!(strip_domain(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn paths_of_urls() {
+        for (url, expected) in [
+            ("http://h", ""),
+            ("http://h/a/b", "/a/b"),
+            ("http://h/a?q=/x", "/a"),
+            ("http://h/a#f", "/a"),
+            ("h/a", "/a"),
+            ("", ""),
+        ] {
+            assert_eq!(path_of(url), expected, "{url}");
+        }
+        assert_eq!(link("a+b", 1), Value::text("/graph?g0.expr=a%2Bb&g0.tab=1"));
+    }
 }

@@ -293,3 +293,254 @@ fn the_page_of_an_email() {
         "{page}"
     );
 }
+
+/// One call each, with what Go gives; nothing is known to the template but its own constants.
+fn calls(cases: &[(&str, &str)]) {
+    for (call, expected) in cases {
+        check(&format!("{{{{ {call} }}}}"), &Value::Nil, expected);
+    }
+}
+
+/// The reason alone for which a call fails.
+fn reason(call: &str, data: &Value) -> String {
+    let told = run(&format!("{{{{ {call} }}}}"), data).expect_err(call);
+    told.rsplit_once(">: ").map_or(told.clone(), |(_, reason)| reason.to_owned())
+}
+
+#[test]
+fn comparisons_of_all_kinds() {
+    calls(&[
+        ("eq \"a\" \"a\"", "true"),
+        ("eq \"a\" \"b\" \"a\"", "true"),
+        ("eq \"a\" \"b\" \"c\"", "false"),
+        ("eq true true", "true"),
+        ("eq 1.5 1.5", "true"),
+        ("eq nil nil", "true"),
+        ("eq 1 nil", "false"),
+        ("ne 1 2", "true"),
+        ("ne true true", "false"),
+        ("lt \"a\" \"b\"", "true"),
+        ("lt \"B\" \"a\"", "true"),
+        ("lt \"10\" \"9\"", "true"),
+        ("lt 1.0 1.0", "false"),
+        ("le 1.0 1.0", "true"),
+        ("gt -1 1", "false"),
+        ("gt 2 1", "true"),
+        ("ge 2 2", "true"),
+        ("ge 1 2", "false"),
+        ("eq (len \"abc\") 3", "true"),
+        ("lt (parseDurationTime \"1m\") (parseDurationTime \"1h\")", "true"),
+    ]);
+    for (call, expected) in [
+        ("eq 1 \"1\"", "error calling eq: incompatible types for comparison: int and string"),
+        ("eq 1 true", "error calling eq: incompatible types for comparison: int and bool"),
+        ("ne 1.0 1", "error calling ne: incompatible types for comparison: float64 and int"),
+        ("lt 1 \"1\"", "error calling lt: incompatible types for comparison: int and string"),
+        ("gt true false", "error calling gt: invalid type for comparison"),
+        ("ge nil 1", "error calling ge: invalid type for comparison"),
+        ("eq 1", "error calling eq: missing argument for comparison"),
+    ] {
+        assert_eq!(reason(call, &Value::Nil), expected, "{call}");
+    }
+}
+
+#[test]
+fn parts_of_lists_and_texts() {
+    calls(&[
+        ("len \"\"", "0"),
+        ("len \"ä\"", "2"),
+        ("len (args 1 2)", "2"),
+        ("index \"abc\" 1", "98"),
+        ("index (args \"x\" \"y\") \"arg1\"", "y"),
+        ("index (args (args 7)) \"arg0\" \"arg0\"", "7"),
+        ("index \"abc\"", "abc"),
+        ("slice \"abcd\"", "abcd"),
+        ("slice \"abcd\" 1", "bcd"),
+        ("slice \"abcd\" 1 1", ""),
+        ("slice \"abcd\" 0 4", "abcd"),
+        ("slice \"abcd\" 4", ""),
+    ]);
+    for (call, expected) in [
+        ("index \"abc\" 3", "error calling index: "),
+        ("index \"abc\" -1", "error calling index: index out of range: -1"),
+        ("index \"abc\" \"a\"", "error calling index: cannot index slice/array with type string"),
+        ("index \"abc\" nil", "error calling index: cannot index slice/array with nil"),
+        ("index (args 1) 0", "error calling index: value has type int; should be string"),
+        ("index nil 0", "error calling index: index of untyped nil"),
+        ("index 1 0", "error calling index: can't index item of type int"),
+        ("slice \"abcd\" 5", "error calling slice: index out of range: 5"),
+        ("slice \"abcd\" 3 2", "error calling slice: invalid slice index: 3 > 2"),
+        ("slice \"abcd\" 1 2 3", "error calling slice: cannot 3-index slice a string"),
+        ("slice \"abcd\" 1 2 3 4", "error calling slice: too many slice indexes: 4"),
+        ("slice nil", "error calling slice: slice of untyped nil"),
+        ("slice 1 0", "error calling slice: can't slice item of type int"),
+        ("len 1", "error calling len: len of type int"),
+        ("len nil", "error calling len: len of nil pointer"),
+        ("call nil", "error calling call: call of nil"),
+    ] {
+        let told = reason(call, &Value::Nil);
+        assert!(told.starts_with(expected), "{call}: {told}");
+    }
+}
+
+#[test]
+fn texts_of_rules() {
+    calls(&[
+        ("toUpper \"aß\"", "Aß"),
+        ("toLower \"ÀB\"", "àb"),
+        ("title \"foo bar\"", "Foo Bar"),
+        ("stripPort \"h:80\"", "h"),
+        ("stripPort \"[::1]:80\"", "::1"),
+        ("stripPort \"::1\"", "::1"),
+        ("stripDomain \"a.b:80\"", "a:80"),
+        ("match \"b\" \"abc\"", "true"),
+        ("match \"^b\" \"abc\"", "false"),
+        ("match \"(?i)B\" \"abc\"", "true"),
+        ("reReplaceAll \"b+\" \"x\" \"abbcb\"", "axcx"),
+        ("reReplaceAll \"(.)c\" \"${1}y\" \"abc\"", "aby"),
+        ("reReplaceAll \"\" \"-\" \"ab\"", "-a-b-"),
+        ("reReplaceAll \"z\" \"-\" \"ab\"", "ab"),
+        ("humanize 1234567", "1.235M"),
+        ("humanize \"0.001\"", "1m"),
+        ("humanize1024 1048576", "1Mi"),
+        ("humanizeDuration 3661", "1h 1m 1s"),
+        ("humanizePercentage 0.1234", "12.34%"),
+        ("humanizeTimestamp 0", "1970-01-01 00:00:00 +0000 UTC"),
+        ("tableLink \"up\"", "/graph?g0.expr=up&g0.tab=1"),
+        ("parseDuration \"1d1h\"", "90000"),
+        ("parseDuration \"-1m\"", "-60"),
+        ("parseDuration \"1ms\"", "0.001"),
+        ("toDuration 1.5", "1.5s"),
+        ("toDuration \"90\"", "1m30s"),
+        ("(toTime 1).Unix", "1"),
+        ("urlQueryEscape \"a b/c\"", "a+b%2Fc"),
+        ("queryEscape \"a b\"", "a+b"),
+        ("pathEscape \"a b\"", "a%20b"),
+        ("htmlEscape \"<\"", "&lt;"),
+        ("jsonEscape \"a\\\"b\"", "\"a\\\"b\""),
+        ("quotesEscape \"a\\\"b\\n\"", "a\\\"b\\n"),
+        ("crlfEscape \"a\\nb\\r\"", "a\\nb\\r"),
+        ("contains \"abc\" \"b\"", "true"),
+        ("contains \"abc\" \"\"", "true"),
+        ("contains \"abc\" \"x\"", "false"),
+        ("parseDurationTime \"90s\"", "1m30s"),
+        ("formatTime \"15:04\" 3600", "01:00"),
+        ("safeHtml \"<b>\"", "<b>"),
+    ]);
+    for (call, expected) in [
+        ("humanize \"\"", "error calling humanize: strconv.ParseFloat: parsing \"\": invalid syntax"),
+        ("humanize true", "error calling humanize: can't convert bool to float"),
+        ("toTime \"NaN\"", "error calling toTime: value is NaN or Inf"),
+        ("parseDuration \"1x\"", "error calling parseDuration: unknown unit \"x\" in duration \"1x\""),
+        ("parseDuration \"\"", "error calling parseDuration: empty duration string"),
+        ("match \"(\" \"a\"", "error calling match: "),
+        ("reReplaceAll \"[\" \"\" \"a\"", "error calling reReplaceAll: "),
+        ("first (query \"m\") 1", "wrong number of args for first: want 1 got 2"),
+        ("toUpper", "wrong number of args for toUpper: want 1 got 0"),
+    ] {
+        let told = reason(call, &Value::Nil);
+        assert!(told.starts_with(expected), "{call}: {told}");
+    }
+}
+
+#[test]
+fn times_and_durations() {
+    let at = Value::Time(Time::from_nanos(1_709_210_096_123_456_789));
+    for (call, expected) in [
+        (".", "2024-02-29 12:34:56.123456789 +0000 UTC"),
+        (".Year", "2024"),
+        (".Month", "February"),
+        ("printf \"%d\" .Month", "2"),
+        (".Day", "29"),
+        (".Weekday", "Thursday"),
+        (".YearDay", "60"),
+        (".Hour", "12"),
+        (".Minute", "34"),
+        (".Second", "56"),
+        (".Nanosecond", "123456789"),
+        (".Unix", "1709210096"),
+        (".UnixMilli", "1709210096123"),
+        (".UnixMicro", "1709210096123456"),
+        (".UnixNano", "1709210096123456789"),
+        (".IsZero", "false"),
+        (".Format \"02 Jan 06 15:04 MST\"", "29 Feb 24 12:34 UTC"),
+        (".Format \"\"", ""),
+        ("(.Add 3600000000000).Hour", "13"),
+        ("(.Add (parseDurationTime \"-13h\")).Day", "28"),
+        ("(.AddDate 1 0 0).Format \"2006-01-02\"", "2025-03-01"),
+        ("(.AddDate 0 0 1).Month", "March"),
+        ("(.Truncate (parseDurationTime \"1h\")).Format \"15:04:05.000\"", "12:00:00.000"),
+        (".After (toTime 0)", "true"),
+        (".Before (toTime 0)", "false"),
+        (".Equal .UTC", "true"),
+        ("(.Sub (toTime 1709210096)).Milliseconds", "123"),
+        ("(toTime 60).Sub (toTime 0)", "1m0s"),
+    ] {
+        check(&format!("{{{{ {call} }}}}"), &at, expected);
+    }
+    calls(&[
+        ("(toDuration 90).String", "1m30s"),
+        ("(toDuration 90).Minutes", "1.5"),
+        ("(toDuration 5400).Hours", "1.5"),
+        ("(toDuration 1.5).Seconds", "1.5"),
+        ("(toDuration 1.5).Nanoseconds", "1500000000"),
+        ("(toDuration 1.5).Microseconds", "1500000"),
+        ("(toDuration -1.5).Abs", "1.5s"),
+        ("(toDuration 89).Round (toDuration 60)", "1m0s"),
+        ("(toDuration 90).Round (toDuration 60)", "2m0s"),
+        ("(toDuration -90).Round (toDuration 60)", "-2m0s"),
+        ("(toDuration 119).Truncate (toDuration 60)", "1m0s"),
+        ("(toDuration 119).Round (toDuration 0)", "1m59s"),
+    ]);
+}
+
+/// Functions that only messages have, and what those of both do with their values.
+#[test]
+fn functions_of_messages() {
+    let run = |text: &str| expand("test", text, &Value::Nil, MESSAGE_FUNCTIONS, &Options::default());
+    for (call, expected) in [
+        ("toUpper \"a\"", "A"),
+        ("title \"aB\"", "Ab"),
+        ("trimSpace \" \\t a b\\n\"", "a b"),
+        ("join \",\" (stringSlice \"a\" \"b\")", "a,b"),
+        ("join \",\" (stringSlice)", ""),
+        ("stringSlice \"a\" \"b\"", "[a b]"),
+        ("match \"^a\" \"ab\"", "true"),
+        ("reReplaceAll \"(a)\" \"<$1>\" \"aa\"", "<a><a>"),
+        ("urlUnescape \"a+b%2F\"", "a b/"),
+        ("list 1 \"a\" nil", "[1 a <nil>]"),
+        ("len (append (list) 1 2)", "2"),
+        ("append (list 1) 2 3", "[1 2 3]"),
+        ("dict \"b\" 1 \"a\" 2", "map[a:2 b:1]"),
+        ("dict", "map[]"),
+        ("toJson (dict \"a\" (list 1 true \"<\"))", "{\"a\":[1,true,\"\\u003c\"]}"),
+        ("toJson nil", "null"),
+        ("toJson 1.0", "1"),
+        ("base64encode \"a?>\"", "YT8-"),
+        ("base64decode \"YT8-\"", "a?>"),
+        ("humanizeDuration 61", "1m 1s"),
+        ("(toDate \"2006-01-02\" \"2024-02-29\").Unix", "1709164800"),
+        ("(toDate \"2006-01-02\" \"nonsense\").IsZero", "true"),
+        ("date \"2006\" (toDate \"2006-01-02\" \"2024-02-29\")", "2024"),
+        ("(mustToDate \"2006-01-02\" \"2024-02-29\" | tz \"America/New_York\").Format \"15:04\"", "19:00"),
+        ("routeLabels \"x\"", ""),
+        ("now.Unix", "0"),
+    ] {
+        assert_eq!(run(&format!("{{{{ {call} }}}}")).as_deref(), Ok(expected), "{call}");
+    }
+    for (call, expected) in [
+        ("dict \"a\"", "dict requires an even number of arguments"),
+        ("dict 1 2", "dict keys must be strings"),
+        ("mustToDate \"2006-01-02\" \"2024-02-30\"", ""),
+        ("tz \"Mars\" now", ""),
+        ("urlUnescape \"%\"", "invalid URL escape \"%\""),
+        ("base64decode \"a\"", "illegal base64 data at input byte"),
+        ("base64decode \"_w==\"", "not UTF-8"),
+        ("join \",\" \"a\"", ""),
+        ("query \"up\"", "function \"query\" not defined"),
+        ("humanize 1", "function \"humanize\" not defined"),
+    ] {
+        let told = run(&format!("{{{{ {call} }}}}")).expect_err(call);
+        assert!(told.contains(expected), "{call}: {told}");
+    }
+}

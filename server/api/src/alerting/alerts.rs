@@ -337,4 +337,100 @@ mod tests {
         assert_eq!(time(0), "1970-01-01T00:00:00.000Z");
         assert_eq!(time(1_700_000_000_123_456_789), "2023-11-14T22:13:20.123Z");
     }
+
+    fn params(query: &str) -> Params {
+        Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query")
+    }
+
+    #[test]
+    fn words_that_are_true() {
+        for (query, expected) in [
+            ("", true),
+            ("active", true),
+            ("active=", true),
+            ("active=true", true),
+            ("active=TRUE", true),
+            ("active=1", true),
+            ("active=t", true),
+            ("active=yes", true),
+            ("active=Y", true),
+            ("active=ok", true),
+            ("active=on", true),
+            ("active=selected", true),
+            ("active=checked", true),
+            ("active=enabled", true),
+            ("active=false", false),
+            ("active=0", false),
+            ("active=2", false),
+            ("active=no", false),
+            ("active=off", false),
+            ("active=%20true", false),
+            ("Active=false", true),
+            ("active=false&active=true", true),
+            ("active=true&active=false", false),
+        ] {
+            assert_eq!(truth(&params(query), "active"), expected, "{query}");
+        }
+    }
+
+    #[test]
+    fn who_can_mean_one_service_only_need_not_name_it() {
+        let names = ["service_name".to_owned(), "service".to_owned()];
+        let check = |access: &Access, given: &[(&str, &str)], expected: &[(&str, &str)]| {
+            let set = |pairs: &[(&str, &str)]| LabelSet::from_pairs(pairs.iter().copied());
+            assert_eq!(with_service(&names, access, set(given)), set(expected), "{given:?}");
+        };
+        let (one, two, all) = (Access::services(["cart"]), Access::services(["cart", "pay"]), Access::full());
+        check(&one, &[], &[("service_name", "cart")]);
+        check(&one, &[("a", "1")], &[("a", "1"), ("service_name", "cart")]);
+        // One that is named stays, be it another one: that is refused, not changed.
+        check(&one, &[("service_name", "pay")], &[("service_name", "pay")]);
+        check(&one, &[("service", "pay")], &[("service", "pay")]);
+        check(&one, &[("service_name", "cart")], &[("service_name", "cart")]);
+        check(&two, &[("a", "1")], &[("a", "1")]);
+        check(&all, &[("a", "1")], &[("a", "1")]);
+        let none = LabelSet::from_pairs([("a", "1")]);
+        assert_eq!(with_service(&[], &one, none.clone()), none, "no label names services");
+    }
+
+    #[test]
+    fn refusals_have_the_forms_of_alertmanager() {
+        for (kind, status) in [
+            (ErrorKind::Invalid, 400),
+            (ErrorKind::NotFound, 404),
+            (ErrorKind::TooLarge, 413),
+            (ErrorKind::Unsupported, 415),
+            (ErrorKind::Execution, 422),
+            (ErrorKind::Conflict, 409),
+            (ErrorKind::Internal, 500),
+            (ErrorKind::Unavailable, 503),
+        ] {
+            let response = refusal(&Error::new(kind, "x"));
+            assert_eq!(response.status().as_u16(), status, "{kind:?}");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json", "{kind:?}");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), status == 503, "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn bodies_of_refusals() {
+        use http_body_util::BodyExt as _;
+
+        for (kind, expected) in [
+            (ErrorKind::Invalid, json!("a \"b\"")),
+            (ErrorKind::NotFound, json!("a \"b\"")),
+            (ErrorKind::Execution, json!({"code": 601, "message": "a \"b\""})),
+        ] {
+            let bytes = refusal(&Error::new(kind, "a \"b\"")).into_body().collect().await.expect("a body").to_bytes();
+            assert_eq!(serde_json::from_slice::<Value>(&bytes).expect("JSON"), expected, "{kind:?}");
+            assert!(bytes.ends_with(b"\n"), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn times_before_the_epoch() {
+        assert_eq!(time(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(time(999_999), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(1_000_000), "1970-01-01T00:00:00.001Z");
+    }
 }

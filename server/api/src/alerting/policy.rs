@@ -148,8 +148,15 @@ fn alerts_of(value: Option<&Value>, now: i64) -> Result<Vec<Alert>, Problem> {
     let mut out = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
         let field = |name: &str| format!("/alerts/{i}/{name}");
+        if !item.is_object() {
+            return Err(Problem::field(format!("/alerts/{i}"), "INVALID_TYPE", "an alert is an object"));
+        }
+        let status = match item.get("status") {
+            None | Some(Value::Null) => "firing",
+            Some(status) => status.as_str().unwrap_or_default(),
+        };
         let starts_at = time_of(item.get("startsAt"), &field("startsAt"), now)?;
-        let ends_at = match item.get("status").and_then(Value::as_str).unwrap_or("firing") {
+        let ends_at = match status {
             "firing" => i64::MAX,
             "resolved" => time_of(item.get("endsAt"), &field("endsAt"), now)?.min(now),
             _ => return Err(Problem::field(field("status"), "INVALID_VALUE", "`firing` or `resolved` is wanted")),
@@ -365,5 +372,91 @@ mod tests {
         assert_eq!(code(json!({"sns_configs": [{"topic_arn": "x", "sigv4": {"region": "r"}}]})), "UNSUPPORTED");
         let by_reference = json!({"url": "http://h", "http_config": {"basic_auth": {"password_ref": "x"}}});
         assert_eq!(code(json!({"webhook_configs": [by_reference]})), "UNSUPPORTED");
+    }
+
+    #[test]
+    fn times_are_texts_or_seconds() {
+        let check = |value: Value, expected: Option<i64>| {
+            let told = time_of(Some(&value), "/t", 7);
+            let code = told.as_ref().err().map(|problem| (problem.errors[0].field.as_str(), problem.errors[0].code));
+            assert_eq!(code, expected.is_none().then_some(("/t", "INVALID_VALUE")), "{value}");
+            assert_eq!(told.ok(), expected, "{value}");
+        };
+        check(json!(0), Some(0));
+        check(json!(-1), Some(-1_000_000_000));
+        check(json!("5"), Some(5_000_000_000));
+        check(json!("1.0006"), Some(1_001_000_000));
+        check(json!("1e3"), Some(1_000_000_000_000));
+        check(json!("1970-01-01T00:00:00.000000001Z"), Some(1));
+        check(json!("1970-01-01T02:00:00+02:00"), Some(0));
+        for wrong in [
+            json!(""),
+            json!(" 5"),
+            json!("NaN"),
+            json!("inf"),
+            json!("1970-01-01"),
+            json!("1970-01-01T00:00:00"),
+            // Nanoseconds of 64 bits end in 2262.
+            json!("2263-01-01T00:00:00Z"),
+            json!(1e10),
+            json!(true),
+            json!([5]),
+            json!({}),
+        ] {
+            check(wrong, None);
+        }
+        assert_eq!(time_of(None, "/t", 7).ok(), Some(7));
+    }
+
+    #[test]
+    fn alerts_of_a_test() {
+        let told = |value: Value| {
+            let problem = alerts_of(Some(&value), 9).expect_err("a wrong one");
+            (problem.errors[0].field.clone(), problem.errors[0].code)
+        };
+        let check = |value: Value, field: &str, code: &'static str| {
+            assert_eq!(told(value.clone()), (field.to_owned(), code), "{value}");
+        };
+        check(json!({}), "/alerts", "INVALID_TYPE");
+        check(json!("a"), "/alerts", "INVALID_TYPE");
+        check(json!([{}, 5]), "/alerts/1", "INVALID_TYPE");
+        check(json!([null]), "/alerts/0", "INVALID_TYPE");
+        check(json!([{"status": 5}]), "/alerts/0/status", "INVALID_VALUE");
+        check(json!([{"status": ""}]), "/alerts/0/status", "INVALID_VALUE");
+        check(json!([{"status": "Firing"}]), "/alerts/0/status", "INVALID_VALUE");
+        check(json!([{"labels": []}]), "/alerts/0/labels", "INVALID_TYPE");
+        check(json!([{"annotations": {"a": null}}]), "/alerts/0/annotations/a", "INVALID_TYPE");
+        check(json!([{"startsAt": "soon"}]), "/alerts/0/startsAt", "INVALID_VALUE");
+        check(json!([{"status": "resolved", "endsAt": "soon"}]), "/alerts/0/endsAt", "INVALID_VALUE");
+        check(json!(vec![json!({}); ALERTS_MAX + 1]), "/alerts", "LIMIT_EXCEEDED");
+        assert_eq!(alerts_of(Some(&json!(vec![json!({}); ALERTS_MAX])), 9).map(|all| all.len()).ok(), Some(ALERTS_MAX));
+        for none in [None, Some(json!(null)), Some(json!([]))] {
+            assert_eq!(alerts_of(none.as_ref(), 9).map(|all| all.len()).ok(), Some(0), "{none:?}");
+        }
+        let one = |value: Value| alerts_of(Some(&json!([value])), 9).expect("a good one").remove(0);
+        let plain = one(json!({"labels": {"a": "1", "b": ""}, "status": null, "generatorURL": "http://h"}));
+        assert_eq!((plain.starts_at, plain.ends_at, plain.generator_url.as_str()), (9, i64::MAX, "http://h"));
+        assert_eq!(plain.labels.iter().collect::<Vec<_>>(), [("a", "1")]);
+        // One that is over has ended by now, whatever is said; one that fires has no end.
+        assert_eq!(one(json!({"status": "resolved", "endsAt": "2030-01-01T00:00:00Z"})).ends_at, 9);
+        assert_eq!(one(json!({"status": "resolved", "endsAt": "1969-12-31T23:59:59Z"})).ends_at, -1_000_000_000);
+        assert_eq!(one(json!({"endsAt": "1969-12-31T23:59:59Z"})).ends_at, i64::MAX);
+    }
+
+    #[test]
+    fn texts_of_a_body() {
+        let body = json!({"a": "x", "b": null, "c": 5});
+        let body = body.as_object().expect("an object");
+        assert_eq!(
+            (text_of(body, "a").ok(), text_of(body, "b").ok(), text_of(body, "d").ok()),
+            (Some("x"), Some(""), Some(""))
+        );
+        let problem = text_of(body, "c").expect_err("a number");
+        assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/c", "INVALID_TYPE"));
+        let problem = template_problem(3, 7, "unexpected }}");
+        assert_eq!((problem.code, problem.detail.as_str()), ("INVALID_TEMPLATE", "unexpected }}"));
+        assert_eq!(problem.more["errors"][0]["line"], json!(3));
+        assert_eq!(problem.more["errors"][0]["column"], json!(7));
+        assert_eq!(problem.more["errors"][0]["field"], json!("/text"));
     }
 }

@@ -134,4 +134,56 @@ mod tests {
         }
         assert_eq!(passed("192.0.2.1", &[(PROTO, "https"), (HOST, "quiver.example")]), None);
     }
+
+    #[test]
+    fn addresses_in_all_forms() {
+        for (text, expected) in [
+            ("192.0.2.1", Some("192.0.2.1")),
+            ("192.0.2.1:80", Some("192.0.2.1")),
+            ("2001:db8::1", Some("2001:db8::1")),
+            ("[2001:db8::1]", Some("2001:db8::1")),
+            ("[2001:db8::1]:80", Some("2001:db8::1")),
+            ("::ffff:192.0.2.1", Some("192.0.2.1")),
+            ("[::ffff:192.0.2.1]:80", Some("192.0.2.1")),
+            ("", None),
+            ("unknown", None),
+            ("_hidden", None),
+            ("192.0.2.1:", None),
+            ("192.0.2.1:99999", None),
+            ("192.0.2", None),
+            ("192.0.2.256", None),
+            ("for=192.0.2.1", None),
+            ("\"192.0.2.1\"", None),
+        ] {
+            assert_eq!(address(text).map(|ip| ip.to_string()).as_deref(), expected, "{text}");
+        }
+    }
+
+    /// A chain longer than anybody has ends where it is cut, at a proxy of ours.
+    #[test]
+    fn chains_are_bounded() {
+        let chain = |ours: usize| format!("192.0.2.7{}", ", 10.0.0.2".repeat(ours));
+        for (ours, expected) in [(0, "192.0.2.7"), (HOPS_MAX - 1, "192.0.2.7"), (HOPS_MAX, "10.0.0.2")] {
+            let found = passed("10.0.0.1", &[(FOR, chain(ours).as_str())]).map(|p| p.client.to_string());
+            assert_eq!(found.as_deref(), Some(expected), "{ours}");
+        }
+    }
+
+    #[test]
+    fn what_one_header_alone_says() {
+        let encrypted = |headers: &[(HeaderName, &str)]| passed("10.0.0.1", headers).map(|p| (p.encrypted, p.base_url));
+        assert_eq!(encrypted(&[(PROTO, "https")]), Some((true, None)));
+        assert_eq!(encrypted(&[(PROTO, "HTTPS")]), Some((false, None)), "the word is known in small letters");
+        assert_eq!(encrypted(&[(HOST, "quiver.example")]), Some((false, None)));
+        assert_eq!(encrypted(&[(PROTO, "https"), (PROTO, "http")]), Some((false, None)), "the last line counts");
+        let unnamed = Proxies { trusted: vec!["10.0.0.0/8".to_owned()], name_us: false };
+        let mut headers = HeaderMap::new();
+        headers.insert(PROTO, HeaderValue::from_static("https"));
+        headers.insert(HOST, HeaderValue::from_static("quiver.example"));
+        let peer = SocketAddr::new("10.0.0.1".parse().unwrap(), 1);
+        let found = unnamed.passed(Some(peer), &headers).unwrap();
+        assert_eq!((found.encrypted, found.base_url), (true, None), "the settings say how we are called");
+        assert_eq!(unnamed.passed(None, &headers), None);
+        assert_eq!(Proxies::default().passed(Some(peer), &headers), None, "nobody is believed");
+    }
 }

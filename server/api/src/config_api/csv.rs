@@ -300,4 +300,80 @@ mod tests {
             assert_eq!(check_parameters(bad).unwrap_err().code, "UNSUPPORTED_MEDIA_TYPE", "{bad}");
         }
     }
+
+    #[test]
+    fn tables_at_their_borders() {
+        let lines = |count: usize| format!("key\n{}", "a\n".repeat(count));
+        let read = |text: &str| Table::read(text.as_bytes()).map(|table| table.rows.len());
+        // One line more than is taken is read, so that the import says so.
+        assert_eq!(read(&lines(ROWS_MAX - 1)).ok(), Some(ROWS_MAX - 1));
+        assert_eq!(read(&lines(ROWS_MAX + 5)).ok(), Some(ROWS_MAX));
+        let columns = |count: usize| (0..count).map(|n| format!("labels.l{n}")).collect::<Vec<_>>().join(",");
+        assert_eq!(read(&columns(COLUMNS_MAX)).ok(), Some(0));
+        assert_eq!(read(&columns(COLUMNS_MAX + 1)).unwrap_err().code, "MALFORMED_CSV");
+        for (text, rows) in [
+            ("key", 0),
+            ("key\r\n", 0),
+            ("key\na", 1),
+            ("key\n\na\n\n", 1),
+            (" key \na\n", 1),
+            ("\u{feff}key\na\n", 1),
+            ("key,labels.x\na,\"b\nc\"\n", 1),
+        ] {
+            assert_eq!(read(text).ok(), Some(rows), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn columns_that_there_are_none_of() {
+        let code = |text: &str| {
+            let Err(problem) = Table::read(text.as_bytes()) else { panic!("{text:?} was read") };
+            (problem.errors.first().map(|e| e.field.clone()).unwrap_or_default(), problem.code)
+        };
+        let check = |text: &str, field: &str, code_of: &str| {
+            assert_eq!(code(text), (field.to_owned(), code_of), "{text:?}");
+        };
+        check("key,\n", "/columns/", "VALIDATION_FAILED");
+        check("Key\n", "/columns/Key", "VALIDATION_FAILED");
+        check("key,a/b~c\n", "/columns/a~1b~0c", "VALIDATION_FAILED");
+        check("key,attributes.\n", "/columns/attributes.", "VALIDATION_FAILED");
+        check("key,tags.a\n", "/columns/tags.a", "VALIDATION_FAILED");
+        check("key,labels.a,labels.a\n", "/columns/labels.a", "VALIDATION_FAILED");
+        check("typeId,type\n", "/columns/type", "VALIDATION_FAILED");
+        check(",\n", "", "MALFORMED_CSV");
+        check("key\na,b\n", "", "MALFORMED_CSV");
+        check("key,state\na\n", "", "MALFORMED_CSV");
+    }
+
+    #[test]
+    fn cells_of_types_that_are_none() {
+        assert_eq!(attribute(" 7 ", "int"), json!(7));
+        assert_eq!(attribute("-9223372036854775808", "int"), json!(i64::MIN));
+        assert_eq!(attribute("9223372036854775808", "int"), json!("9223372036854775808"));
+        assert_eq!(attribute("1e3", "double"), json!(1000.0));
+        assert_eq!(attribute("NaN", "double"), json!("NaN"));
+        assert_eq!(attribute("1e999", "double"), json!("1e999"));
+        assert_eq!(attribute(" false ", "bool"), json!(false));
+        assert_eq!(attribute("0", "bool"), json!("0"));
+        assert_eq!(attribute(" a ", "string"), json!(" a "));
+        assert_eq!(attribute("7", "of no kind"), json!("7"));
+        assert_eq!(value("a;;b ; c", Some(Kind::Texts { max: 9 })), json!(["a", "b", "c"]));
+        assert_eq!(value(";", Some(Kind::Texts { max: 9 })), json!([]));
+        assert_eq!(value("True", Some(Kind::Bool)), json!(true));
+        assert_eq!(value("1", Some(Kind::Bool)), json!("1"));
+        assert_eq!(value("a;b", None), json!("a;b"));
+    }
+
+    #[test]
+    fn problems_of_no_line_stay_as_they_are() {
+        let lines = Lines { items: Vec::new(), lines: vec![2, 5] };
+        for field in ["", "/mode", "/items", "/items/2", "/items/x/key", "/items/-1"] {
+            let problem = lines.named(Problem::field(field, "REQUIRED", "is required"));
+            assert_eq!(problem.more.get("line"), None, "{field}");
+            assert!(!problem.detail.contains("line"), "{field}: {}", problem.detail);
+        }
+        let problem = lines.named(Problem::field("/items/0/key", "REQUIRED", "is required"));
+        assert_eq!(problem.more["line"], json!(2));
+        assert!(problem.detail.ends_with("(line 2)"), "{}", problem.detail);
+    }
 }

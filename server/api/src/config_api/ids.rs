@@ -81,4 +81,62 @@ mod tests {
         assert_eq!((of("name", capitals).as_str(), of("id", "Cart").as_str()), (capitals, "Cart"));
         assert!(uuid_of("{0191d0a0-7c3e-7abc-8def-0123456789ab}").is_err());
     }
+
+    #[test]
+    fn dry_runs_are_asked_for_by_one_word() {
+        for (query, expected) in [
+            (None, false),
+            (Some(""), false),
+            (Some("dryRun"), false),
+            (Some("dryRun="), false),
+            (Some("dryRun=false"), false),
+            (Some("dryRun=TRUE"), false),
+            (Some("dryrun=true"), false),
+            (Some("dryRun=1"), false),
+            (Some("dryRun=true"), true),
+            (Some("dry%52un=%74rue"), true),
+            // Of two the careful one counts.
+            (Some("dryRun=false&dryRun=true"), true),
+        ] {
+            assert_eq!(is_dry_run(query), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_parameters_is_named() {
+        for (query, expected) in [
+            ("dryrun=true", "unknown parameter `dryrun`"),
+            ("dryRun=", "`dryRun` must be true or false"),
+            ("dryRun=True", "`dryRun` must be true or false"),
+            ("a%20b=1", "unknown parameter `a b`"),
+            ("=1", "unknown parameter ``"),
+            ("dryRun=true&limit=5&x=1", "unknown parameter `limit`"),
+        ] {
+            assert_eq!(no_parameters(Some(query)).unwrap_err().detail, expected, "{query}");
+        }
+        for fine in ["", "&", "dryRun=false", "dryRun=true&dryRun=true"] {
+            assert!(no_parameters(Some(fine)).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_uuid() {
+        let good = "0191d0a0-7c3e-7abc-8def-0123456789ab";
+        for wrong in [
+            "",
+            "-",
+            "0191d0a07c3e7abc8def0123456789ab",
+            "0191d0a0-7c3e-7abc-8def-0123456789a",
+            "0191d0a0-7c3e-7abc-8def-0123456789abc",
+            "0191d0a-07c3e-7abc-8def-0123456789ab",
+            "0191d0a0-7c3e-7abc-8def-0123456789ag",
+            "0191d0a0-7c3e-7abc-8def-0123456789ab-",
+            " 0191d0a0-7c3e-7abc-8def-0123456789ab",
+            "urn:uuid:0191d0a0-7c3e-7abc-8def-0123456789ab",
+        ] {
+            let problem = uuid_of(wrong).unwrap_err();
+            assert_eq!((&*problem.errors[0].field, problem.errors[0].code), ("/id", "INVALID_VALUE"), "{wrong}");
+        }
+        assert_eq!(uuid_of(good).unwrap(), good);
+    }
 }

@@ -40,7 +40,12 @@ pub(super) fn failed(failed: &[Failed]) -> Value {
 
 /// Whether a filter found nothing: then there is nothing to do, unlike where nothing is named.
 fn found_none(body: &Map<String, Value>, ids: &[String]) -> bool {
-    ids.is_empty() && body.contains_key("filter")
+    ids.is_empty() && filter_in(body).is_some()
+}
+
+/// The filter of a body; null says nothing, as everywhere.
+pub(super) fn filter_in(body: &Map<String, Value>) -> Option<&Value> {
+    body.get("filter").filter(|filter| !filter.is_null())
 }
 
 impl Ask {
@@ -91,14 +96,14 @@ impl Ask {
 
     /// The ids that a body names, or those that its filter finds.
     async fn named(&self, body: &Map<String, Value>) -> Result<Vec<String>> {
-        match (ids_in(body, "ids")?, body.get("filter")) {
+        match (ids_in(body, "ids")?, filter_in(body)) {
             (Some(ids), None) => Ok(ids),
             (None, Some(Value::String(filter))) if !filter.is_empty() => {
                 let parameters = [("filter".to_owned(), filter.clone())];
                 let query = ListQuery::parse(self.place.family, &parameters, &[])?;
                 self.config.ids_of(&self.place, &query, &self.caller).await
             }
-            (None, Some(other)) if !other.is_string() && !other.is_null() => {
+            (None, Some(other)) if !other.is_string() => {
                 Err(Problem::field("/filter", "INVALID_TYPE", "must be a text"))
             }
             _ => Err(Problem::field("/ids", "REQUIRED", "must name at least one, by `ids` or by `filter`")),
@@ -282,5 +287,19 @@ mod tests {
             [Failed { id: "a".to_owned(), problem: Problem::new(ProblemKind::Conflict, "IN_USE", "is used") }];
         assert_eq!(failed(&failures), json!([{"id": "a", "code": "IN_USE", "detail": "is used"}]));
         assert_eq!(failed(&[]), json!([]));
+    }
+
+    #[test]
+    fn null_beside_ids_is_no_filter() {
+        for (body, expected) in [
+            (json!({"ids": [], "filter": null}), false),
+            (json!({"ids": []}), false),
+            (json!({"filter": "name:x"}), true),
+            (json!({"filter": ""}), true),
+            (json!({"filter": 5}), true),
+        ] {
+            let body = map(&body);
+            assert_eq!((filter_in(&body).is_some(), found_none(&body, &[])), (expected, expected), "{body:?}");
+        }
     }
 }

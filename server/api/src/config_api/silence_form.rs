@@ -42,8 +42,9 @@ pub(super) fn entity(silence: &Silence, now: i64) -> Entity {
 pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
     let list = body.get("matchers").and_then(Value::as_array);
     let list = list.ok_or_else(|| Problem::field("/matchers", "REQUIRED", "a list of matchers is wanted"))?;
+    let too_many = || Problem::field("/matchers", "LIMIT_EXCEEDED", format!("at most {MATCHERS_MAX} matchers"));
     if list.len() > MATCHERS_MAX {
-        return Err(Problem::field("/matchers", "LIMIT_EXCEEDED", format!("at most {MATCHERS_MAX} matchers")));
+        return Err(too_many());
     }
     let mut all = Vec::new();
     for (n, item) in list.iter().enumerate() {
@@ -61,6 +62,10 @@ pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
                 }
                 all.push(read_matcher(&item).map_err(|e| bad(e.message))?);
             }
+        }
+        // A text may hold several.
+        if all.len() > MATCHERS_MAX {
+            return Err(too_many());
         }
     }
     Ok(Matchers::in_order(all))
@@ -186,5 +191,104 @@ mod tests {
         assert_eq!(shown["matchers"], json!([{"name": "a", "value": "b", "isRegex": false, "isEqual": true}]));
         assert_eq!(moment(&shown, "endsAt", Some(2_000_000_123), 0).unwrap(), 2_000_000_123, "digits stay");
         assert_eq!(moment(&shown, "endsAt", None, 0).unwrap(), 2_000_000_000);
+    }
+
+    /// The matchers of a body, or where it is wrong and how.
+    fn read(list: Value) -> std::result::Result<String, (String, &'static str)> {
+        let body = json!({ "matchers": list });
+        let told = |problem: Problem| (problem.errors[0].field.clone(), problem.errors[0].code);
+        matchers(body.as_object().expect("an object")).map(|all| all.to_string()).map_err(told)
+    }
+
+    #[test]
+    fn matchers_are_texts_or_objects() {
+        let fine = |list: Value, expected: &str| assert_eq!(read(list), Ok(expected.to_owned()));
+        fine(json!(["a=b"]), "{a=\"b\"}");
+        fine(json!(["{z=\"1\", a!=\"2\"}"]), "{z=\"1\",a!=\"2\"}");
+        fine(json!(["z=1", "a=~x|y"]), "{z=\"1\",a=~\"x|y\"}");
+        fine(json!([{"name": "a", "value": "b"}]), "{a=\"b\"}");
+        fine(json!([{"name": "a", "value": "b", "isEqual": false}]), "{a!=\"b\"}");
+        fine(json!([{"name": "a", "value": "b", "isRegex": true}]), "{a=~\"b\"}");
+        fine(json!([{"name": "a", "value": "b", "isRegex": true, "isEqual": false}]), "{a!~\"b\"}");
+        fine(json!([{"name": "a", "value": ""}, "c!=d"]), "{a=\"\",c!=\"d\"}");
+        let wrong = |list: Value, field: &str, code: &'static str| {
+            assert_eq!(read(list.clone()), Err((field.to_owned(), code)), "{list}");
+        };
+        wrong(json!(null), "/matchers", "REQUIRED");
+        wrong(json!("a=b"), "/matchers", "REQUIRED");
+        wrong(json!({"a": "b"}), "/matchers", "REQUIRED");
+        wrong(json!(["a=b", "=b"]), "/matchers/1", "INVALID_MATCHER");
+        wrong(json!(["a=~("]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([5]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([null]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([["a=b"]]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([{"name": "a"}]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([{"value": "a"}]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([{"name": "a", "value": 1}]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([{"name": "a", "value": "b", "isEqual": "no"}]), "/matchers/0", "INVALID_MATCHER");
+        wrong(json!([{"name": "a", "value": "(", "isRegex": true}]), "/matchers/0", "INVALID_MATCHER");
+    }
+
+    #[test]
+    fn as_many_matchers_as_there_may_be() {
+        let of = |count: usize, text: &str| read(json!(vec![text; count])).err().map(|(_, code)| code);
+        assert_eq!((of(100, "a=b"), of(101, "a=b")), (None, Some("LIMIT_EXCEEDED")));
+        // A text with several counts as so many.
+        assert_eq!((of(50, "{a=\"b\",c=\"d\"}"), of(51, "{a=\"b\",c=\"d\"}")), (None, Some("LIMIT_EXCEEDED")));
+    }
+
+    #[test]
+    fn who_wants_a_silence() {
+        let check = |body: Value, expected: std::result::Result<&str, &str>| {
+            let mut map = body.as_object().expect("an object").clone();
+            let name = name_of(&mut map, "me").map_err(|problem| problem.errors[0].code);
+            assert_eq!(name.as_deref().map_err(|code| *code), expected, "{body}");
+            assert_eq!(map.get("createdBy"), None, "it is taken out");
+        };
+        check(json!({}), Ok("me"));
+        check(json!({"createdBy": null}), Ok("me"));
+        check(json!({"createdBy": ""}), Ok(""));
+        check(json!({"createdBy": "Ann"}), Ok("Ann"));
+        let (longest, longer) = ("ä".repeat(NAME_MAX), "ä".repeat(NAME_MAX + 1));
+        check(json!({ "createdBy": longest }), Ok(&longest));
+        check(json!({ "createdBy": longer }), Err("TOO_LONG"));
+        check(json!({"createdBy": 5}), Err("INVALID_TYPE"));
+        check(json!({"createdBy": ["Ann"]}), Err("INVALID_TYPE"));
+    }
+
+    #[test]
+    fn times_of_silences() {
+        let check = |body: Value, present: Option<i64>, expected: std::result::Result<i64, &str>| {
+            let told = moment(body.as_object().expect("an object"), "endsAt", present, 7);
+            assert_eq!(told.map_err(|problem| problem.errors[0].code), expected, "{body} {present:?}");
+        };
+        check(json!({}), None, Ok(7));
+        check(json!({}), Some(5), Ok(5));
+        check(json!({"endsAt": null}), Some(5), Ok(5));
+        check(json!({"endsAt": "1970-01-01T00:00:01Z"}), None, Ok(1_000_000_000));
+        check(json!({"endsAt": "1970-01-01T01:00:01+01:00"}), None, Ok(1_000_000_000));
+        check(json!({"endsAt": "1970-01-01T00:00:01.000Z"}), Some(1_000_000_999), Ok(1_000_000_999));
+        check(json!({"endsAt": "1970-01-01T00:00:01.001Z"}), Some(1_000_000_999), Ok(1_001_000_000));
+        check(json!({"endsAt": "tomorrow"}), None, Err("INVALID_VALUE"));
+        check(json!({"endsAt": "9999-01-01T00:00:00Z"}), None, Err("INVALID_VALUE"));
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once() {
+        let found = |silence: &Silence| -> Vec<String> {
+            wrong(silence, 10).into_iter().map(|e| format!("{} {}", e.field, e.code)).collect()
+        };
+        let none = Silence { starts_at: 20, ends_at: 20, ..Silence::default() };
+        assert_eq!(found(&none), ["/matchers REQUIRED", "/endsAt INVALID_VALUE"]);
+        // What ends as it begins is never there; what ends now is past.
+        let at =
+            |starts_at, ends_at| Silence { matchers: matchers_of("a=b"), starts_at, ends_at, ..Silence::default() };
+        assert_eq!((found(&at(1, 10)).len(), found(&at(1, 11)).len(), found(&at(30, 31)).len()), (1, 0, 0));
+        let of = |text: &str| {
+            found(&Silence { matchers: matchers_of(text), starts_at: 1, ends_at: 20, ..Silence::default() })
+        };
+        assert_eq!(of("a=~\"b?\""), ["/matchers INVALID_MATCHER"]);
+        // What is excluded is named: everything but that may be silenced.
+        assert_eq!((of("a!=b").len(), of("a!~\"b.*\"").len()), (0, 0));
     }
 }

@@ -8,7 +8,7 @@ use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result}
 use serde_json::{Map, Value, json};
 
 use super::ids::uuid_of;
-use super::many::{failed, ids_in};
+use super::many::{failed, filter_in, ids_in};
 use super::silence_form::{entity, silence};
 use super::silences::{patched, rows};
 use super::{Answer, Ask, only_members, yaml};
@@ -26,7 +26,7 @@ fn bounded(count: usize, what: &str) -> Result<()> {
 
 /// The ids that a body names, or those that its filter finds.
 fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
-    let ids = match (ids_in(body, "ids")?, body.get("filter")) {
+    let ids = match (ids_in(body, "ids")?, filter_in(body)) {
         (Some(ids), None) => ids,
         (None, Some(Value::String(filter))) if !filter.is_empty() => {
             let parameters = [("filter".to_owned(), filter.clone())];
@@ -36,6 +36,9 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
             // Nothing that fits is nothing to do.
             let ids: Vec<String> = ids.collect();
             return bounded(ids.len(), "filter").map(|()| ids);
+        }
+        (None, Some(other)) if !other.is_string() => {
+            return Err(Problem::field("/filter", "INVALID_TYPE", "must be a text"));
         }
         _ => Vec::new(),
     };

@@ -57,4 +57,36 @@ mod tests {
         assert_eq!(read_two_ways(&rule, &["source_matchers"]), None);
         assert_eq!(header_text("a=\"x\\ty\"\n"), "199 - \"a=\\\"x\\\\ty\\\" \"");
     }
+
+    #[test]
+    fn warnings_stand_in_one_line_between_quotes() {
+        let check = |warning: &str, expected: &str| assert_eq!(header_text(warning), expected, "{warning:?}");
+        check("", "199 - \"\"");
+        check("fine", "199 - \"fine\"");
+        check("a\r\nX-Evil: 1", "199 - \"a  X-Evil: 1\"");
+        check("a\u{0}\u{7f}b", "199 - \"a  b\"");
+        check("\"", "199 - \"\\\"\"");
+        check("\\\"", "199 - \"\\\\\\\"\"");
+        check("é", "199 - \"é\"");
+        // The length is that of the text, not of what escapes make of it.
+        let frame = "199 - \"\"".len();
+        assert_eq!(header_text(&"x".repeat(CHARS_MAX)).len(), CHARS_MAX + frame);
+        assert_eq!(header_text(&"x".repeat(CHARS_MAX + 1)).len(), CHARS_MAX + frame);
+        assert_eq!(header_text(&"\"".repeat(CHARS_MAX + 1)).len(), 2 * CHARS_MAX + frame);
+    }
+
+    #[test]
+    fn fields_that_hold_no_matchers_say_nothing() {
+        for body in [
+            json!({}),
+            json!({"matchers": null}),
+            json!({"matchers": "a=b"}),
+            json!({"matchers": []}),
+            json!({"matchers": [5, null]}),
+            json!({"matchers": ["=", "a=~("]}),
+            json!({"matchers": ["a=b", "c=\"d\""]}),
+        ] {
+            assert_eq!(read_two_ways(body.as_object().expect("an object"), &["matchers"]), None, "{body}");
+        }
+    }
 }

@@ -364,4 +364,129 @@ mod tests {
         json_text(&mut out, "a\"\\\n\u{1}é");
         assert_eq!(out, "\"a\\\"\\\\\\n\\u0001é\"");
     }
+
+    /// What stands after `data`.
+    fn closed(warnings: &[String], infos: &[String]) -> serde_json::Value {
+        let envelope = Envelope { warnings: warnings.to_vec(), infos: infos.to_vec() };
+        let mut out = b"{\"data\":1".to_vec();
+        close_success(&mut out, &envelope);
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    fn texts_of(count: usize) -> Vec<String> {
+        (0..count).map(|n| format!("t{n}")).collect()
+    }
+
+    #[test]
+    fn annotations_stand_after_the_data() {
+        assert_eq!(closed(&[], &[]), serde_json::json!({"data": 1}));
+        let quoted = ["a \"b\"\n".to_owned()];
+        assert_eq!(closed(&quoted, &[]), serde_json::json!({"data": 1, "warnings": ["a \"b\"\n"]}));
+        assert_eq!(closed(&[], &quoted), serde_json::json!({"data": 1, "infos": ["a \"b\"\n"]}));
+        let both = closed(&texts_of(1), &texts_of(2));
+        assert_eq!(both, serde_json::json!({"data": 1, "warnings": ["t0"], "infos": ["t0", "t1"]}));
+    }
+
+    #[test]
+    fn many_annotations_are_counted() {
+        for (count, more) in [(9, None), (10, None), (11, Some(1)), (1000, Some(990))] {
+            let texts = texts_of(count);
+            let found = closed(&texts, &texts);
+            for (name, kind) in [("warnings", "warning"), ("infos", "info")] {
+                let list = found[name].as_array().expect("a list");
+                assert_eq!(list.len(), count.min(ANNOTATIONS_MAX) + usize::from(more.is_some()), "{count} {name}");
+                assert_eq!(list[0], "t0", "the first of them are told");
+                if let Some(more) = more {
+                    let text = format!("{more} more {kind} annotations omitted");
+                    assert_eq!(list.last().and_then(|text| text.as_str()), Some(text.as_str()));
+                }
+            }
+        }
+    }
+
+    async fn body_of(response: Response) -> serde_json::Value {
+        use http_body_util::BodyExt as _;
+
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        serde_json::from_slice(&bytes).expect("JSON")
+    }
+
+    #[tokio::test]
+    async fn errors_have_the_types_of_prometheus() {
+        for (kind, status, error_type) in [
+            (ErrorKind::Invalid, 400, "bad_data"),
+            (ErrorKind::Conflict, 409, "bad_data"),
+            (ErrorKind::TooLarge, 413, "bad_data"),
+            (ErrorKind::Execution, 422, "execution"),
+            (ErrorKind::LimitExceeded, 422, "execution"),
+            (ErrorKind::Cancelled, 422, "canceled"),
+            (ErrorKind::NotFound, 404, "not_found"),
+            (ErrorKind::Timeout, 503, "timeout"),
+            (ErrorKind::SenderTimeout, 408, "timeout"),
+            (ErrorKind::Unavailable, 503, "unavailable"),
+            (ErrorKind::Damaged, 500, "internal"),
+            (ErrorKind::Internal, 500, "internal"),
+            (ErrorKind::Unsupported, 415, "not_acceptable"),
+            (ErrorKind::Unauthenticated, 401, "unauthorized"),
+            (ErrorKind::Forbidden, 403, "forbidden"),
+        ] {
+            let response = error_response(&Error::new(kind, "what \"is\" said"), "/x");
+            let (found, later) = (response.status().as_u16(), response.headers().contains_key(header::RETRY_AFTER));
+            assert_eq!((found, later), (status, status == 503), "{kind:?}");
+            let body = body_of(response).await;
+            assert_eq!(body["status"], "error", "{kind:?}");
+            assert_eq!(body["errorType"], error_type, "{kind:?}");
+            assert_eq!(body["error"], "what \"is\" said", "{kind:?}");
+            assert_eq!(body.get("data"), None, "{kind:?}");
+            assert_eq!(body.get("code").is_some(), kind == ErrorKind::Forbidden, "{kind:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_stand_around_their_data() {
+        let envelope = Envelope::default();
+        let whole = body_of(success(&envelope, b"[1,2]")).await;
+        assert_eq!(whole, serde_json::json!({"status": "success", "data": [1, 2]}));
+        let mut begun = begin_success();
+        begun.extend_from_slice(b"{}");
+        let warned = Envelope { warnings: texts_of(1), ..Envelope::default() };
+        let whole = body_of(finish_success(begun, &warned)).await;
+        assert_eq!(whole, serde_json::json!({"status": "success", "data": {}, "warnings": ["t0"]}));
+    }
+
+    #[test]
+    fn histograms_show_the_buckets_that_hold_something() {
+        let check = |buckets: &[(u8, f64, f64, f64)], expected: &str| {
+            let h = Histogram { count: 12.0, sum: -0.5, ..Histogram::default() };
+            let mut out = Vec::new();
+            write_histogram(&mut out, &h, buckets);
+            assert_eq!(String::from_utf8(out).unwrap(), expected, "{buckets:?}");
+        };
+        check(&[], r#"{"count":"12","sum":"-0.5"}"#);
+        check(&[(0, 0.5, 1.0, 0.0)], r#"{"count":"12","sum":"-0.5"}"#);
+        let one = r#"{"count":"12","sum":"-0.5","buckets":[[0,"0.5","1","12"]]}"#;
+        check(&[(0, 0.5, 1.0, 12.0)], one);
+        check(&[(3, -1.0, 1.0, 0.0), (0, 0.5, 1.0, 12.0), (0, 1.0, 2.0, 0.0)], one);
+        let two = r#"{"count":"12","sum":"-0.5","buckets":[[1,"-2","-1","1e-07"],[3,"-Inf","+Inf","NaN"]]}"#;
+        check(&[(1, -2.0, -1.0, 1e-7), (3, f64::NEG_INFINITY, f64::INFINITY, f64::NAN)], two);
+    }
+
+    #[test]
+    fn times_before_the_epoch_and_at_the_ends() {
+        let check = |ms: i64, expected: &str| {
+            let mut out = Vec::new();
+            write_time(&mut out, ms);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
+        };
+        check(-1_500, "-1.5");
+        check(-1_000, "-1");
+        check(999, "0.999");
+        check(990, "0.99");
+        check(900, "0.9");
+        check(9, "0.009");
+        check(10, "0.01");
+        check(i64::MAX, "9223372036854775.807");
+        check(i64::MIN, "-9223372036854775.808");
+    }
 }

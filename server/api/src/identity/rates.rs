@@ -207,4 +207,57 @@ mod tests {
         rates.records.spend("c", u64::MAX, 0);
         assert_eq!(rates.may_send("c", 0), Ok(()));
     }
+
+    #[test]
+    fn a_key_waits_as_long_as_one_takes() {
+        for (rate, expected) in [
+            (Rate { per_second: 1, burst: 1 }, 1),
+            (Rate { per_second: 100, burst: 1 }, 1),
+            // One at once even where none was granted.
+            (Rate { per_second: 1, burst: 0 }, 1),
+        ] {
+            let buckets = Buckets::new(rate);
+            assert_eq!((buckets.take("a", 0), buckets.take("a", 0)), (Ok(()), Err(expected)), "{rate:?}");
+            assert_eq!(buckets.take("b", 0), Ok(()), "others have their own");
+        }
+        let slow = Buckets::new(Rate { per_second: 1, burst: 1 });
+        assert_eq!(slow.take("a", 0), Ok(()));
+        assert_eq!((slow.take("a", 999), slow.take("a", 1000), slow.take("a", 1000)), (Err(1), Ok(()), Err(1)));
+    }
+
+    #[test]
+    fn what_is_granted_at_once_is_twice_the_rate() {
+        assert_eq!(Rate::per_second(50), Rate { per_second: 50, burst: 100 });
+        assert_eq!(Rate::per_second(0).burst, 0);
+        assert_eq!(Rate::per_second(u64::MAX).burst, u64::MAX);
+    }
+
+    #[test]
+    fn the_longer_of_two_debts_counts() {
+        let rates = Rates::new(KeyRates {
+            ingest_bytes: Rate { per_second: 1000, burst: 1000 },
+            ingest_records: Rate { per_second: 10, burst: 10 },
+            ..KeyRates::default()
+        });
+        rates.bytes.spend("a", 3000, 0);
+        rates.records.spend("a", 60, 0);
+        assert_eq!(rates.may_send("a", 0), Err(5));
+        rates.bytes.spend("a", 7000, 0);
+        assert_eq!(rates.may_send("a", 0), Err(9));
+        // What is left to the last of it is no debt.
+        rates.records.spend("b", 10, 0);
+        assert_eq!(rates.may_send("b", 0), Ok(()));
+        rates.records.spend("b", 1, 0);
+        assert_eq!(rates.may_send("b", 0), Err(1));
+    }
+
+    #[test]
+    fn ingest_is_measured_where_something_bounds_it() {
+        let any = Rate::per_second(0);
+        let of = |ingest_bytes, ingest_records| {
+            Rates::new(KeyRates { ingest_bytes, ingest_records, ..KeyRates::default() }).measures_ingest()
+        };
+        let some = Rate::per_second(5);
+        assert_eq!((of(any, any), of(some, any), of(any, some), of(some, some)), (false, true, true, true));
+    }
 }

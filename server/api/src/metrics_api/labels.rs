@@ -283,4 +283,56 @@ mod tests {
     fn names_that_are_no_text() {
         assert_eq!(unreadable_name("/api/v1/label/a%FFb%20/values"), "a\\xffb ");
     }
+
+    #[test]
+    fn bytes_of_names_that_are_no_text() {
+        for (path, expected) in [
+            ("/api/v1/label/%ff/values", "\\xff"),
+            ("/api/v1/label/a%0Ab/values", "a\\nb"),
+            ("/api/v1/label/%22/values", "\\\""),
+            ("/api/v1/label/100%/values", "100%"),
+            ("/api/v1/label/%zz/values", "%zz"),
+            ("/api/v1/label/%4/values", "%4"),
+            ("/api/v1/label/%%41/values", "%A"),
+            ("/api/v1/label//values", ""),
+            ("/values", ""),
+            ("", ""),
+        ] {
+            assert_eq!(unreadable_name(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn escapes_of_names() {
+        let check = |name: &str, expected: Option<&str>| assert_eq!(decoded(name).as_deref(), expected, "{name}");
+        check("", Some(""));
+        check("a", Some("a"));
+        check("__", Some("_"));
+        check("____", Some("__"));
+        check("_41_", Some("A"));
+        check("_41__42_", Some("AB"));
+        check("_0_", Some("\0"));
+        check("_e4_", Some("ä"));
+        check("_E4_", Some("ä"));
+        check("_FFFFF_", Some("\u{fffff}"));
+        // Six digits are more than there are characters; one that is never ended is none.
+        check("_10ffff_", None);
+        check("_dfff_", None);
+        check("_", None);
+        check("___", None);
+        check("_g_", None);
+        check("_ 1_", None);
+    }
+
+    #[tokio::test]
+    async fn a_label_has_a_name() {
+        use http_body_util::BodyExt as _;
+
+        let response = no_name();
+        assert_eq!(response.status().as_u16(), 400);
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&bytes).expect("JSON");
+        assert_eq!((&body["errorType"], &body["error"]), (&json!("bad_data"), &json!("invalid label name: \"\"")));
+        assert_eq!(quoted("a\"b\n"), r#""a\"b\n""#);
+    }
 }

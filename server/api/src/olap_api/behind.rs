@@ -115,3 +115,29 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/meta/values"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_wrong_is_told_of_the_parameter() {
+        let check = |pointer: &str, expected: &str, text: &str| {
+            let told = of_parameter(QueryError::new(Reason::UnknownKey, pointer, "why"), "logs.size");
+            assert_eq!((told.pointer.as_str(), told.message.as_str()), (expected, text), "{pointer}");
+        };
+        check("/dimensions", "/member", "why");
+        check("/dimensions/0", "/member", "why");
+        check("/filters/0/member", "/member", "why");
+        check("/timeDimensions/0/dateRange", "/dateRange", "why");
+        check("/filters/1/operator", "/search", "`search` looks for texts, and `logs.size` has none");
+        // What is of no parameter alone stays where it is.
+        check("", "", "why");
+        check("/timezone", "/timezone", "why");
+        check("/limit", "/limit", "why");
+        let searched = of_parameter(QueryError::new(Reason::UnknownKey, "/filters/1", "why"), "m");
+        assert_eq!(searched.reason, Reason::BadValue, "it is the value that is wrong, not a key of the query");
+        let kept = of_parameter(QueryError::new(Reason::BadLimit, "/filters/0", "why"), "m");
+        assert_eq!(kept.reason, Reason::BadLimit);
+    }
+}

@@ -175,4 +175,80 @@ mod tests {
         let no = ["/jaeger/api/traces/1", "/jaeger/api/metrics/calls", "/tempo/api/traces/1", "/api/v2/trace/1"];
         assert!(yes.iter().all(|path| acts_on_traces(path)) && !no.iter().any(|path| acts_on_traces(path)));
     }
+
+    #[test]
+    fn parameters_of_segments() {
+        for (name, expected) in [
+            ("segment", true),
+            ("segment.env", true),
+            ("segment.", true),
+            ("segments", false),
+            ("Segment", false),
+            ("segment_env", false),
+            ("segment[]", false),
+            ("x.segment", false),
+            ("", false),
+        ] {
+            assert_eq!(is_segment(name), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn paths_are_taken_whole() {
+        for (path, expected) in [
+            ("/metrics-api/api/v1/label/a.b/values", true),
+            ("/api/v1/labels", true),
+            ("/api/v1/query", true),
+            ("/api/v1/query/", false),
+            ("/api/v1/query_rang", false),
+            ("/x/api/v1/query", false),
+            ("/metrics-apix/api/v1/query", false),
+            ("/api/v1/label/values", false),
+            ("/api/v1/status/tsdb", false),
+            ("/olap-api/v1/meta/values", true),
+            ("/olap-api/v1/meta", false),
+            ("", false),
+            ("/", false),
+        ] {
+            assert_eq!(acts_on(path), expected, "{path}");
+        }
+        for (path, expected) in [
+            ("/api/traces", true),
+            ("/jaeger/api/services/a%2Fb/operations", true),
+            ("/zipkin/api/v2/dependencies", true),
+            ("/tempo/api/search", true),
+            ("/tempo/api/v2/search/tags", false),
+            ("/api/v3/traces/1", false),
+            ("/api/v2/traceMany", false),
+            ("/api/archive/1", false),
+            ("/api/transform", false),
+        ] {
+            assert_eq!(acts_on_traces(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn signals_that_are_narrowed() {
+        let named = [Domain::Metrics, Domain::Logs, Domain::Traces].map(signal_of);
+        assert_eq!(named, [Some("metrics"), Some("logs"), Some("spans")]);
+        for other in [Domain::Alerts, Domain::Alerting, Domain::Rbac] {
+            assert_eq!(signal_of(other), None, "{other:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_request_without_segments_sees_what_it_may() {
+        let access = Access::services(["cart"]);
+        assert_eq!(narrow(access.clone(), Domain::Logs), access, "outside of a request");
+        scope(async {
+            assert_eq!(narrow(access.clone(), Domain::Logs), access);
+            let rows = quiver_types::Narrowed::Logs(LogFilter::None);
+            let within = Within { identity: "x".to_owned(), rows };
+            WITHIN.with(|all| all.borrow_mut().push((Domain::Logs, within)));
+            assert_ne!(narrow(access.clone(), Domain::Logs), access);
+            assert_eq!(narrow(access.clone(), Domain::Traces), access, "other domains are not narrowed");
+        })
+        .await;
+        assert_eq!(narrow(access.clone(), Domain::Logs), access, "the next request begins anew");
+    }
 }

@@ -341,4 +341,95 @@ mod tests {
         let boom = r#"((status = 2 and status message = "boom") or any.otel.status_description = "boom")"#;
         check("otel.status_description", "boom", boom);
     }
+
+    #[test]
+    fn tags_are_conditions_of_spans() {
+        let check = |key: &str, text: &str, expected: &str| {
+            assert_eq!(condition(key.to_owned(), text).to_string(), expected, "{key}={text}");
+        };
+        check("error", "false", "not status = 2");
+        // Other words are values of an attribute, as are other cases.
+        check("error", "True", r#"any.error = "True""#);
+        check("error", "", r#"any.error = """#);
+        check("Error", "true", r#"any.Error = "true""#);
+        check("span.kind", "server", "kind in [2]");
+        check("span.kind", "SPAN_KIND_CLIENT", "kind in [3]");
+        check("span.kind", "unspecified", "kind in [0]");
+        // A kind that there is none of finds nothing, not everything.
+        check("span.kind", "x", "none");
+        check("span.kind", "", "none");
+        check("otel.scope.name", "lib", r#"scope name = "lib""#);
+        check("otel.scope.version", "1.0", r#"scope version = "1.0""#);
+        check("otel.status_code", "ok", r#"any.otel.status_code = "ok""#);
+        check("http.status_code", "500", r#"any.http.status_code = "500""#);
+        check("a", "b:c", r#"any.a = "b:c""#);
+    }
+
+    #[test]
+    fn maps_of_tags() {
+        let read = |text: &str| -> Result<Vec<String>, String> {
+            let told = |error: ParamError| format!("{}: {}", error.name, error.reason);
+            tag_map("tags", text).map(|all| all.iter().map(SpanFilter::to_string).collect()).map_err(told)
+        };
+        let check = |text: &str, expected: &[&str]| {
+            let expected: Vec<String> = expected.iter().map(|text| (*text).to_owned()).collect();
+            assert_eq!(read(text), Ok(expected), "{text}");
+        };
+        check("{}", &[]);
+        check(r#"{"a":"1"}"#, &[r#"any.a = "1""#]);
+        // Senders of numbers and truths mean what those show as.
+        check(r#"{"a":1}"#, &[r#"any.a = "1""#]);
+        check(r#"{"a":1.50}"#, &[r#"any.a = "1.5""#]);
+        check(r#"{"a":true}"#, &[r#"any.a = "true""#]);
+        check(r#"{"error":true}"#, &["status = 2"]);
+        check(r#"{"error":"true","span.kind":"server"}"#, &["status = 2", "kind in [2]"]);
+        for wrong in ["", "a", "[]", "null", "5", "{", r#"{"a":null}"#, r#"{"a":["1"]}"#, r#"{"a":{"b":"1"}}"#, "{a:1}"]
+        {
+            assert_eq!(read(wrong), Err("tags: expected a JSON object of texts".to_owned()), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ids_of_traces() {
+        let with = |tail: &[u8]| {
+            let mut id = [0; 16];
+            id[16 - tail.len()..].copy_from_slice(tail);
+            id
+        };
+        for (text, expected) in [
+            ("1", Some(with(&[1]))),
+            ("abc", Some(with(&[0x0a, 0xbc]))),
+            ("ABC", Some(with(&[0x0a, 0xbc]))),
+            ("000001", Some(with(&[1]))),
+            ("00000000000000010000000000000002", Some(with(&[1, 0, 0, 0, 0, 0, 0, 0, 2]))),
+            ("ffffffffffffffffffffffffffffffff", Some([0xff; 16])),
+            ("000000000000000000000000000000001", None),
+            ("", None),
+            ("0", None),
+            ("00000000000000000000000000000000", None),
+            ("0x1", None),
+            ("-1", None),
+            (" 1", None),
+            ("g", None),
+            ("é", None),
+        ] {
+            assert_eq!(id_of(text).ok(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn pages_of_errors_have_the_form_of_the_tool() {
+        for (response, status) in [
+            (no_service(), 400),
+            (failed(&TraceError::InvalidId), 400),
+            (failed(&TraceError::CursorMismatch), 400),
+            (failed(&TraceError::NotFound), 404),
+            (failed(&TraceError::Forbidden), 404),
+            (failed(&TraceError::TooLarge(5)), 413),
+            (refused(StatusCode::NOT_IMPLEMENTED, "there is no archive"), 501),
+        ] {
+            assert_eq!(response.status().as_u16(), status);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+        }
+    }
 }

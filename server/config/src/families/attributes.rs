@@ -120,3 +120,109 @@ impl Attributes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    fn shown(errors: Vec<FieldError>) -> Vec<String> {
+        errors.into_iter().map(|error| format!("{} {}", error.field, error.code)).collect()
+    }
+
+    #[test]
+    fn values_of_types() {
+        for (kind, good, bad) in [
+            (
+                "string",
+                vec![json!(""), json!("x"), json!("é".repeat(TEXT_CHARS_MAX))],
+                vec![json!(1), json!(null), json!("é".repeat(TEXT_CHARS_MAX + 1))],
+            ),
+            (
+                "int",
+                vec![json!(0), json!(-1), json!(i64::MIN), json!(u64::MAX)],
+                vec![json!(1.5), json!("1"), json!(true)],
+            ),
+            ("double", vec![json!(1.5), json!(1), json!(-1e300)], vec![json!("1.5"), json!(false)]),
+            ("bool", vec![json!(true), json!(false)], vec![json!("true"), json!(0)]),
+            (
+                "timestamp",
+                vec![json!("2026-01-31T12:00:00Z"), json!("2026-01-31T12:00:00.5+01:00")],
+                vec![json!("2026-01-31"), json!(1_769_860_800)],
+            ),
+        ] {
+            assert!(good.iter().all(|value| is_of(value, kind)), "{kind}");
+            assert!(!bad.iter().any(|value| is_of(value, kind)), "{kind}");
+        }
+    }
+
+    #[test]
+    fn declared() {
+        let check = |attributes: Value, expected: &[&str]| {
+            let mut errors = Vec::new();
+            rules(&map(json!({"attributes": attributes})), &mut errors);
+            assert_eq!(shown(errors), expected, "{attributes}");
+        };
+        check(json!([]), &[]);
+        check(json!([{"key": "a", "type": "string"}, {"key": "A", "type": "int"}]), &[]);
+        check(
+            json!([{"key": "a", "type": "string"}, {"key": "a", "type": "int"}]),
+            &["/attributes/1/key INVALID_VALUE"],
+        );
+        check(json!([{"key": "a", "type": "int", "enum": [1, 2], "default": 2}]), &[]);
+        check(json!([{"key": "a", "type": "int", "enum": [1, "2"]}]), &["/attributes/0/enum INVALID_TYPE"]);
+        check(json!([{"key": "a", "type": "int", "enum": []}]), &["/attributes/0/enum INVALID_TYPE"]);
+        check(json!([{"key": "a", "type": "int", "enum": 5}]), &["/attributes/0/enum INVALID_TYPE"]);
+        check(json!([{"key": "a", "type": "int", "default": "2"}]), &["/attributes/0/default INVALID_TYPE"]);
+        check(
+            json!([{"key": "a", "type": "int", "enum": [1], "default": 2}]),
+            &["/attributes/0/default INVALID_VALUE"],
+        );
+        check(
+            json!([{"key": "a", "type": "int", "enum": ["1"], "default": "1"}]),
+            &["/attributes/0/enum INVALID_TYPE", "/attributes/0/default INVALID_TYPE"],
+        );
+    }
+
+    /// The nearest declaration counts: that of the type before those of its classes.
+    #[test]
+    fn values_are_checked_against_what_is_declared() {
+        let mut all = Attributes::default();
+        all.add(&map(json!({"attributes": [
+            {"key": "n", "type": "int", "required": true, "default": null},
+            {"key": "color", "type": "string", "enum": ["red", "blue"], "default": "red"},
+        ]})));
+        all.add(&map(json!({"attributes": [
+            {"key": "n", "type": "string", "default": "x"},
+            {"key": "on", "type": "bool", "required": true, "default": false},
+        ]})));
+        assert_eq!((all.type_of("n"), all.type_of("on"), all.type_of("none")), (Some("int"), Some("bool"), None));
+        let check = |values: Value, expected: Value, refused: &[&str]| {
+            let (mut values, mut errors) = (map(values), Vec::new());
+            all.check(&mut values, &mut errors);
+            assert_eq!(
+                (Value::Object(values), shown(errors)),
+                (expected, refused.iter().map(|r| (*r).to_owned()).collect())
+            );
+        };
+        check(json!({"n": 1}), json!({"n": 1, "color": "red", "on": false}), &[]);
+        check(json!({"n": 1, "color": "blue", "on": true}), json!({"n": 1, "color": "blue", "on": true}), &[]);
+        // Null is nothing: a default takes its place, where there is one.
+        check(json!({"n": null, "color": null}), json!({"color": "red", "on": false}), &["/attributes/n REQUIRED"]);
+        check(
+            json!({"n": "1", "on": true}),
+            json!({"n": "1", "color": "red", "on": true}),
+            &["/attributes/n INVALID_TYPE"],
+        );
+        check(
+            json!({"n": 1, "color": "green", "a/b": 1}),
+            json!({"n": 1, "color": "green", "a/b": 1, "on": false}),
+            &["/attributes/a~1b UNKNOWN_FIELD", "/attributes/color INVALID_VALUE"],
+        );
+    }
+}

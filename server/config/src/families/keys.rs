@@ -92,3 +92,40 @@ fn hook<'a>(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A key that makes another gives on what bounds it, and nothing beside.
+    #[test]
+    fn keys_of_keys_are_bounded_by_them() {
+        let check = |own: (Option<i64>, &[&str]), body: Value, refused: Option<&str>| {
+            let networks = own.1.iter().map(|network| (*network).to_owned()).collect();
+            let bounds = KeyBounds { expires_ms: own.0, networks };
+            let told = keep_within(&bounds, body.as_object().expect("an object"));
+            let field = told.err().map(|problem| problem.errors[0].field.clone());
+            assert_eq!(field.as_deref(), refused, "{own:?} {body}");
+        };
+
+        let end = time_of("2027-01-01T00:00:00Z");
+        check((None, &[]), json!({}), None);
+        check((None, &[]), json!({"expiresAt": null, "allowedCidrs": []}), None);
+        check((end, &[]), json!({"expiresAt": "2027-01-01T00:00:00Z"}), None);
+        check((end, &[]), json!({"expiresAt": "2026-12-31T23:59:59.999Z"}), None);
+        check((end, &[]), json!({"expiresAt": "2027-01-01T01:00:00+01:00"}), None);
+        check((end, &[]), json!({"expiresAt": "2027-01-01T00:00:00.001Z"}), Some("/expiresAt"));
+        // Without an end it is good for longer than any.
+        check((end, &[]), json!({"expiresAt": null}), Some("/expiresAt"));
+        check((end, &[]), json!({}), Some("/expiresAt"));
+        let networks: &[&str] = &["10.0.0.0/8", "::1"];
+        check((None, networks), json!({"allowedCidrs": ["10.0.0.0/8"]}), None);
+        check((None, networks), json!({"allowedCidrs": ["::1", "10.0.0.0/8"]}), None);
+        check((None, networks), json!({"allowedCidrs": ["10.0.0.0/8", "192.0.2.0/24"]}), Some("/allowedCidrs"));
+        // From nowhere named means from anywhere.
+        check((None, networks), json!({"allowedCidrs": []}), Some("/allowedCidrs"));
+        check((None, networks), json!({}), Some("/allowedCidrs"));
+    }
+}

@@ -156,3 +156,91 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(body: Value) -> Vec<String> {
+        let Value::Object(body) = body else { panic!("an object") };
+        let mut errors = Vec::new();
+        rules(&body, &mut errors);
+        errors.into_iter().map(|error| format!("{} {}", error.field, error.code)).collect()
+    }
+
+    fn step(more: Value) -> Value {
+        let mut step = json!({"name": "a", "kind": "span", "condition": {"field": "a", "op": "exists"}});
+        let (Value::Object(step), Value::Object(more)) = (&mut step, more) else { panic!("objects") };
+        step.extend(more);
+        Value::Object(step.clone())
+    }
+
+    #[test]
+    fn steps_of_what_runs() {
+        let two = json!([step(json!({})), step(json!({}))]);
+        for (enabled, steps, expected) in [
+            (true, two.clone(), &[][..]),
+            (true, json!([]), &["/steps REQUIRED"][..]),
+            (true, json!([step(json!({}))]), &["/steps OUT_OF_RANGE"][..]),
+            // What does not run yet may be begun.
+            (false, json!([]), &[][..]),
+            (false, json!([step(json!({}))]), &[][..]),
+        ] {
+            assert_eq!(
+                told(json!({"enabled": enabled, "timeout": "1h", "steps": steps})),
+                expected,
+                "{enabled} {steps}"
+            );
+        }
+        for (timeout, expected) in [
+            ("1ms", &[][..]),
+            ("292y", &[][..]),
+            ("0", &["/timeout OUT_OF_RANGE"][..]),
+            ("0s", &["/timeout OUT_OF_RANGE"][..]),
+            ("0h0m0s", &["/timeout OUT_OF_RANGE"][..]),
+            ("584542046y", &["/timeout OUT_OF_RANGE"][..]),
+        ] {
+            assert_eq!(told(json!({"enabled": true, "timeout": timeout, "steps": two})), expected, "{timeout}");
+        }
+    }
+
+    #[test]
+    fn what_a_step_is_about() {
+        let id = "00000000-0000-7000-8000-000000000001";
+        let check = |more: Value, expected: &[&str]| {
+            let steps = json!([step(json!({})), step(more.clone())]);
+            assert_eq!(told(json!({"enabled": true, "timeout": "1h", "steps": steps})), expected, "{more}");
+        };
+        check(json!({}), &[]);
+        check(json!({"condition": null}), &["/steps/1/condition REQUIRED"]);
+        check(json!({"condition": null, "kind": "transaction", "transactionId": id}), &[]);
+        check(json!({"condition": null, "kind": "rum", "transactionId": id}), &[]);
+        check(json!({"kind": "transaction", "transactionId": id}), &["/steps/1/condition INVALID_VALUE"]);
+        check(
+            json!({"condition": null, "kind": "log", "transactionId": id}),
+            &["/steps/1/transactionId INVALID_VALUE"],
+        );
+        check(json!({"service": "cart"}), &[]);
+        check(json!({"service": "ca*"}), &["/steps/1/service PATTERN"]);
+        check(json!({"optional": true}), &[]);
+        let first = json!([step(json!({"optional": true})), step(json!({}))]);
+        let found = told(json!({"enabled": true, "timeout": "1h", "steps": first}));
+        assert_eq!(found, ["/steps/0/optional INVALID_VALUE"]);
+    }
+
+    /// A step names a transaction of the family that its kind says, at its place.
+    #[test]
+    fn what_a_step_names() {
+        let body = json!({"steps": [
+            {"kind": "transaction", "transactionId": "a"}, {"kind": "span", "transactionId": null}, {"kind": "rum", "transactionId": "b"},
+        ]});
+        let found = links(body.as_object().expect("an object"));
+        let shown: Vec<_> = found.iter().map(|link| (link.pointer.as_str(), link.id.as_str(), link.families)).collect();
+        let expected: [(&str, &str, &[&str]); 2] = [
+            ("/steps/0/transactionId", "a", &["transactions"]),
+            ("/steps/2/transactionId", "b", &["rum-key-business-transactions"]),
+        ];
+        assert_eq!(shown, expected);
+        assert!(found.iter().all(|link| link.on_delete == OnDelete::Refuse));
+    }
+}

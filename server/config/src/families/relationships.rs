@@ -234,3 +234,60 @@ async fn leads_to(db: &mut Connection, kind: &str, from: &str, to: &str, but: Op
     }
     Ok(false)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_and_times_of_relationships() {
+        let check = |body: Value, expected: &[&str]| {
+            let mut errors = Vec::new();
+            (RELATIONSHIPS.rules)(body.as_object().expect("an object"), &mut errors);
+            let found: Vec<String> = errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+            assert_eq!(found, expected, "{body}");
+        };
+        let (before, after) = ("2026-01-01T00:00:00Z", "2026-01-01T00:00:00.001Z");
+        check(json!({"sourceId": "a", "targetId": "b"}), &[]);
+        check(json!({"sourceId": "a", "targetId": "a"}), &["/targetId INVALID_VALUE"]);
+        check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": after}), &[]);
+        check(json!({"sourceId": "a", "targetId": "b", "validFrom": before}), &[]);
+        check(json!({"sourceId": "a", "targetId": "b", "validTo": before, "validFrom": null}), &[]);
+        let out = "/validTo OUT_OF_RANGE";
+        check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": before}), &[out]);
+        check(json!({"sourceId": "a", "targetId": "b", "validFrom": after, "validTo": before}), &[out]);
+        // The same moment, in another zone.
+        let elsewhere = "2026-01-01T01:00:00+01:00";
+        check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": elsewhere}), &[out]);
+        let both = json!({"sourceId": "a", "targetId": "a", "validFrom": after, "validTo": before});
+        check(both, &["/targetId INVALID_VALUE", out]);
+    }
+
+    #[test]
+    fn types_that_ends_may_have() {
+        let check = |of: Value, id: &str, expected: bool| {
+            assert_eq!(allows(of.as_object().expect("an object"), "sourceTypeIds", id), expected, "{of} {id}");
+        };
+        check(json!({}), "a", true);
+        check(json!({"sourceTypeIds": null}), "a", true);
+        check(json!({"sourceTypeIds": []}), "a", true);
+        check(json!({"sourceTypeIds": ["a", "b"]}), "b", true);
+        check(json!({"sourceTypeIds": ["a", "b"]}), "c", false);
+        check(json!({"sourceTypeIds": ["a"]}), "", false);
+        check(json!({"targetTypeIds": ["a"]}), "b", true);
+    }
+
+    #[test]
+    fn what_is_built_in_is_told_apart() {
+        let all = builtin();
+        let ids: HashSet<&str> = all.iter().map(|(id, _)| *id).collect();
+        let keys: HashSet<&str> = all.iter().filter_map(|(_, body)| body["key"].as_str()).collect();
+        let names: HashSet<&str> = all.iter().filter_map(|(_, body)| body["name"].as_str()).collect();
+        assert_eq!((ids.len(), keys.len(), names.len()), (all.len(), all.len(), all.len()));
+        assert_eq!(all.iter().filter(|(_, body)| body["acyclic"] == json!(true)).count(), 1, "parts make no circle");
+        for (id, body) in &all {
+            let impact = body["impact"].as_str().unwrap_or_default();
+            assert!(["none", "forward", "reverse"].contains(&impact), "{id}");
+        }
+    }
+}

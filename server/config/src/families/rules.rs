@@ -159,3 +159,65 @@ async fn same_as_group(db: &mut Connection, making: &Making<'_>, draft: &Drafted
         .collect();
     if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(family: &Family, body: &Value) -> Vec<String> {
+        let mut errors = Vec::new();
+        (family.rules)(body.as_object().expect("an object"), &mut errors);
+        errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect()
+    }
+
+    #[test]
+    fn namespaces_stand_in_paths() {
+        for family in [&RULES, &RULE_GROUPS] {
+            for fine in ["default", "a", "A-1_b.c", ""] {
+                assert!(wrong(family, &json!({ "namespace": fine })).is_empty(), "{fine}");
+            }
+            for bad in ["a b", "a/b", "ä", "a:b", "a\u{0}", "%20", "a\n"] {
+                assert_eq!(wrong(family, &json!({ "namespace": bad })), ["/namespace PATTERN"], "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn runbooks_are_addresses() {
+        for fine in ["http://h", "https://h/a?b#c", ""] {
+            assert!(wrong(&RULES, &json!({ "runbook_url": fine })).is_empty(), "{fine}");
+        }
+        assert!(wrong(&RULES, &json!({"runbook_url": null})).is_empty());
+        for bad in ["h", "/runbook", "ftp://h", "javascript:alert(1)", " https://h", "HTTP://h"] {
+            assert_eq!(wrong(&RULES, &json!({ "runbook_url": bad })), ["/runbook_url PATTERN"], "{bad}");
+        }
+        let both = json!({"namespace": "a b", "runbook_url": "h"});
+        assert_eq!(wrong(&RULES, &both), ["/namespace PATTERN", "/runbook_url PATTERN"]);
+    }
+
+    #[test]
+    fn groups_are_evaluated_once_a_second_at_most() {
+        for (interval, expected) in [
+            (json!("1s"), false),
+            (json!("1000ms"), false),
+            (json!("1m"), false),
+            (json!(null), false),
+            (json!("999ms"), true),
+            (json!("0s"), true),
+        ] {
+            let found = wrong(&RULE_GROUPS, &json!({ "interval": interval }));
+            let expected: &[&str] = if expected { &["/interval OUT_OF_RANGE"] } else { &[] };
+            assert_eq!(found, expected, "{interval}");
+        }
+    }
+
+    #[test]
+    fn rules_are_of_the_service_that_they_name() {
+        let service = |body: Value| (RULES.service)(body.as_object().expect("an object"));
+        assert_eq!(service(json!({"service": "cart"})), "cart");
+        assert_eq!(service(json!({})), "");
+        assert_eq!(service(json!({"service": null})), "");
+        // What the labels say is not what gives rights.
+        assert_eq!(service(json!({"labels": {"service": "cart"}})), "");
+    }
+}

@@ -41,3 +41,32 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
         errors.push(FieldError::new("/path", "PATTERN", why));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// A view leads to a page of this interface, and to none elsewhere.
+    #[test]
+    fn paths_of_pages() {
+        for (path, is_good) in [
+            ("/", true),
+            ("/logs", true),
+            ("/traces/7/a", true),
+            ("/a//b", true),
+            ("", true),
+            ("logs", false),
+            ("//evil.example", false),
+            ("/\\\\evil.example", false),
+            ("https://evil.example/", false),
+            ("/a?b", false),
+            ("/a#b", false),
+        ] {
+            let mut errors = Vec::new();
+            rules(json!({"path": path}).as_object().expect("an object"), &mut errors);
+            assert_eq!(errors.is_empty(), is_good, "{path}");
+        }
+    }
+}

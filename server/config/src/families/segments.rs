@@ -130,3 +130,65 @@ pub(super) fn prepare<'a>(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(body: Value) -> Vec<String> {
+        let Value::Object(body) = body else { panic!("an object") };
+        let mut errors = Vec::new();
+        rules(&body, &mut errors);
+        errors.into_iter().map(|error| format!("{} {}", error.field, error.code)).collect()
+    }
+
+    #[test]
+    fn variables() {
+        let check = |variables: Value, expected: &[&str]| {
+            assert_eq!(told(json!({"variables": variables})), expected, "{variables}");
+        };
+        check(json!([]), &[]);
+        check(json!([{"name": "a_1", "type": "string", "default": null}]), &[]);
+        for name in ["1a", "a b", "a-b", "a.b", "é", "$a"] {
+            check(json!([{"name": name, "type": "string"}]), &["/variables/0/name PATTERN"]);
+        }
+        check(
+            json!([{"name": "a", "type": "string"}, {"name": "a", "type": "bool"}]),
+            &["/variables/1/name INVALID_VALUE"],
+        );
+        // Case tells names apart.
+        check(json!([{"name": "a", "type": "string"}, {"name": "A", "type": "string"}]), &[]);
+        for (kind, default, multi, is_good) in [
+            ("string", json!("x"), false, true),
+            ("string", json!(1), false, false),
+            ("string", json!(["x"]), false, false),
+            ("string", json!(["x", "y"]), true, true),
+            ("string", json!([]), true, true),
+            ("string", json!("x"), true, true),
+            ("string", json!(["x", 1]), true, false),
+            ("number", json!(1.5), false, true),
+            ("number", json!("1.5"), false, false),
+            ("number", json!([1, 2]), true, true),
+            ("bool", json!(false), false, true),
+            ("bool", json!(0), false, false),
+            ("bool", json!({}), false, false),
+            ("string", json!([["x"]]), true, false),
+        ] {
+            let expected: &[&str] = if is_good { &[] } else { &["/variables/0/default INVALID_TYPE"] };
+            check(json!([{"name": "a", "type": kind, "default": default, "multi": multi}]), expected);
+        }
+    }
+
+    /// Conditions must mean something with what their variables hold, whatever that is.
+    #[test]
+    fn conditions() {
+        let check = |conditions: Value, variables: Value, expected: &[&str]| {
+            let found = told(json!({"conditions": conditions, "variables": variables}));
+            assert_eq!(found, expected, "{conditions}");
+        };
+        let leaf = json!({"field": "a", "op": "eq", "value": "x"});
+        check(json!({"logs": leaf, "spans": null}), json!([]), &[]);
+        check(json!({"logs": {"all": []}}), json!([]), &["/conditions/logs/all REQUIRED"]);
+        check(json!({"logs": {"any": []}, "metrics": leaf}), json!([]), &["/conditions/logs/any REQUIRED"]);
+    }
+}

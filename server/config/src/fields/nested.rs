@@ -214,4 +214,103 @@ mod tests {
         check(list, json!([{"a": 1}, {"a": 1}, {"a": 1}]), Err(("/f", "LIMIT_EXCEEDED")));
         check(list, json!([7]), Err(("/f/0", "INVALID_TYPE")));
     }
+
+    /// As many as are allowed are taken, one more is refused.
+    #[test]
+    fn bounds() {
+        let int = Kind::Int { min: -5, max: 5 };
+        for (value, is_good) in
+            [(json!(-5), true), (json!(5), true), (json!(-6), false), (json!(6), false), (json!(-0.0), true)]
+        {
+            let mut errors = Vec::new();
+            int.check(&value, "/f", &mut errors);
+            assert_eq!(errors.is_empty(), is_good, "{value}");
+        }
+        let wide = Kind::Int { min: i64::MIN, max: i64::MAX };
+        check(wide, json!(i64::MIN), Ok(json!(i64::MIN)));
+        check(wide, json!(i64::MAX), Ok(json!(i64::MAX)));
+        check(wide, json!(u64::MAX), Err(("/f", "OUT_OF_RANGE")));
+        check(wide, json!(-1e300), Err(("/f", "OUT_OF_RANGE")));
+        check(wide, json!(null), Err(("/f", "INVALID_TYPE")));
+        let number = Kind::Number { min: 0.001, max: 100.0 };
+        check(number, json!(0.001), Ok(json!(0.001)));
+        check(number, json!(100), Ok(json!(100)));
+        check(number, json!(0), Err(("/f", "OUT_OF_RANGE")));
+        check(number, json!(100.001), Err(("/f", "OUT_OF_RANGE")));
+        check(number, json!("1"), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Slug, json!("a".repeat(SLUG_CHARS_MAX)), Ok(json!("a".repeat(SLUG_CHARS_MAX))));
+        check(Kind::Slug, json!("a".repeat(SLUG_CHARS_MAX + 1)), Err(("/f", "TOO_LONG")));
+        check(Kind::Slug, json!(""), Err(("/f", "REQUIRED")));
+        check(Kind::Slug, json!(5), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Slug, json!("0.a-b_c"), Ok(json!("0.a-b_c")));
+        check(Kind::Slug, json!(".a"), Err(("/f", "PATTERN")));
+        let of_bytes = |bytes: usize| json!("x".repeat(bytes - 2));
+        check(Kind::Json, of_bytes(JSON_BYTES_MAX), Ok(of_bytes(JSON_BYTES_MAX)));
+        check(Kind::Json, of_bytes(JSON_BYTES_MAX + 1), Err(("/f", "TOO_LONG")));
+    }
+
+    #[test]
+    fn maps() {
+        let map = Kind::Map { max: 2 };
+        check(map, json!({}), Ok(json!({})));
+        check(map, json!({"a": [1], "b": null}), Ok(json!({"a": [1], "b": null})));
+        check(map, json!({"a": 1, "b": 2, "c": 3}), Err(("/f", "LIMIT_EXCEEDED")));
+        check(map, json!({"": 1}), Err(("/f", "INVALID_VALUE")));
+        check(map, json!({"x".repeat(LABEL_CHARS_MAX): 1}), Ok(json!({"x".repeat(LABEL_CHARS_MAX): 1})));
+        check(map, json!({"x".repeat(LABEL_CHARS_MAX + 1): 1}), Err(("/f", "INVALID_VALUE")));
+        check(map, json!([]), Err(("/f", "INVALID_TYPE")));
+        check(map, json!({"a": "x".repeat(JSON_BYTES_MAX)}), Err(("/f", "TOO_LONG")));
+    }
+
+    #[test]
+    fn lengths_of_time() {
+        for (text, ms) in [
+            ("1ms", Some(1)),
+            ("1y2w3d4h5m6s7ms", Some(33_019_506_007)),
+            ("1h0m", Some(3_600_000)),
+            ("007s", Some(7000)),
+            ("584542046y", Some(18_434_117_962_656_000_000)),
+            ("584942418y", None),
+            ("18446744073709551615ms", Some(u64::MAX)),
+            ("18446744073709551616ms", None),
+            ("1ms1s", None),
+            ("1H", None),
+            ("1 h", None),
+            ("h1", None),
+            ("1hh", None),
+            ("00", None),
+            ("+1h", None),
+        ] {
+            assert_eq!(duration_ms(text), ms, "{text}");
+        }
+    }
+
+    /// What is wrong is told of each object, at its place.
+    #[test]
+    fn objects_within_objects() {
+        const INNER: &[Field] = &[Field::required("n", Kind::Int { min: 0, max: 9 })];
+        const OUTER: &[Field] = &[
+            Field::open("one", Kind::Object(INNER), "null"),
+            Field::open("many", Kind::List { of: INNER, max: 3 }, "[]"),
+        ];
+        let object = Kind::Object(OUTER);
+        check(object, json!({}), Ok(json!({"one": null, "many": []})));
+        check(object, json!({"one": null, "many": null}), Ok(json!({"one": null, "many": []})));
+        check(object, json!({"one": {"n": 1}, "many": [{"n": 2}]}), Ok(json!({"one": {"n": 1}, "many": [{"n": 2}]})));
+        for (value, expected) in [
+            (json!({"one": {}}), &["/f/one/n REQUIRED"][..]),
+            (json!({"one": {"n": 10}}), &["/f/one/n OUT_OF_RANGE"][..]),
+            (json!({"one": []}), &["/f/one INVALID_TYPE"][..]),
+            (json!({"many": {}}), &["/f/many INVALID_TYPE"][..]),
+            (json!({"many": [{"n": 1}, {"m": 1}]}), &["/f/many/1/m UNKNOWN_FIELD", "/f/many/1/n REQUIRED"][..]),
+            (json!({"One": {"n": 1}}), &["/f/One UNKNOWN_FIELD"][..]),
+            (json!({"a~/b": 1}), &["/f/a~0~1b UNKNOWN_FIELD"][..]),
+            (json!("x"), &["/f INVALID_TYPE"][..]),
+        ] {
+            let mut errors = Vec::new();
+            object.check(&value, "/f", &mut errors);
+            let found: Vec<String> = errors.iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+            assert_eq!(found, expected, "{value}");
+        }
+    }
 }

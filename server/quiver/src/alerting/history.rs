@@ -179,18 +179,31 @@ fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
     out.finish()
 }
 
+/// The key of a group is that of its route, then its labels. What stands between quotes is a value of either.
+fn route_of(group_key: &str) -> &str {
+    let (mut in_text, mut escaped) = (false, false);
+    for (at, byte) in group_key.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b':' if !in_text && group_key[at..].starts_with(":{") => return &group_key[..at],
+            _ => {}
+        }
+    }
+    ""
+}
+
 fn attempts(all: &[&Attempt], services: &[String]) -> Result<TableRows> {
     let mut out = Columns::of(&NOTIFICATIONS);
     let each = || all.iter().copied();
-    // The key of a group is that of its route, then its labels.
-    let route = |a: &Attempt| a.group_key.rfind(":{").map_or("", |at| &a.group_key[..at]).to_owned();
     let failed = |a: &Attempt| a.failure.clone().unwrap_or_default();
     out.times(each().map(|a| a.at));
     out.texts(each().map(|a| &a.id));
     out.texts(each().map(|a| &a.receiver));
     out.texts(each().map(|a| a.integration));
     out.numbers(each().map(|a| a.index as i64));
-    out.texts(each().map(route));
+    out.texts(each().map(|a| route_of(&a.group_key)));
     out.texts(each().map(|a| &a.group_key));
     out.texts(each().map(|a| &a.reason));
     out.texts(each().map(|a| if a.failure.is_some() { "failed" } else { "sent" }));
@@ -277,5 +290,25 @@ mod tests {
         assert_eq!(cell(1, "route_path"), "{}/{a=\"b\"}");
         // A name is one name, whatever stands in it.
         assert_eq!(each_once(["cart\npay", "cart", "cart"].into_iter()), "cart\ncart\\npay");
+    }
+
+    /// Breaks where a value of a label is taken for the beginning of the labels.
+    #[test]
+    fn routes_of_groups() {
+        for (key, expected) in [
+            ("{}:{}", "{}"),
+            ("{}/{a=\"b\"}:{x=\"y\"}", "{}/{a=\"b\"}"),
+            ("{}:{json=\"{\\\"a\\\":{}}\"}", "{}"),
+            ("{}:{x=\"a:{b\"}", "{}"),
+            ("{}/{a=\":{\"}:{x=\"y\"}", "{}/{a=\":{\"}"),
+            ("{}/{a=\"\\\"\"}:{x=\":{\"}", "{}/{a=\"\\\"\"}"),
+            ("{}/{a=\"\\\\\"}:{x=\"y\"}", "{}/{a=\"\\\\\"}"),
+            ("{}/{\"é:{\"=\"b\"}:{}", "{}/{\"é:{\"=\"b\"}"),
+            ("{}/{job:x=\"b\"}:{}", "{}/{job:x=\"b\"}"),
+            ("nothing of the kind", ""),
+            ("", ""),
+        ] {
+            assert_eq!(route_of(key), expected, "{key}");
+        }
     }
 }

@@ -45,22 +45,44 @@ fn fits(pattern: &[char], name: &[char]) -> bool {
         (None, None) => true,
         (Some('*'), _) => fits(&pattern[1..], name) || (!name.is_empty() && fits(pattern, &name[1..])),
         (Some('?'), Some(_)) => fits(&pattern[1..], &name[1..]),
-        (Some('['), Some(c)) => match pattern.iter().position(|p| *p == ']') {
-            Some(end) => in_class(&pattern[1..end], *c) && fits(&pattern[end + 1..], &name[1..]),
-            None => false,
-        },
+        (Some('['), Some(c)) => {
+            class(&pattern[1..], *c).is_some_and(|(holds, behind)| holds && fits(behind, &name[1..]))
+        }
+        (Some('\\'), Some(c)) => pattern.get(1) == Some(c) && fits(&pattern[2..], &name[1..]),
         (Some(p), Some(c)) => p == c && fits(&pattern[1..], &name[1..]),
         _ => false,
     }
 }
 
-fn in_class(class: &[char], c: char) -> bool {
-    let (class, negated) = match class.split_first() {
+/// Reads what follows `[` up to its `]`: whether it holds a character, and what stands behind it; none where it has no end.
+fn class(pattern: &[char], c: char) -> Option<(bool, &[char])> {
+    let (mut rest, negated) = match pattern.split_first() {
         Some(('^', rest)) => (rest, true),
-        _ => (class, false),
+        _ => (pattern, false),
     };
-    let ranges = class.windows(3).any(|w| w[1] == '-' && (w[0]..=w[2]).contains(&c));
-    (ranges || class.contains(&c)) != negated
+    let (mut holds, mut is_empty) = (false, true);
+    loop {
+        // One that begins is not empty: a `]` at once is no end of it.
+        if !is_empty && rest.first() == Some(&']') {
+            return Some((holds != negated, &rest[1..]));
+        }
+        let (low, behind) = bound(rest)?;
+        let (high, behind) = match behind.split_first() {
+            Some(('-', behind)) => bound(behind)?,
+            _ => (low, behind),
+        };
+        holds |= (low..=high).contains(&c);
+        (rest, is_empty) = (behind, false);
+    }
+}
+
+/// Reads one end of a range of characters; a `\` takes away what the next one means.
+fn bound(pattern: &[char]) -> Option<(char, &[char])> {
+    match pattern {
+        ['\\', c, rest @ ..] => Some((*c, rest)),
+        ['\\' | '-' | ']', ..] | [] => None,
+        [c, rest @ ..] => Some((*c, rest)),
+    }
 }
 
 #[cfg(test)]
@@ -77,6 +99,34 @@ mod tests {
         check("*.yml", "a.yaml", false);
         check("r?[0-9].y*", "ra7.y", true);
         check("[^a]*", "abc", false);
+        check("[^a]*", "bc", true);
+        check("*", ".hidden", true);
+        check("*a*b*", "xaxbx", true);
+        check("*a*b*", "xbxax", false);
+        check("?", "", false);
+        check("?", "é", true);
+        check("", "a", false);
+        check("A", "a", false);
+        // A `-` between two characters is none of those that the class holds.
+        check("[a-c]", "b", true);
+        check("[a-c]", "-", false);
+        check("[a-cx-z]", "y", true);
+        check("[a-cx-z]", "d", false);
+        check("[^a-c]", "-", true);
+        check("[c-a]", "b", false);
+        // What a backslash stands before means itself.
+        check("\\*", "*", true);
+        check("\\*", "a", false);
+        check("\\\\", "\\", true);
+        check("[\\]]", "]", true);
+        check("[\\-x]", "-", true);
+        check("[a\\-c]", "b", false);
+        // What has no end holds nothing.
+        check("[", "[", false);
+        check("[a", "a", false);
+        check("[]", "]", false);
+        check("[a-]", "a", false);
+        check("\\", "\\", false);
         check("", "", true);
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(matching(&here.join("Car*.toml")), [here.join("Cargo.toml")]);

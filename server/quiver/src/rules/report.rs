@@ -169,4 +169,18 @@ mod tests {
         let fault = Fault::from("    rule: r, time: 1m, err: e".to_owned());
         assert_eq!(told(&fault, true), told(&fault, false));
     }
+
+    #[test]
+    fn what_xml_cannot_hold_is_replaced() {
+        for (text, expected) in [
+            ("", ""),
+            ("a\tb\r\n", "a\tb\r\n"),
+            ("<&>\"'", "<&>\"'"),
+            ("\0\u{8}\u{b}\u{1f}", "\u{fffd}\u{fffd}\u{fffd}\u{fffd}"),
+            ("\u{fffe}\u{ffff}", "\u{fffd}\u{fffd}"),
+            ("é🙂\u{fffd}", "é🙂\u{fffd}"),
+        ] {
+            assert_eq!(legal(text), expected, "{text:?}");
+        }
+    }
 }

@@ -52,4 +52,42 @@ mod tests {
             assert!(told.contains(&format!("`{name}` is no setting; write `{meant}`")), "{told}");
         }
     }
+
+    /// A value is what TOML reads, where it reads anything; else it is the text as it stands.
+    #[test]
+    fn values() {
+        let text = |text: &str| Value::String(text.to_owned());
+        for (given, expected) in [
+            ("1", Value::Integer(1)),
+            ("-5", Value::Integer(-5)),
+            ("1.5", Value::Float(1.5)),
+            ("true", Value::Boolean(true)),
+            ("'x'", text("x")),
+            ("\"a b\"", text("a b")),
+            ("['a', 'b']", Value::Array(vec![text("a"), text("b")])),
+            ("[]", Value::Array(Vec::new())),
+            ("", text("")),
+            ("x", text("x")),
+            ("True", text("True")),
+            ("15s", text("15s")),
+            ("127.0.0.1:8800", text("127.0.0.1:8800")),
+            ("/a/b c", text("/a/b c")),
+            ("'x", text("'x")),
+            ("[a", text("[a")),
+            ("quiver=debug,info", text("quiver=debug,info")),
+            ("postgres://u:p@h/d", text("postgres://u:p@h/d")),
+        ] {
+            assert_eq!(literal(given), expected, "{given}");
+        }
+    }
+
+    #[test]
+    fn names_in_any_case_behind_the_prefix() {
+        let found = |name: &str| read(name, "x").ok().flatten().map(|(section, key, _)| format!("{section}.{key}"));
+        assert_eq!(found("QUIVER_Http__Listen").as_deref(), Some("http.listen"));
+        assert_eq!(found("QUIVER_OTLP__HTTP_LISTEN").as_deref(), Some("otlp.http_listen"));
+        // Only the first pair of lines separates.
+        assert_eq!(found("QUIVER_A__B__C").as_deref(), Some("a.b__c"));
+        assert_eq!(found("quiver_http__listen"), None);
+    }
 }

@@ -143,6 +143,7 @@ impl Shown for OwnSpan {
 #[cfg(test)]
 mod tests {
     use super::super::Loaded;
+    use super::*;
 
     #[test]
     fn passwords_are_not_shown() {
@@ -152,5 +153,124 @@ mod tests {
         assert_eq!(loaded.settings.config.database_url.0, url);
         assert!(!format!("{:?}{loaded:?}", loaded.settings).contains("hunter2"));
         assert!(!format!("{:?}", loaded.settings.listed()).contains("hunter2"));
+    }
+
+    #[test]
+    fn sizes() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("1", Some(1)),
+            ("7B", Some(7)),
+            ("1KiB", Some(1024)),
+            ("64MiB", Some(64 << 20)),
+            ("20GiB", Some(20 << 30)),
+            ("3TiB", Some(3 << 40)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("16777216TiB", None),
+            ("", None),
+            ("KiB", None),
+            ("-1", None),
+            ("1.5GiB", None),
+            ("1 GiB", None),
+            (" 1", None),
+            ("1kb", None),
+            ("1KB", None),
+            ("1mib", None),
+            ("1M", None),
+            ("0x10", None),
+        ] {
+            assert_eq!(Size::parse(text), expected.map(Size), "{text}");
+        }
+    }
+
+    #[test]
+    fn spans() {
+        let ms = |ms: u64| Some(Span(Some(Duration::from_millis(ms))));
+        for (text, expected) in [
+            ("none", Some(Span(None))),
+            ("0", ms(0)),
+            ("0s", ms(0)),
+            ("15s", ms(15_000)),
+            ("1h30m", ms(5_400_000)),
+            ("30d", ms(2_592_000_000)),
+            ("250ms", ms(250)),
+            ("", None),
+            ("None", None),
+            ("15", None),
+            ("1.5s", None),
+            ("-1s", None),
+            ("15 s", None),
+            ("1s1h", None),
+            ("300y", None),
+        ] {
+            assert_eq!(Span::parse(text), expected, "{text}");
+        }
+    }
+
+    /// What is shown is read as the same value again.
+    #[test]
+    fn shown_as_they_are_written() {
+        for (bytes, shown) in [
+            (0, "0"),
+            (1, "1"),
+            (1023, "1023"),
+            (1024, "1KiB"),
+            (1536, "1536"),
+            (1 << 20, "1MiB"),
+            (3 << 30, "3GiB"),
+            (1 << 40, "1TiB"),
+            (u64::MAX, "18446744073709551615"),
+        ] {
+            assert_eq!(Size(bytes).shown(), shown, "{bytes}");
+            assert_eq!(Size::parse(shown), Some(Size(bytes)), "{bytes}");
+        }
+        for (ms, shown) in [
+            (0, "0ms"),
+            (1, "1ms"),
+            (1500, "1500ms"),
+            (60_000, "1m"),
+            (90_000, "90s"),
+            (7_200_000, "2h"),
+            (86_400_000, "1d"),
+        ] {
+            let span = Span(Some(Duration::from_millis(ms)));
+            assert_eq!(span.shown(), shown, "{ms}");
+            assert_eq!(Span::parse(shown), Some(span), "{ms}");
+        }
+        assert_eq!((Span(None).shown(), OwnSpan(None).shown()), ("none".into(), "".into()));
+        assert_eq!(OwnSpan(Some(Span(None))).shown(), "none");
+        assert_eq!((Hidden(String::new()).shown(), Hidden("x".to_owned()).shown()), ("".into(), "<secret>".into()));
+    }
+
+    /// In a file a number of bytes may stand without quotes; what is none names its setting and itself.
+    #[test]
+    fn read_from_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let load = |text: &str| {
+            let path = dir.path().join("quiver.toml");
+            std::fs::write(&path, text).unwrap();
+            Loaded::load(Some(&path), std::iter::empty(), &[])
+        };
+        let loaded = load("[http]\nbody_max = 4096\nkeep_alive = '5m'\n[store]\nretention_logs = ''\n").unwrap();
+        assert_eq!(loaded.settings.http.body_max, Size(4096));
+        assert_eq!(loaded.settings.http.keep_alive, Span(Some(Duration::from_mins(5))));
+        assert_eq!(loaded.settings.store.retention_logs, OwnSpan(None));
+        for (text, part) in [
+            ("[http]\nbody_max = -1\n", "`-1` is not a size such as `512MiB`"),
+            ("[http]\nbody_max = 1.5\n", "`1.5` is not a size"),
+            ("[http]\nbody_max = true\n", "`true` is not a size"),
+            ("[http]\nkeep_alive = 5\n", "`5` is not a span of time such as `15s`, `30d` or `none`"),
+            ("[store]\nretention_logs = 'long'\n", "`long` is not a span of time such as `30d`, `none` or empty"),
+            ("[http]\nconnections_max = 'many'\n", "connections_max"),
+            ("[http]\nlisten = 5\n", "listen"),
+            ("[http]\nlistn = 'x'\n", "listn"),
+            ("http = 5\n", "`http` is a section"),
+            ("[htp]\n", "unknown section `htp`"),
+            ("listen = 'x'\n", "unknown section `listen`"),
+        ] {
+            let told = load(text).unwrap_err().to_string();
+            assert!(told.contains(part), "{text}: {told}");
+        }
     }
 }

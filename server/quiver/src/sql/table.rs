@@ -78,8 +78,9 @@ impl<'w> Table<'w> {
     fn line(&mut self, cells: &[String]) -> Result<()> {
         let Some(widths) = &self.widths else { return Ok(()) };
         let mut line = String::new();
-        for ((cell, wanted), field) in cells.iter().zip(widths).zip(self.schema.fields()) {
-            if !line.is_empty() {
+        for (at, ((cell, wanted), field)) in cells.iter().zip(widths).zip(self.schema.fields()).enumerate() {
+            // Not by what stands there: a column without a name may have no width.
+            if at > 0 {
                 line.push_str(" | ");
             }
             let pad = " ".repeat(wanted.saturating_sub(width(cell)));
@@ -141,5 +142,67 @@ mod tests {
             text,
             " name | n\n------+-----\n a\\nb |   5\n      | 123\n(2 rows)\n".replace(" name | n\n", " name |   n\n")
         );
+    }
+
+    /// The table of some texts, each list a column.
+    fn shown(columns: &[(&str, &[&str])]) -> String {
+        let columns = columns.iter().map(|(name, texts)| {
+            let texts = StringArray::from(texts.iter().map(|text| Some(*text)).collect::<Vec<_>>());
+            (*name, Arc::new(texts) as ArrayRef)
+        });
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let mut out = Vec::new();
+        let mut table = Table::new(batch.schema(), &mut out);
+        table.rows(&batch).unwrap();
+        table.end().unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn one_line_for_each_row() {
+        for (text, expected) in [
+            ("a", "a"),
+            ("", ""),
+            ("a\tb", "a\\tb"),
+            ("a\r\nb", "a\\r\\nb"),
+            ("\u{1b}[31m", "\\u{1b}[31m"),
+            ("é🙂", "é🙂"),
+            ("a\\b", "a\\b"),
+        ] {
+            let told = shown(&[("t", &[text])]);
+            let lines: Vec<&str> = told.lines().collect();
+            assert_eq!((lines.len(), lines[2].trim_start()), (4, expected), "{text:?}");
+            assert_eq!(lines[3], "(1 row)");
+        }
+    }
+
+    /// Columns stand below one another though one has neither name nor values, and what is too wide does not widen all.
+    #[test]
+    fn widths() {
+        let nameless = shown(&[("", &["", ""]), ("b", &["x", "yy"])]);
+        assert_eq!(nameless, "  | b\n--+----\n  | x\n  | yy\n(2 rows)\n");
+        let long = "x".repeat(WIDTH_MAX + 20);
+        let wide = shown(&[("a", &[long.as_str(), "y"]), ("b", &["1", "2"])]);
+        let lines: Vec<&str> = wide.lines().collect();
+        assert_eq!(lines[1].find('+'), Some(WIDTH_MAX + 2));
+        assert_eq!(lines[2], format!(" {long} | 1"));
+        assert_eq!(lines[3].find('|'), Some(WIDTH_MAX + 2));
+    }
+
+    #[test]
+    fn nothing_has_a_head() {
+        let batch = RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from(Vec::<i64>::new())) as ArrayRef)]);
+        let mut out = Vec::new();
+        Table::new(batch.unwrap().schema(), &mut out).end().unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), " n\n---\n(0 rows)\n");
+    }
+
+    /// Rows behind those by which widths are chosen are written as they come.
+    #[test]
+    fn many_rows() {
+        let texts = vec!["a"; ROWS_FIRST + 5];
+        let told = shown(&[("t", texts.as_slice())]);
+        assert_eq!(told.lines().count(), ROWS_FIRST + 5 + 3);
+        assert!(told.ends_with(&format!("({} rows)\n", ROWS_FIRST + 5)));
     }
 }

@@ -128,4 +128,68 @@ mod tests {
         assert_eq!(record.labels.get("kind").map(String::as_str), Some("db"));
         assert_eq!(record.annotations.get("topic").map(String::as_str), Some("disk"));
     }
+
+    fn record(sample: &Value) -> AlertRecord {
+        AlertRecord::of_sample(sample.as_object().expect("an object"))
+    }
+
+    #[test]
+    fn samples_name_fields_in_two_ways() {
+        let check = |sample: Value, labels: &[(&str, &str)], annotations: &[(&str, &str)]| {
+            let of = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+                pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+            };
+            let found = record(&sample);
+            assert_eq!((found.labels, found.annotations), (of(labels), of(annotations)), "{sample}");
+        };
+        check(json!({}), &[], &[]);
+        check(json!({"labels": {"a": "1"}}), &[("a", "1")], &[]);
+        check(json!({"labels.a": "1", "annotations.b": "2"}), &[("a", "1")], &[("b", "2")]);
+        // A name may hold points itself.
+        check(json!({"labels": {"a.b": "1"}, "annotations.c.d": "2"}), &[("a.b", "1")], &[("c.d", "2")]);
+        check(json!({"labels": {"annotations.x": "1"}}), &[("annotations.x", "1")], &[]);
+        // What is no text is the text of it; null is nothing.
+        check(json!({"labels": {"a": 1, "b": true, "c": null}}), &[("a", "1"), ("b", "true")], &[]);
+        // Anything else of an alert is none of what rules see.
+        check(json!({"startsAt": "2026-01-01T00:00:00Z", "generatorURL": "http://h", "summary": "s"}), &[], &[]);
+        check(json!({"labels": "a=1", "annotations": ["x"]}), &[], &[]);
+    }
+
+    #[test]
+    fn names_are_looked_for_in_labels_first() {
+        let record =
+            record(&json!({"labels": {"a": "label", "service.name": "cart"}, "annotations": {"a": "note", "b": "x"}}));
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(record.get(&FieldName::parse(name)).as_deref(), expected, "{name}");
+        };
+        check("a", Some("label"));
+        check("b", Some("x"));
+        check("c", None);
+        check("labels.a", Some("label"));
+        check("annotations.a", Some("note"));
+        check("labels.b", None);
+        check("attributes.a", Some("label"));
+        check("attributes.b", Some("x"));
+        check("service.name", Some("cart"));
+        check("resource.a", None);
+        check("A", None);
+        check("", None);
+    }
+
+    #[test]
+    fn what_rules_write() {
+        let mut record = record(&json!({"labels": {"a": "1"}, "annotations": {"a": "2"}}));
+        // A name alone is that of an annotation, though it is read of labels, too: it must not tell alerts apart.
+        record.set("a", &json!("3"));
+        assert_eq!((record.labels["a"].as_str(), record.annotations["a"].as_str()), ("1", "3"));
+        record.set("labels.a", &json!(5));
+        record.set("attributes.x", &json!([1]));
+        assert_eq!((record.labels["a"].as_str(), record.annotations["attributes.x"].as_str()), ("5", "[1]"));
+        record.set("labels.a", &Value::Null);
+        record.set("labels.none", &Value::Null);
+        assert!(record.labels.is_empty() && record.annotations.contains_key("a"));
+        // A label without a value is none.
+        record.set("labels.b", &json!(""));
+        assert_eq!(record.label_set(), LabelSet::from_pairs([]));
+    }
 }

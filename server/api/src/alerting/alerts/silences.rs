@@ -316,4 +316,122 @@ mod tests {
         assert!(fits("a=b") && fits("{a=\"b\"}"));
         assert!(["a=c", "a=~b", "a=~b.*", "a!=c", "c!=x", "c=x", "c=\"\""].into_iter().all(|text| !fits(text)));
     }
+
+    #[test]
+    fn matchers_of_a_body() {
+        let check = |value: Value, expected: &str| {
+            let found = read_matcher(&value).map(|m| Matchers::in_order(vec![m]).to_string());
+            assert_eq!(found.map_err(|e| e.message).as_deref(), Ok(expected), "{value}");
+        };
+        check(json!({"name": "a", "value": "b", "isRegex": false}), "{a=\"b\"}");
+        check(json!({"name": "a", "value": "b", "isRegex": false, "isEqual": null}), "{a=\"b\"}");
+        check(json!({"name": "a", "value": "b", "isRegex": false, "isEqual": false}), "{a!=\"b\"}");
+        check(json!({"name": "a", "value": "b", "isRegex": true}), "{a=~\"b\"}");
+        check(json!({"name": "a", "value": "b", "isRegex": true, "isEqual": false}), "{a!~\"b\"}");
+        check(json!({"name": "a", "value": "", "isRegex": false}), "{a=\"\"}");
+        // What no matcher is called with does not matter.
+        check(json!({"name": "a", "value": "(", "isRegex": false, "x": 1}), "{a=\"(\"}");
+        let told = |value: Value| read_matcher(&value).map(|m| m.name).unwrap_err().message;
+        for (value, part) in [
+            (json!({"name": "a", "value": "b"}), "matchers.isRegex in body"),
+            (json!({"name": "a", "value": "b", "isRegex": "false"}), "matchers.isRegex in body"),
+            (json!({"name": "a", "value": "b", "isRegex": false, "isEqual": 1}), "matchers.isEqual in body"),
+            (json!({"name": "a", "isRegex": false}), "matchers.value in body"),
+            (json!({"name": null, "value": "b", "isRegex": false}), "matchers.name in body"),
+            (json!({"name": "a", "value": 5, "isRegex": false}), "matchers.value in body"),
+            (json!({"name": "a", "value": "(", "isRegex": true}), ""),
+            (json!("a=b"), "matchers.isRegex in body"),
+            (json!(null), "matchers.isRegex in body"),
+        ] {
+            let text = told(value.clone());
+            assert!(text.contains(part), "{value}: {text}");
+        }
+    }
+
+    #[test]
+    fn annotations_of_a_body() {
+        let count = |value: Value| read_annotations(&value).map(|all| all.len()).map_err(|e| e.message);
+        assert_eq!(count(json!(null)), Ok(0));
+        assert_eq!(count(json!({})), Ok(0));
+        assert_eq!(count(json!({"a": "", "b": "x"})), Ok(2));
+        assert_eq!(count(json!({"a": "x".repeat(ANNOTATIONS_BYTES_MAX - 1)})), Ok(1));
+        assert!(count(json!({"a": "x".repeat(ANNOTATIONS_BYTES_MAX)})).is_err_and(|text| text.contains("bytes")));
+        for wrong in [json!([]), json!("a"), json!(false), json!({"a": null}), json!({"a": ["x"]})] {
+            assert!(count(wrong.clone()).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_and_texts_of_a_body() {
+        let with = |name: &str, value: Value| {
+            let mut body: Value = serde_json::from_str(GOOD).expect("JSON");
+            body[name] = value;
+            read(body.to_string().as_bytes())
+        };
+        let starts = |text: &str| with("startsAt", json!(text)).map(|silence| silence.starts_at).map_err(|e| e.message);
+        assert_eq!(starts("1970-01-01T00:00:01.5Z"), Ok(1_500_000_000));
+        assert_eq!(starts("1970-01-01T01:00:00+01:00"), Ok(0));
+        for wrong in ["", "1970-01-01", "1970-01-01T00:00:00", "5", "2030-02-30T00:00:00Z", "9999-01-01T00:00:00Z"] {
+            assert!(starts(wrong).is_err_and(|text| text.contains("startsAt in body")), "{wrong}");
+        }
+        for wrong in [json!(5), json!(null), json!({})] {
+            let told = with("endsAt", wrong.clone()).err().map(|e| e.message).unwrap_or_default();
+            assert_eq!(told, "endsAt in body is required", "{wrong}");
+        }
+        for name in ["comment", "createdBy"] {
+            assert!(with(name, json!("x".repeat(TEXT_MAX))).is_ok(), "{name}");
+            for wrong in [json!(null), json!(5), json!("x".repeat(TEXT_MAX + 1))] {
+                let told = with(name, wrong).err().map(|e| e.message).unwrap_or_default();
+                assert!(told.starts_with(&format!("{name} in body")), "{told}");
+            }
+        }
+        // One without an id is a new one.
+        assert_eq!(with("id", json!(null)).map(|s| s.id).ok().as_deref(), Some(""));
+        assert_eq!(with("id", json!("x")).map(|s| s.id).ok().as_deref(), Some("x"));
+        assert!(with("id", json!(5)).is_err());
+    }
+
+    #[test]
+    fn as_many_matchers_as_a_silence_may_have() {
+        let of = |count: usize| {
+            let mut body: Value = serde_json::from_str(GOOD).expect("JSON");
+            body["matchers"] = json!(vec![json!({"name": "a", "value": "b", "isRegex": false}); count]);
+            read(body.to_string().as_bytes()).map(|silence| silence.matchers.iter().count()).map_err(|e| e.message)
+        };
+        assert_eq!(of(MATCHERS_MAX), Ok(MATCHERS_MAX));
+        assert_eq!(of(MATCHERS_MAX + 1), Err(format!("more than {MATCHERS_MAX} matchers")));
+        for body in ["", "[]", "5", "{", "{\"matchers\":null}", "{\"matchers\":{}}"] {
+            assert_eq!(read(body.as_bytes()).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{body}");
+        }
+    }
+
+    #[test]
+    fn what_silences_are_shown_as() {
+        let mut silence = read(GOOD.as_bytes()).expect("valid");
+        (silence.id, silence.starts_at, silence.ends_at, silence.updated_at) =
+            ("i".to_owned(), 1_000_000, 5_000_000, 1);
+        let state = |now: i64| shown(&silence, now)["status"]["state"].clone();
+        assert_eq!(
+            (state(999_999), state(1_000_000), state(4_999_999)),
+            (json!("pending"), json!("active"), json!("active"))
+        );
+        assert_eq!(state(5_000_001), json!("expired"));
+        let all = shown(&silence, 0);
+        assert_eq!(all["startsAt"], json!("1970-01-01T00:00:00.001Z"));
+        assert_eq!(all["updatedAt"], json!("1970-01-01T00:00:00.000Z"));
+        assert_eq!((&all["id"], &all["createdBy"], &all["comment"]), (&json!("i"), &json!(""), &json!("")));
+    }
+
+    #[test]
+    fn what_a_change_is_told_as() {
+        for (error, kind, text) in [
+            (SilenceError::NotFound, ErrorKind::NotFound, "silence i not found"),
+            (SilenceError::Invalid("wrong".to_owned()), ErrorKind::Invalid, "wrong"),
+            (SilenceError::Exists, ErrorKind::Conflict, "the silence has changed"),
+            (SilenceError::Failed(Error::new(ErrorKind::Unavailable, "busy")), ErrorKind::Unavailable, "busy"),
+        ] {
+            let told = told(error, "i");
+            assert_eq!((told.kind, told.message.as_str()), (kind, text));
+        }
+    }
 }

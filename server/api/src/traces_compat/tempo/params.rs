@@ -62,3 +62,19 @@ pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamErr
 pub(super) fn disordered(start: i64, end: i64) -> ParamError {
     said(format!("http parameter start must be before end. received start={start} end={end}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_say_it_all() {
+        for (error, text) in [
+            (said("why"), "why"),
+            (disordered(5, 3), "http parameter start must be before end. received start=5 end=3"),
+            (disordered(-1, 0), "http parameter start must be before end. received start=-1 end=0"),
+        ] {
+            assert_eq!((error.name.as_str(), error.reason.as_str()), ("", text), "no name is put before it");
+        }
+    }
+}

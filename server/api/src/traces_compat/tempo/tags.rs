@@ -258,4 +258,87 @@ mod tests {
         assert_eq!(place_of("instrumentation"), Some(Place::Scope));
         assert_eq!(place_of("scope").or(place_of("all")), None);
     }
+
+    /// What a tag names, in words.
+    fn named(text: &str) -> String {
+        let key = |key: &KeyOf| match key {
+            KeyOf::Attribute(place, key) => format!("{}.{key}", place.map_or("any", scope_name)),
+            KeyOf::Intrinsic(name) => format!("intrinsic {name}"),
+        };
+        match tag_of(text) {
+            Tag::Key(of) => key(&of),
+            Tag::Root(of) => format!("root's {}", key(&of)),
+            Tag::Bare(key) => format!("bare {key}"),
+            Tag::Word(which) => format!("word {which}"),
+            Tag::Nothing => "nothing".to_owned(),
+        }
+    }
+
+    #[test]
+    fn what_tags_name() {
+        for (text, expected) in [
+            ("name", "intrinsic name"),
+            ("span:name", "intrinsic name"),
+            ("status", "word status"),
+            ("span:status", "word status"),
+            ("kind", "word kind"),
+            ("statusMessage", "intrinsic statusMessage"),
+            ("instrumentation:version", "intrinsic instrumentation:version"),
+            ("event:name", "intrinsic event:name"),
+            ("rootName", "root's intrinsic name"),
+            ("trace:rootService", "root's intrinsic service"),
+            ("duration", "nothing"),
+            (".http.status_code", "any.http.status_code"),
+            ("resource.service.name", "resource.service.name"),
+            ("span.a", "span.a"),
+            ("span.resource.a", "span.resource.a"),
+            ("instrumentation.a", "instrumentation.a"),
+            ("event.a", "event.a"),
+            ("link.a", "link.a"),
+            // Quotes are how names with odd letters are written.
+            (".\"a b\"", "any.a b"),
+            ("span.\"a\"", "span.a"),
+            // Without a scope, as older clients ask.
+            ("service.name", "bare service.name"),
+            ("Name", "bare Name"),
+            ("spans.a", "bare spans.a"),
+            ("resource", "bare resource"),
+        ] {
+            assert_eq!(named(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn types_of_values() {
+        use quiver_types::spans::Value as Shown;
+
+        let text = tag_kind(Shown::Text("a"));
+        let (int, bool) = (tag_kind(Shown::Int(1)), tag_kind(Shown::Bool(false)));
+        for (kinds, expected) in [
+            (0, vec![]),
+            (text, vec!["string"]),
+            (int, vec!["int"]),
+            (TAG_DOUBLE, vec!["float"]),
+            (bool, vec!["bool"]),
+            (int | TAG_DOUBLE, vec!["int", "float"]),
+            (text | int, vec!["int", "string"]),
+            (text | int | TAG_DOUBLE | bool, vec!["int", "float", "bool", "string"]),
+            // What has no type of its own is shown as text.
+            (tag_kind(Shown::Bytes(b"a")), vec!["string"]),
+            (tag_kind(Shown::Json("[]")), vec!["string"]),
+        ] {
+            assert_eq!(types(kinds).collect::<Vec<_>>(), expected, "{kinds:b}");
+        }
+    }
+
+    #[test]
+    fn words_of_closed_sets() {
+        assert_eq!(words("status"), ["error", "unset", "ok"]);
+        assert_eq!(words("kind").len(), 6);
+        assert!(words("kind").contains(&"unspecified"));
+        for scope in SCOPES {
+            let is_place = !matches!(scope, "all" | "none" | INTRINSIC);
+            assert_eq!(place_of(scope).is_some(), is_place, "{scope}");
+        }
+    }
 }

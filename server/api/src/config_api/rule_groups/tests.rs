@@ -1,0 +1,203 @@
+//! Groups of rules: ids, tags, and the changes that make them what is wanted.
+
+use super::*;
+
+#[test]
+fn ids_of_groups() {
+    let id = |namespace: &str, name: &str| group_id(&(namespace.to_owned(), name.to_owned()));
+    let one = id("default", "g");
+    let parts: Vec<usize> = one.split('-').map(str::len).collect();
+    assert_eq!(parts, [8, 4, 4, 4, 12], "{one}");
+    assert!(one.as_bytes()[14] == b'8' && matches!(one.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{one}");
+    assert_eq!(one, id("default", "g"));
+    assert!(id("a", "bc") != id("ab", "c"));
+}
+
+fn entity(id: &str, version: i64, body: Value) -> Entity {
+    Entity::from(quiver_config::Outside {
+        id: id.to_owned(),
+        version,
+        times_ms: (0, 0),
+        by: (String::new(), String::new()),
+        body: map(body),
+    })
+}
+
+fn map(body: Value) -> Map<String, Value> {
+    body.as_object().expect("an object").clone()
+}
+
+fn key() -> GroupKey {
+    ("default".to_owned(), "g".to_owned())
+}
+
+fn stored(settings: Option<Entity>, rules: Vec<Entity>) -> Stored {
+    Stored { settings, rules }
+}
+
+/// Changes in words: what is done, to what.
+fn told(ops: &[(Place, Op)]) -> Vec<String> {
+    let one = |(place, op): &(Place, Op)| {
+        let what = match op {
+            Op::Create { id, .. } if id.is_some() => "create it".to_owned(),
+            Op::Create { .. } => "create".to_owned(),
+            Op::Replace { id, .. } => format!("replace {id}"),
+            Op::Delete { id, .. } => format!("delete {id}"),
+            _ => "another".to_owned(),
+        };
+        format!("{}: {what}", if place.family.name == RULES.name { "rule" } else { "group" })
+    };
+    ops.iter().map(one).collect()
+}
+
+#[test]
+fn settings_that_differ_from_those_of_none() {
+    for (settings, expected) in [
+        (json!({}), false),
+        (json!({"interval": null, "labels": {}, "limit": 0, "query_offset": "0s"}), false),
+        (json!({"concurrency": 1}), false),
+        (json!({"type": "prometheus", "description": ""}), false),
+        (json!({"interval": "30s"}), true),
+        (json!({"limit": 5}), true),
+        (json!({"concurrency": 2}), true),
+        (json!({"labels": {"a": "b"}}), true),
+        (json!({"description": "why"}), true),
+        (json!({"type": "vlogs"}), true),
+        (json!({"name": "g", "namespace": "n"}), false),
+    ] {
+        assert_eq!(has_own(&map(settings.clone())), expected, "{settings}");
+    }
+}
+
+#[test]
+fn rules_go_on_under_their_ids() {
+    let rule = |id: &str, body: Value| entity(id, 1, body);
+    let known = stored(
+        None,
+        vec![
+            rule("1", json!({"alert": "a", "expr": "x > 1", "language": "promql", "labels": {}})),
+            rule("2", json!({"alert": "a", "expr": "x > 2", "language": "promql", "labels": {}})),
+            rule("3", json!({"record": "r", "expr": "y", "language": "promql", "labels": {}})),
+        ],
+    );
+    let check = |rules: Value, expected: &[&str]| {
+        let rules = rules.as_array().expect("a list").iter().cloned().map(map).collect();
+        assert_eq!(told(&rule_ops(&key(), Some(&known), None, rules)), expected);
+    };
+    let (one, two, three) = (
+        json!({"alert": "a", "expr": "x > 1"}),
+        json!({"alert": "a", "expr": "x > 2"}),
+        json!({"record": "r", "expr": "y"}),
+    );
+    check(json!([one, two, three]), &["rule: replace 1", "rule: replace 2", "rule: replace 3"]);
+    // In whatever order.
+    check(json!([three, two, one]), &["rule: replace 3", "rule: replace 2", "rule: replace 1"]);
+    check(json!([two]), &["rule: delete 1", "rule: delete 3", "rule: replace 2"]);
+    check(json!([]), &["rule: delete 1", "rule: delete 2", "rule: delete 3"]);
+    // One of the same name goes on where nothing else is alike; of another name it is a new one.
+    let changed = json!({"record": "r", "expr": "z"});
+    check(json!([one, two, changed]), &["rule: replace 1", "rule: replace 2", "rule: replace 3"]);
+    let new = json!({"record": "s", "expr": "y"});
+    check(json!([one, two, new]), &["rule: delete 3", "rule: replace 1", "rule: replace 2", "rule: create"]);
+    // An id says it, whatever the rule is called.
+    let renamed = json!({"id": "3", "record": "s", "expr": "q"});
+    check(json!([one, two, renamed]), &["rule: replace 1", "rule: replace 2", "rule: replace 3"]);
+    let strange = json!({"id": "9", "record": "s", "expr": "q"});
+    check(json!([strange]), &["rule: delete 1", "rule: delete 2", "rule: delete 3", "rule: create"]);
+}
+
+#[test]
+fn rules_know_their_group_and_place() {
+    let rules = vec![map(json!({"alert": "a"})), map(json!({"alert": "b", "language": "promql"}))];
+    let bodies: Vec<Map<String, Value>> = rule_ops(&key(), None, Some("logsql"), rules)
+        .into_iter()
+        .filter_map(|(_, op)| if let Op::Create { body, .. } = op { Some(body) } else { None })
+        .collect();
+    assert_eq!(
+        json!(bodies),
+        json!([
+            {"alert": "a", "namespace": "default", "group": "g", "position": 0, "language": "logsql"},
+            {"alert": "b", "namespace": "default", "group": "g", "position": 1, "language": "promql"},
+        ])
+    );
+}
+
+#[test]
+fn groups_get_settings_where_they_have_some() {
+    let plan = |known: Option<&Stored>, alone: bool, settings: Value| {
+        told(&plan(&key(), (known, alone), map(settings), Vec::new()))
+    };
+    assert!(plan(None, false, json!({})).is_empty());
+    assert_eq!(plan(None, true, json!({})), ["group: create it"]);
+    assert_eq!(plan(None, false, json!({"interval": "30s"})), ["group: create it"]);
+    let with = stored(Some(entity("s", 1, json!({"interval": "30s"}))), Vec::new());
+    // Those that are there are replaced, also by none.
+    assert_eq!(plan(Some(&with), false, json!({})), ["group: replace s"]);
+    let without = stored(None, vec![entity("1", 1, json!({"alert": "a"}))]);
+    assert_eq!(plan(Some(&without), false, json!({})), ["rule: delete 1"]);
+}
+
+#[test]
+fn what_of_a_group_waits() {
+    let group = |rules: &[(&str, i64)]| {
+        stored(None, rules.iter().map(|(id, version)| entity(id, *version, json!({}))).collect())
+    };
+    let check = |before: Option<&[(&str, i64)]>, now: &[(&str, i64)], ids: &[&str], any: bool| {
+        let running: BTreeMap<GroupKey, Stored> = before.map(|rules| (key(), group(rules))).into_iter().collect();
+        let (waits, found) = waiting(&running, &key(), &group(now));
+        let expected: HashSet<String> = ids.iter().map(|id| (*id).to_owned()).collect();
+        assert_eq!((waits, found), (expected, any), "{before:?} {now:?}");
+    };
+    check(Some(&[("1", 1)]), &[("1", 1)], &[], false);
+    check(Some(&[("1", 1)]), &[("1", 2)], &["1"], true);
+    check(Some(&[("1", 1)]), &[("1", 1), ("2", 1)], &["2"], true);
+    // What was deleted waits, too, and has no id among those that are there.
+    check(Some(&[("1", 1), ("2", 1)]), &[("1", 1)], &[], true);
+    check(None, &[("1", 1)], &["1"], true);
+    check(None, &[], &[], false);
+}
+
+#[test]
+fn tags_of_groups() {
+    let one = |id: &str, version: i64| entity(id, version, json!({}));
+    let id = "0191d0a0-7c3e-7abc-8def-0123456789ab";
+    let group = |settings: Option<Entity>, rules: Vec<Entity>| etag(&stored(settings, rules));
+    let tag = group(None, vec![one(id, 1)]);
+    assert!(tag.len() == 18 && tag.starts_with('"') && tag.ends_with('"'), "{tag}");
+    assert_eq!(tag, group(None, vec![one(id, 1)]));
+    for other in [
+        group(None, vec![]),
+        group(None, vec![one(id, 2)]),
+        group(None, vec![one(id, 1), one(id, 1)]),
+        group(Some(one(id, 1)), vec![one(id, 1)]),
+    ] {
+        assert_ne!(tag, other);
+    }
+}
+
+#[test]
+fn what_is_hidden_is_not_lost() {
+    let group = |count: usize| stored(None, (0..count).map(|n| entity(&n.to_string(), 1, json!({}))).collect());
+    let may = |all: Option<usize>, seen: Option<usize>| {
+        nothing_hidden(all.map(group).as_ref(), seen.map(group).as_ref()).is_ok()
+    };
+    assert!(may(None, None) && may(Some(2), Some(2)) && may(Some(0), None) && may(Some(0), Some(0)));
+    assert!(!may(Some(2), Some(1)) && !may(Some(1), None));
+}
+
+#[test]
+fn languages_of_groups() {
+    for (settings, expected) in [
+        (json!({}), None),
+        (json!({"type": "prometheus"}), None),
+        (json!({"type": "promql"}), None),
+        (json!({"type": "nothing"}), None),
+        (json!({"type": null}), None),
+        (json!({"type": "LogsQL"}), None),
+        (json!({"type": "logsql"}), Some("logsql")),
+        (json!({"type": "vlogs"}), Some("logsql")),
+        (json!({"type": "olap"}), Some("olap")),
+    ] {
+        assert_eq!(language_of(&map(settings.clone())), expected, "{settings}");
+    }
+}
