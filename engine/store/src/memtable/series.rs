@@ -1,12 +1,16 @@
 //! What one series of a generation holds, in arrival order.
 //!
-//! A float sample takes 20 bytes in one vector: time, value, and the sequence number of its write relative to the
-//! generation's first, so that a reader cuts at its snapshot. Start times, histograms and exemplars cost nothing
-//! where there are none.
+//! A float sample takes 20 bytes: time, value, and the sequence number of its write relative to the generation's first,
+//! so that a reader cuts at its snapshot. Samples of long series stand in chunks: series that are written side by side
+//! would otherwise all move to larger vectors at once, and need their memory twice. Start times, histograms and
+//! exemplars cost nothing where there are none.
 
 use quiver_types::{Histogram, LabelSet, Millis, MillisRange};
 
 use crate::run::{FloatRun, HistRun, RunExemplar, normalize_exemplars};
+
+/// Samples of a chunk at most.
+const CHUNK: usize = 128;
 
 /// A float sample. Packed to 20 bytes; fields are read by copy.
 #[derive(Debug, Clone, Copy)]
@@ -34,6 +38,8 @@ struct LiveExemplar {
 /// What few series have.
 #[derive(Debug, Default)]
 struct Extra {
+    /// Chunks of samples that are full, before those of the series itself; none is empty.
+    full: Vec<Box<[Sample]>>,
     /// Parallel to the samples, or empty.
     start_ts: Vec<Millis>,
     histograms: Vec<LiveHistogram>,
@@ -54,15 +60,18 @@ pub(crate) enum Pushed {
 /// One series.
 #[derive(Debug)]
 pub(crate) struct SeriesData {
+    /// The newest samples; those before them are in `extra.full`.
     samples: Vec<Sample>,
     extra: Option<Box<Extra>>,
     /// Whether the times of the samples ascend strictly, so that nothing needs sorting.
     ordered: bool,
+    /// Whether start times are kept: who writes looks here, not at `extra`, which is somewhere else in memory.
+    with_starts: bool,
 }
 
 impl Default for SeriesData {
     fn default() -> Self {
-        Self { samples: Vec::new(), extra: None, ordered: true }
+        Self { samples: Vec::new(), extra: None, ordered: true, with_starts: false }
     }
 }
 
@@ -74,6 +83,44 @@ fn grow<T>(list: &mut Vec<T>, least: usize) -> usize {
     let old = list.capacity();
     list.reserve_exact((old / 2).max(least));
     (list.capacity() - old) * size_of::<T>()
+}
+
+/// Samples of a series in the order of their arrival, chunk by chunk.
+#[derive(Debug, Clone, Copy)]
+struct Arrived<'a> {
+    full: &'a [Box<[Sample]>],
+    newest: &'a [Sample],
+}
+
+impl<'a> Arrived<'a> {
+    fn len(self) -> usize {
+        self.full.iter().map(|chunk| chunk.len()).sum::<usize>() + self.newest.len()
+    }
+
+    /// The first sample; none where there is no sample at all, as for [`Arrived::last`].
+    fn first(self) -> Option<&'a Sample> {
+        self.full.first().map_or(self.newest, |chunk| &**chunk).first()
+    }
+
+    fn last(self) -> Option<&'a Sample> {
+        self.newest.last().or_else(|| self.full.last()?.last())
+    }
+
+    /// The chunks, each with the number of samples before it. Chunks for whose last sample `before` holds are left out;
+    /// it holds for none behind one for which it does not.
+    fn chunks_from(self, before: impl Fn(&Sample) -> bool) -> impl Iterator<Item = (usize, &'a [Sample])> {
+        let first = self.full.partition_point(|chunk| chunk.last().is_some_and(&before));
+        let (left_out, full) = self.full.split_at(first);
+        let mut at = left_out.iter().map(|chunk| chunk.len()).sum::<usize>();
+        full.iter().map(|chunk| &**chunk).chain([self.newest]).map(move |chunk| {
+            at += chunk.len();
+            (at - chunk.len(), chunk)
+        })
+    }
+
+    fn samples(self) -> impl Iterator<Item = &'a Sample> {
+        self.full.iter().flat_map(|chunk| chunk.iter()).chain(self.newest)
+    }
 }
 
 impl SeriesData {
@@ -94,16 +141,44 @@ impl SeriesData {
                 self.ordered = false;
             }
         }
-        if start_ts != 0 || self.extra.as_ref().is_some_and(|e| !e.start_ts.is_empty()) {
-            let samples = self.samples.len();
+        if start_ts != 0 || self.with_starts {
+            let before = if self.with_starts { 0 } else { self.arrived().len() };
+            self.with_starts = true;
             let starts = &mut self.extra(grown).start_ts;
-            starts.resize(samples, 0);
+            if before > 0 {
+                *grown += before * size_of::<Millis>();
+                starts.resize(before, 0);
+            }
             *grown += grow(starts, 4);
             starts.push(start_ts);
         }
-        *grown += grow(&mut self.samples, 4);
+        if self.samples.len() == self.samples.capacity() {
+            *grown += self.make_room();
+        }
         self.samples.push(Sample { ts, value, seq });
         pushed
+    }
+
+    /// Makes room for samples behind a full vector; gives the bytes of new memory. A short series moves to a larger
+    /// vector, a long one begins its next chunk: the second one is half as long, so that it grows by half as well.
+    fn make_room(&mut self) -> usize {
+        let (held, first) = (self.samples.len(), self.arrived().full.is_empty());
+        if first && held < CHUNK {
+            let before = self.samples.capacity();
+            self.samples.reserve_exact((held / 2).max(4).min(CHUNK - held));
+            return (self.samples.capacity() - before) * size_of::<Sample>();
+        }
+        let next = Vec::with_capacity(if first { CHUNK / 2 } else { CHUNK });
+        let mut grown = next.capacity() * size_of::<Sample>();
+        let chunk = std::mem::replace(&mut self.samples, next).into_boxed_slice();
+        let full = &mut self.extra(&mut grown).full;
+        grown += grow(full, 4);
+        full.push(chunk);
+        grown
+    }
+
+    fn arrived(&self) -> Arrived<'_> {
+        Arrived { full: self.extra.as_ref().map_or(&[][..], |e| &e.full), newest: &self.samples }
     }
 
     fn last_start(&self) -> Millis {
@@ -144,7 +219,7 @@ impl SeriesData {
 
     /// Says whether a reader that stops after `cut` may find something in the range.
     pub(crate) fn visible(&self, cut: u32, range: MillisRange) -> bool {
-        let floats = match (self.samples.first(), self.samples.last()) {
+        let floats = match (self.arrived().first(), self.arrived().last()) {
             (Some(first), Some(last)) => {
                 first.seq <= cut && (!self.ordered || (first.ts <= range.max && last.ts >= range.min))
             }
@@ -164,27 +239,21 @@ impl SeriesData {
 
     /// Adds the samples in the range, up to `cut`, to a run: ascending, one per time.
     pub(crate) fn append_floats(&self, range: MillisRange, cut: u32, out: &mut FloatRun) {
-        let known = match self.samples.last() {
-            None => return,
-            Some(last) if last.seq <= cut => self.samples.len(),
-            Some(_) => self.samples.partition_point(|s| s.seq <= cut),
-        };
-        let samples = &self.samples[..known];
+        let samples = self.arrived();
         let starts = self.extra.as_ref().map_or(&[][..], |e| &e.start_ts);
         if self.ordered {
-            let first = samples.partition_point(|s| s.ts < range.min);
-            let end = first + samples[first..].partition_point(|s| s.ts <= range.max);
-            out.ts.extend(samples[first..end].iter().map(|s| s.ts));
-            out.values.extend(samples[first..end].iter().map(|s| s.value));
-            if let Some(starts) = starts.get(first..end).filter(|s| s.iter().any(|&t| t != 0)) {
-                out.start_ts.resize(out.ts.len() - starts.len(), 0);
-                out.start_ts.extend_from_slice(starts);
-            } else if !out.start_ts.is_empty() {
-                out.start_ts.resize(out.ts.len(), 0);
+            for (at, chunk) in samples.chunks_from(|last| last.ts < range.min) {
+                let first = chunk.partition_point(|s| s.ts < range.min);
+                let end = first + chunk[first..].partition_point(|s| s.ts <= range.max && s.seq <= cut);
+                append_ordered(&chunk[first..end], starts.get(at + first..at + end).unwrap_or(&[]), out);
+                if end < chunk.len() {
+                    return;
+                }
             }
             return;
         }
-        let mut rows: Vec<(Millis, f64, Millis)> = (samples.iter().enumerate())
+        let mut rows: Vec<(Millis, f64, Millis)> = (samples.samples().enumerate())
+            .take_while(|(_, s)| s.seq <= cut)
             .map(|(i, s)| (s.ts, s.value, starts.get(i).copied().unwrap_or(0)))
             .filter(|(ts, ..)| range.contains(*ts))
             .collect();
@@ -221,24 +290,42 @@ impl SeriesData {
     /// Calls back with the time of each row, runs of one day as its first time alone where the order allows.
     pub(crate) fn for_days(&self, mut day: impl FnMut(i32)) {
         use quiver_types::time::{DAY_MS, day_of};
+        let samples = self.arrived();
         if self.ordered {
-            let mut at = 0;
-            while let Some(sample) = self.samples.get(at) {
-                let this = day_of(sample.ts);
-                day(this);
-                let end = (i64::from(this) + 1) * DAY_MS;
-                if self.samples.last().is_some_and(|s| s.ts < end) {
+            let mut known_to = i64::MIN;
+            for (_, chunk) in samples.chunks_from(|_| false) {
+                if samples.last().is_some_and(|s| s.ts < known_to) {
                     break;
                 }
-                at += self.samples[at..].partition_point(|s| s.ts < end);
+                let mut at = chunk.partition_point(|s| s.ts < known_to);
+                while let Some(sample) = chunk.get(at) {
+                    let this = day_of(sample.ts);
+                    day(this);
+                    known_to = (i64::from(this) + 1) * DAY_MS;
+                    at += chunk[at..].partition_point(|s| s.ts < known_to);
+                }
             }
         } else {
-            self.samples.iter().for_each(|s| day(day_of(s.ts)));
+            for sample in samples.samples() {
+                day(day_of(sample.ts));
+            }
         }
         if let Some(extra) = &self.extra {
             extra.histograms.iter().for_each(|h| day(day_of(h.ts)));
             extra.exemplars.iter().for_each(|x| day(day_of(x.exemplar.ts)));
         }
+    }
+}
+
+/// Adds samples in ascending order to a run, with their start times where they have any.
+fn append_ordered(samples: &[Sample], starts: &[Millis], out: &mut FloatRun) {
+    out.ts.extend(samples.iter().map(|s| s.ts));
+    out.values.extend(samples.iter().map(|s| s.value));
+    if starts.iter().any(|&t| t != 0) {
+        out.start_ts.resize(out.ts.len() - starts.len(), 0);
+        out.start_ts.extend_from_slice(starts);
+    } else if !out.start_ts.is_empty() {
+        out.start_ts.resize(out.ts.len(), 0);
     }
 }
 
@@ -287,6 +374,52 @@ mod tests {
         check(&[(2, 1.0, 7), (2, 1.0, 9)], all, 9, &[2], &[1.0], &[9]);
     }
 
+    /// What a series of some length gives, however its samples lie in memory.
+    #[test]
+    fn long_series_are_read_across_chunks() {
+        let check = |rows: &[(i64, f64, i64)]| {
+            let series = data(rows);
+            let ends = [0, 1, 63, 64, 127, 128, 129, 191, 192, 193, 319, 320, 321, 500, 999, 1000];
+            let bounds = ends.iter().flat_map(|&a| ends.iter().map(move |&b| (a, b)));
+            for ((min, max), cut) in bounds.flat_map(|r| [128, 191, 192, 1000].map(|cut| (r, cut))) {
+                let range = MillisRange::new(min * 10, max * 10);
+                let mut run = FloatRun::default();
+                series.append_floats(range, cut, &mut run);
+                let mut wanted: Vec<_> = (rows.iter().take(cut as usize + 1)).filter(|r| range.contains(r.0)).collect();
+                wanted.sort_by_key(|r| r.0);
+                assert_eq!(run.ts, wanted.iter().map(|r| r.0).collect::<Vec<_>>(), "{range:?} up to {cut}");
+                assert_eq!(run.values, wanted.iter().map(|r| r.1).collect::<Vec<_>>(), "{range:?} up to {cut}");
+                let starts: Vec<i64> = wanted.iter().map(|r| r.2).collect();
+                let some = starts.iter().any(|&s| s != 0);
+                assert_eq!(run.start_ts, if some { starts } else { Vec::new() }, "{range:?} up to {cut}");
+                assert!(wanted.is_empty() || series.visible(cut, range), "{range:?} up to {cut}");
+            }
+        };
+        let rows = |start_from: i64| (0..1000).map(move |i| (i * 10, i as f64, if i < start_from { 0 } else { i }));
+        check(&rows(1000).collect::<Vec<_>>());
+        check(&rows(150).collect::<Vec<_>>());
+        check(&rows(150).map(|(ts, value, start)| ((ts * 7) % 10_000, value, start)).collect::<Vec<_>>());
+    }
+
+    /// Series that are written side by side need more memory at the same time: it must be little beside what they hold,
+    /// and none of it for samples that move.
+    #[test]
+    fn long_series_grow_by_chunks() {
+        let mut series = SeriesData::default();
+        let mut total = 0;
+        for i in 0..10_000 {
+            let mut grown = 0;
+            series.push(i, i as f64, 0, i as u32, &mut grown);
+            total += grown;
+            assert!(grown <= CHUNK * 20 + size_of::<Extra>() + 80 * size_of::<Box<[Sample]>>(), "{grown} at {i}");
+        }
+        assert_eq!(series.arrived().len(), 10_000);
+        assert!(total < 10_000 * 20 * 21 / 20, "{total}");
+        let capacity: usize =
+            series.arrived().full.iter().map(|chunk| chunk.len()).sum::<usize>() + series.samples.capacity();
+        assert!(total >= capacity * 20, "{total} is less than what {capacity} samples take");
+    }
+
     #[test]
     fn repeats_and_conflicts() {
         let mut d = data(&[(1, 1.0, 0)]);
@@ -314,5 +447,10 @@ mod tests {
         check(&[1, 2, DAY_MS - 1], &[0]);
         check(&[-1, 0, 5 * DAY_MS, 5 * DAY_MS + 1], &[-1, 0, 5]);
         check(&[5 * DAY_MS, 0, 7], &[0, 5]);
+        let minutes = |n: i64| (0..n).map(|i| i * 600_000).collect::<Vec<_>>();
+        check(&minutes(144), &[0]);
+        check(&minutes(145), &[0, 1]);
+        check(&minutes(1000), &[0, 1, 2, 3, 4, 5, 6]);
+        check(&minutes(1000).into_iter().rev().collect::<Vec<_>>(), &[0, 1, 2, 3, 4, 5, 6]);
     }
 }
