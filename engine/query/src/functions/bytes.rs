@@ -208,10 +208,8 @@ impl Args {
         let arrays = ColumnarValue::values_to_arrays(args)?;
         let types = kind.takes().0.iter().map(|arg| arg.of(&DataType::Null));
         let given = |(array, kind): (&ArrayRef, Option<DataType>)| -> Result<ArrayRef> {
-            match kind {
-                Some(kind) => Ok(cast(array, &kind)?),
-                None => internal_err!("an argument has a type"),
-            }
+            let Some(kind) = kind else { return internal_err!("an argument has a type") };
+            Ok(cast(array, &kind)?)
         };
         arrays.iter().zip(types).map(given).collect::<Result<Vec<_>>>().map(Self)
     }
@@ -235,7 +233,7 @@ impl Args {
 
     /// What each row gives; NULL where an argument is.
     fn each<T, A: FromIterator<Option<T>>>(&self, give: impl Fn(usize) -> Result<T>) -> Result<A> {
-        let rows = self.0.first().map_or(0, |array| array.len());
+        let rows = self.0.first().map_or(0, Array::len);
         let is_known = |row: usize| self.0.iter().all(|array| array.is_valid(row));
         (0..rows).map(|row| is_known(row).then(|| give(row)).transpose()).collect()
     }
@@ -417,9 +415,11 @@ impl ScalarUDFImpl for OfBytes {
         if types.len() < least || types.len() > takes.len() {
             return plan_err!("No function matches `{}` of {} arguments: it takes {least}", self.name, types.len());
         }
-        let given = |(at, (kind, arg)): (usize, (&DataType, &Arg))| match arg.of(kind) {
-            Some(given) => Ok(given),
-            None => plan_err!("No function matches: argument {} of `{}` is no `{kind}`", at + 1, self.name),
+        let given = |(at, (kind, arg)): (usize, (&DataType, &Arg))| {
+            let Some(given) = arg.of(kind) else {
+                return plan_err!("No function matches: argument {} of `{}` is no `{kind}`", at + 1, self.name);
+            };
+            Ok(given)
         };
         types.iter().zip(takes).enumerate().map(given).collect()
     }

@@ -197,11 +197,10 @@ mod tests {
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{open}: {error}");
         }
         let chain = |long: usize, condition: &str| {
-            let more: String = (1..long).map(|n| format!(", c{n} as (select v + v as v from c{})", n - 1)).collect();
-            format!(
-                "with c0 as (select value as v from generate_series(1, 3)){more} select * from c{} {condition}",
-                long - 1
-            )
+            let one = |n: usize| format!("c{n} as (select v + v as v from c{})", n - 1);
+            let all = ["c0 as (select value as v from generate_series(1, 3))".to_owned()];
+            let all: Vec<String> = all.into_iter().chain((1..long).map(one)).collect();
+            format!("with {} select * from c{} {condition}", all.join(", "), long - 1)
         };
         planned(chain(8, "where v > 3")).await.unwrap();
         // What nobody asks about is computed once for each of them.
