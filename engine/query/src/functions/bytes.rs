@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BinaryArray, BinaryViewArray, Int32Array, Int64Array, StringViewArray,
+    Array, ArrayRef, AsArray as _, BinaryArray, BinaryViewArray, Int32Array, Int64Array, StringViewArray,
 };
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
