@@ -60,7 +60,7 @@ pub(crate) fn tokens(query: &str) -> Result<Vec<Token<'_>>> {
             return Ok(found);
         };
         let (text, len, quoted) = match first {
-            '"' | '\'' | '`' => match quote::unquote(rest) {
+            '"' | '\'' | '`' => match unquote(rest) {
                 Ok((text, len)) => (text, len, true),
                 // A quote that nothing ends may stand within a word.
                 Err(_) if !spaced && found.last().is_some_and(Token::is_word) => (rest[..1].into(), 1, false),
