@@ -23,6 +23,8 @@ pub(super) fn problem(error: &OlapError, route: &str) -> Response {
                 ErrorKind::Unavailable => "OVERLOADED",
                 ErrorKind::Cancelled => "QUERY_CANCELLED",
                 ErrorKind::Execution => "CANNOT_EXECUTE",
+                ErrorKind::Unsupported => "UNSUPPORTED",
+                ErrorKind::SenderTimeout => "TIMEOUT",
                 _ => "INTERNAL",
             };
             (status_of(e.kind), code, public_text(e).to_owned())
@@ -81,6 +83,8 @@ mod tests {
             (ErrorKind::TooLarge, 413, "BODY_TOO_LARGE"),
             (ErrorKind::LimitExceeded, 422, "LIMIT_EXCEEDED"),
             (ErrorKind::Execution, 422, "CANNOT_EXECUTE"),
+            (ErrorKind::Unsupported, 415, "UNSUPPORTED"),
+            (ErrorKind::SenderTimeout, 408, "TIMEOUT"),
             (ErrorKind::Cancelled, 422, "QUERY_CANCELLED"),
             (ErrorKind::Timeout, 503, "QUERY_TIMEOUT"),
             (ErrorKind::Unavailable, 503, "OVERLOADED"),
