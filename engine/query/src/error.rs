@@ -73,11 +73,16 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
-/// What is said of a function that takes no such arguments: where it has several forms, DataFusion calls that a fault of
-/// its own. None: it is something else.
+/// What is said of a function that takes no such arguments, or of a range of another type than the value: where a function
+/// has several forms, and of each range, DataFusion calls that a fault of its own. None: it is something else.
 fn misfit(text: &str) -> Option<String> {
     if text.starts_with("Uncomparable values") {
         return Some("lists of lists have no order: `min` and `max` do not take them".to_owned());
+    }
+    if let Some((types, _)) = text.split_once(" in BETWEEN expression")
+        && let Some((value, bound)) = types.strip_prefix("Failed to coerce types ").and_then(|t| t.split_once(" and "))
+    {
+        return Some(format!("Cannot infer common argument type for comparison operation {value} BETWEEN {bound}"));
     }
     let (before, _) = text.split_once("' failed to match any signature")?;
     let name = before.rsplit('\'').next()?;
