@@ -78,6 +78,8 @@ use crate::walk::{walk, walk_mut};
 
 /// Most places of a statement that become an expression of the catalog: each may list all of its relations.
 const PLACES_MAX: usize = 200;
+/// Most expressions that a statement becomes longer by on the way down, where what is copied holds more that will be.
+const ADDED_MAX: usize = 1 << 16;
 
 /// Puts a query as the planner knows it. `aggregates` says whether a function is one.
 ///
@@ -95,9 +97,20 @@ pub(crate) fn translate(
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
-    let (names, common) = (names.0, Vec::new());
-    let mut translator =
-        Translator { catalog, fixed: &fixed, session, aggregates, names, common, places: 0, compared, reads_types };
+    let left = names.expressions + ADDED_MAX;
+    let (names, common) = (names.columns, Vec::new());
+    let mut translator = Translator {
+        catalog,
+        fixed: &fixed,
+        session,
+        aggregates,
+        names,
+        common,
+        places: 0,
+        left,
+        compared,
+        reads_types,
+    };
     match walk_mut(query, &mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -115,6 +128,8 @@ struct Translator<'t> {
     /// Common tables of the queries that were seen.
     common: Vec<Common>,
     places: usize,
+    /// How many expressions it still goes into.
+    left: usize,
     /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
     compared: HashSet<*const Query>,
     /// Whether it asks the catalog about types.
@@ -393,6 +408,14 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        let Some(left) = self.left.checked_sub(1) else {
+            let text = format!(
+                "a statement becomes longer by at most {ADDED_MAX} expressions where it is written in other words, such as \
+                 `x < ANY ('{{1,2}}')` with a comparison for each item"
+            );
+            return refused(Error::new(ErrorKind::LimitExceeded, text));
+        };
+        self.left = left;
         if self.reads_types {
             kinds::fold(place);
         }
