@@ -66,11 +66,12 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
     Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
+use crate::error::TOO_DEEP;
 use crate::parse::{Patience, normal, parts};
 use crate::scope::{Fixed, Named};
 use crate::session::Session;
@@ -150,13 +151,19 @@ fn boolean(value: bool) -> Expr {
 }
 
 /// An expression of ours, written as SQL.
+///
+/// # Errors
+/// LimitExceeded: what the statement says stands deeper in it than the parser goes. Internal: it cannot be read.
 fn expr(sql: &str) -> Result<Expr> {
     // What the statement says stands in it.
     let dialect = Patience::for_words(sql.len());
     let mut parser = Parser::new(&dialect)
         .try_with_sql(sql)
         .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
-    parser.parse_expr().map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))
+    parser.parse_expr().map_err(|e| match e {
+        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
+        e => Error::internal("cannot read an expression of ours").with_source(e),
+    })
 }
 
 /// A call of a function of ours.

@@ -494,4 +494,8 @@ fn copies() {
     assert_eq!(sets.matches("bool_or").count(), 30, "{sets}");
     let error = translated(&format!("select 1 < any ('{{1,2}}'){}", " < any ('{t,f}')".repeat(29))).unwrap_err();
     assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+    // The parser goes so deep, but not with what is written around it.
+    let deep = format!("select {}1{} not in (select 1)", "(".repeat(45), ")".repeat(45));
+    let error = translated(&deep).unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, crate::error::TOO_DEEP));
 }
