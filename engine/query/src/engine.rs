@@ -26,6 +26,7 @@ use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::Semaphore;
+use tokio::task::coop::unconstrained;
 use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
@@ -267,8 +268,9 @@ impl QueryEngine {
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
         let work = Watched::new(Watch::new(self.gate(ctx)), work);
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
-        // A timer of the caller's runtime: a thread of ours that waits would be woken to learn of each first one.
-        let expired = tokio::time::sleep_until(deadline);
+        // A timer of the caller's runtime: a thread of ours that waits would be woken to learn of each first one. It is asked
+        // after work that has had its turn, and has none to wait for.
+        let expired = unconstrained(tokio::time::sleep_until(deadline));
         let evaluated = async move {
             let _place = place;
             let _running = Gauge::up(&used, |u| &u.running);

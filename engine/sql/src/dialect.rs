@@ -66,11 +66,12 @@ use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
     Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
-use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
+use crate::error::TOO_DEEP;
 use crate::parse::{Patience, normal, parts};
 use crate::scope::{Fixed, Named};
 use crate::session::Session;
@@ -78,6 +79,8 @@ use crate::walk::{walk, walk_mut};
 
 /// Most places of a statement that become an expression of the catalog: each may list all of its relations.
 const PLACES_MAX: usize = 200;
+/// Most expressions that a statement becomes longer by on the way down, where what is copied holds more that will be.
+const ADDED_MAX: usize = 1 << 16;
 
 /// Puts a query as the planner knows it. `aggregates` says whether a function is one.
 ///
@@ -95,9 +98,20 @@ pub(crate) fn translate(
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
-    let (names, common) = (names.0, Vec::new());
-    let mut translator =
-        Translator { catalog, fixed: &fixed, session, aggregates, names, common, places: 0, compared, reads_types };
+    let left = names.expressions + ADDED_MAX;
+    let (names, common) = (names.columns, Vec::new());
+    let mut translator = Translator {
+        catalog,
+        fixed: &fixed,
+        session,
+        aggregates,
+        names,
+        common,
+        places: 0,
+        left,
+        compared,
+        reads_types,
+    };
     match walk_mut(query, &mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
@@ -115,6 +129,8 @@ struct Translator<'t> {
     /// Common tables of the queries that were seen.
     common: Vec<Common>,
     places: usize,
+    /// How many expressions it still goes into.
+    left: usize,
     /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
     compared: HashSet<*const Query>,
     /// Whether it asks the catalog about types.
@@ -135,13 +151,19 @@ fn boolean(value: bool) -> Expr {
 }
 
 /// An expression of ours, written as SQL.
+///
+/// # Errors
+/// LimitExceeded: what the statement says stands deeper in it than the parser goes. Internal: it cannot be read.
 fn expr(sql: &str) -> Result<Expr> {
     // What the statement says stands in it.
     let dialect = Patience::for_words(sql.len());
     let mut parser = Parser::new(&dialect)
         .try_with_sql(sql)
         .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
-    parser.parse_expr().map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))
+    parser.parse_expr().map_err(|e| match e {
+        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
+        e => Error::internal("cannot read an expression of ours").with_source(e),
+    })
 }
 
 /// A call of a function of ours.
@@ -393,6 +415,14 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        let Some(left) = self.left.checked_sub(1) else {
+            let text = format!(
+                "a statement becomes longer by at most {ADDED_MAX} expressions where it is written in other words, such as \
+                 `x < ANY ('{{1,2}}')` with a comparison for each item"
+            );
+            return refused(Error::new(ErrorKind::LimitExceeded, text));
+        };
+        self.left = left;
         if self.reads_types {
             kinds::fold(place);
         }

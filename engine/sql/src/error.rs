@@ -19,7 +19,7 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
         other => other.strip_backtrace(),
     };
     if text.contains("recursion limit") {
-        return Error::new(ErrorKind::LimitExceeded, "the statement nests too deeply");
+        return Error::new(ErrorKind::LimitExceeded, TOO_DEEP);
     }
     let mut text = placed(&text);
     if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {
@@ -73,6 +73,8 @@ impl Fault {
 const UNREADABLE: &str = "cannot read the statement";
 /// What each error of a statement that writes says.
 pub(crate) const READS_ONLY: &str = "statements only read";
+/// What is said of a statement that the parser cannot go to the end of.
+pub(crate) const TOO_DEEP: &str = "the statement nests too deeply";
 /// How errors begin that say which table, column, function is not there.
 pub(crate) const NO_TABLE: &str = "there is no table";
 pub(crate) const NO_COLUMN: &str = "there is no column";

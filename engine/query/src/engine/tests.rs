@@ -65,6 +65,27 @@ async fn look_ups_go_on_as_long_as_any_run_does() {
     assert_eq!(engine.memory_reserved(), 0);
 }
 
+/// Work that takes all the turns that it gets.
+async fn busy<T>() -> T {
+    loop {
+        tokio::task::coop::consume_budget().await;
+    }
+}
+
+#[tokio::test]
+async fn busy_work_sees_its_deadline() {
+    for _ in 0..20 {
+        let engine = engine(1);
+        let error = engine.run(&context(30), busy::<Result<()>>()).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Timeout);
+        // Else its caller left it behind, as happens where this thread has no turn for long.
+        if engine.used().failed.load(Relaxed) > 0 {
+            return;
+        }
+    }
+    panic!("it never ended by itself");
+}
+
 #[tokio::test]
 async fn deadline_cancel_panic_and_queue() {
     let engine = engine(1);

@@ -36,6 +36,8 @@ type Parts = HashMap<String, usize>;
 #[derive(Debug, Default)]
 struct Written {
     parts: usize,
+    /// Whether the subqueries of expressions were counted before.
+    is_again: bool,
 }
 
 impl Written {
@@ -86,8 +88,7 @@ impl Written {
         let Some(made) = made else { return Ok(named) };
         let mut outputs = Parts::new();
         for (expr, field) in made.iter().zip(plan.schema().fields()) {
-            // Its subqueries were counted.
-            let parts = Self::default().parts(expr, &named)?;
+            let parts = Self { is_again: true, ..Self::default() }.parts(expr, &named)?;
             if parts > 1 {
                 outputs.insert(field.name().clone(), parts);
             }
@@ -100,6 +101,8 @@ impl Written {
         let twice = |parts: usize| parts.saturating_mul(2);
         Ok(match expr {
             Expr::Literal(..) => 0,
+            // With its type it is written (`DATE '2024-01-01'`), or put for a parameter.
+            Expr::Cast(Cast { expr, .. }) if matches!(&**expr, Expr::Literal(..)) => 0,
             Expr::Column(column) => named.get(&column.name).copied().unwrap_or(1),
             Expr::Between(Between { expr, low, high, .. }) => {
                 let ends = self.parts(low, named)?.saturating_add(self.parts(high, named)?);
@@ -129,6 +132,8 @@ impl Written {
             }
             other => {
                 match other {
+                    // One in the other, each would be counted twice as often as the one around it.
+                    _ if self.is_again => {}
                     Expr::ScalarSubquery(query) => _ = self.outputs(&query.subquery)?,
                     Expr::Exists(exists) => _ = self.outputs(&exists.subquery.subquery)?,
                     Expr::InSubquery(set) => _ = self.outputs(&set.subquery.subquery)?,
@@ -159,6 +164,9 @@ impl Written {
 mod tests {
     use std::sync::Arc;
 
+    use arrow::datatypes::DataType;
+    use datafusion::logical_expr::{LogicalPlanBuilder, cast, in_list, scalar_subquery};
+    use datafusion::prelude::{col, lit};
     use quiver_types::Access;
 
     use super::*;
@@ -209,5 +217,31 @@ mod tests {
             let error = planned(chain(40, condition)).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{condition}: {error}");
         }
+    }
+
+    #[test]
+    fn subqueries_are_counted_once() {
+        let count = || {
+            let mut plan = LogicalPlanBuilder::empty(true).project([lit(1).alias("v")]).unwrap().build().unwrap();
+            for _ in 0..60 {
+                let value = scalar_subquery(Arc::new(plan)).alias("v");
+                plan = LogicalPlanBuilder::empty(true).project([value]).unwrap().build().unwrap();
+            }
+            few_parts(&plan).unwrap();
+        };
+        // As much stack as the threads of the engine have.
+        std::thread::Builder::new().stack_size(32 << 20).spawn(count).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn constants_are_no_parts() {
+        let items = |count: usize, item: fn(Expr) -> Expr| {
+            let list = (0..count).map(|n| item(cast(lit(n.to_string()), DataType::Int64))).collect();
+            let rows = LogicalPlanBuilder::values(vec![vec![lit(1_i64)]]).unwrap();
+            few_parts(&rows.filter(in_list(col("column1"), list, false)).unwrap().build().unwrap())
+        };
+        items(2 * ONE_MAX, |item| item).unwrap();
+        let error = items(2 * ONE_MAX, |item| item + col("column1")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded);
     }
 }

@@ -15,15 +15,22 @@ use crate::walk::walk;
 
 /// Names of columns that a statement speaks of, with a point before them where a table is.
 #[derive(Default)]
-pub(super) struct Names(pub(super) HashSet<String>);
+pub(super) struct Names {
+    pub(super) columns: HashSet<String>,
+    /// How many expressions there are, those of other kinds included.
+    pub(super) expressions: usize,
+}
 
 impl Visitor for Names {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.expressions += 1;
         match expr {
-            Expr::Identifier(ident) => _ = self.0.insert(normal(ident)),
-            Expr::CompoundIdentifier(name) => self.0.extend(name.last().map(|column| format!(".{}", normal(column)))),
+            Expr::Identifier(ident) => _ = self.columns.insert(normal(ident)),
+            Expr::CompoundIdentifier(name) => {
+                self.columns.extend(name.last().map(|column| format!(".{}", normal(column))));
+            }
             _ => {}
         }
         ControlFlow::Continue(())

@@ -121,13 +121,19 @@ pub(super) fn without(place: &mut Expr) -> Result<()> {
     if names_columns(left) || matches!(**left, Expr::Tuple(_)) || lookups::reads_row(subquery) {
         return Ok(());
     }
-    operators::copied(left, 2)?;
-    let is_it = format!("\"of set\" = ({left})");
-    *place = expr(&format!(
-        "(SELECT CASE WHEN bool_or({is_it}) THEN false WHEN count(*) > count({is_it}) THEN CAST(NULL AS BOOLEAN) \
-         ELSE true END FROM ({subquery}) AS \"set\" (\"of set\"))"
-    ))?;
+    let (is_it, rows) = (format!("\"of set\" = ({left})"), format!("({subquery}) AS \"set\" (\"of set\")"));
+    *place = counted(&is_it, &rows, false)?;
     Ok(())
+}
+
+/// `is_in` where a condition holds for one of some rows, else the contrary; NULL where it is not known of one and holds for
+/// none. The condition is written once: of such values one in the other, each would stand twice in the one around it.
+pub(super) fn counted(condition: &str, rows: &str, is_in: bool) -> Result<Expr> {
+    expr(&format!(
+        "(SELECT CASE WHEN bool_or(\"is it\") THEN {is_in} WHEN count(*) > count(\"is it\") THEN CAST(NULL AS BOOLEAN) \
+         ELSE {} END FROM (SELECT {condition} AS \"is it\" FROM {rows}) AS \"found\")",
+        !is_in
+    ))
 }
 
 /// `x > ANY (SELECT …)` and `ALL` that are, or are part of, an output: the planner makes joins of those in conditions alone.

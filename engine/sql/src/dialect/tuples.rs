@@ -250,12 +250,7 @@ pub(super) fn constant(place: &mut Expr) -> Result<()> {
     if among.parts.iter().any(sets::names_columns) || lookups::reads_row(&among.query) {
         return Ok(());
     }
-    let (rows, equal, is_in) = (among.rows(), among.equal(), among.is_in);
-    *place = expr(&format!(
-        "(SELECT CASE WHEN bool_or({equal}) THEN {is_in} WHEN count(*) > count({equal}) THEN CAST(NULL AS BOOLEAN) \
-         ELSE {} END FROM {rows})",
-        !is_in
-    ))?;
+    *place = sets::counted(&among.equal(), &among.rows(), among.is_in)?;
     Ok(())
 }
 

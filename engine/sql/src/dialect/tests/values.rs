@@ -478,3 +478,24 @@ fn bytes_have_functions_of_their_own() {
         r"SELECT sha256(a) || CAST('b' AS BYTEA) || decode(c, 'hex'), ('\x' || encode(sha256(a), 'hex')), a || 'b' FROM t",
     );
 }
+
+#[test]
+fn what_is_copied_ends() {
+    // Subqueries that deep take the stack of the threads that read statements.
+    let thread = std::thread::Builder::new().stack_size(32 << 20).spawn(copies);
+    thread.expect("a thread").join().expect("it ends");
+}
+
+fn copies() {
+    let once = "(SELECT \"of set\" = (1) AS \"is it\" FROM (SELECT a FROM t) AS \"set\" (\"of set\")) AS \"found\"";
+    let set = translated("select 1 not in (select a from t)").unwrap();
+    assert!(set.contains(once), "{set}");
+    let sets = translated(&format!("select 1 not in (select 1){}", " not in (select true)".repeat(29))).unwrap();
+    assert_eq!(sets.matches("bool_or").count(), 30, "{sets}");
+    let error = translated(&format!("select 1 < any ('{{1,2}}'){}", " < any ('{t,f}')".repeat(29))).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+    // The parser goes so deep, but not with what is written around it.
+    let deep = format!("select {}1{} not in (select 1)", "(".repeat(45), ")".repeat(45));
+    let error = translated(&deep).unwrap_err();
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, crate::error::TOO_DEEP));
+}
