@@ -352,12 +352,11 @@ impl Reader {
             self.ctx.check("query execution")?;
             let batch = batch.map_err(from_datafusion)?;
             read += batch.num_rows();
-            // How many there are was a guess. A grouping spills, where this would hold all of them.
-            if read > 2 * FEW_SPANS {
+            // How many there are was a guess. A grouping spills, where this would hold all of them; each may be of a trace
+            // that is not known.
+            if read > 2 * FEW_SPANS || memory.add(batch.num_rows() * KNOWN_BYTES).is_err() {
                 return Ok(None);
             }
-            // Each may be of a trace that is not known.
-            memory.add(batch.num_rows() * KNOWN_BYTES)?;
             let (ids, starts) = (Columns(&batch).ids("trace_id")?, Columns(&batch).times("start")?);
             for (id, start) in ids.iter().zip(starts.values()) {
                 let Some(id) = id.and_then(|id| TraceId::try_from(id).ok()) else { continue };
