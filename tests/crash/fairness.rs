@@ -111,6 +111,8 @@ impl Signal {
 /// What a run of a build with optimizations has to keep up (promise L2); others share their processors with more.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
+    /// Memory of the server. A debug build has more pages of its own, which count beside what queries hold.
+    limit: &'static str,
     phase: Duration,
     /// Part of its lone throughput that each side keeps.
     kept: f64,
@@ -119,10 +121,10 @@ struct Scale {
 
 fn scale() -> Scale {
     if soak() && std::env::var_os("QUIVER_BINARY").is_some() {
-        Scale { phase: Duration::from_mins(1), kept: 0.5, refused_within: Duration::from_millis(100) }
+        Scale { limit: "1GiB", phase: Duration::from_mins(1), kept: 0.5, refused_within: Duration::from_millis(100) }
     } else {
         // Beside other tests a share says little; a side that starves has next to nothing.
-        Scale { phase: Duration::from_secs(6), kept: 0.02, refused_within: Duration::from_secs(10) }
+        Scale { limit: "2GiB", phase: Duration::from_secs(6), kept: 0.02, refused_within: Duration::from_secs(10) }
     }
 }
 
@@ -208,9 +210,7 @@ async fn phase(signal: Signal, caller: &Caller, next: u64, (senders, askers): (u
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
 async fn both_keep_their_part(signal: Signal, scale: Scale) {
     let dir = tempfile::tempdir().expect("a folder");
-    // A debug build has more pages of its own, which count beside what queries hold.
-    let limit = if soak() { "1GiB" } else { "2GiB" };
-    let options = Options::default().env("QUIVER_LOG__FILTER", "off").env("QUIVER_MEMORY__LIMIT", limit);
+    let options = Options::default().env("QUIVER_LOG__FILTER", "off").env("QUIVER_MEMORY__LIMIT", scale.limit);
     let mut server = Server::spawn(dir.path(), &options).expect("it says where it listens");
     let caller = Caller::new(&server.http);
     assert!(comes_up(&mut server, &caller).await, "the server died");
