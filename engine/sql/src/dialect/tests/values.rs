@@ -497,5 +497,5 @@ fn copies() {
     // The parser goes so deep, but not with what is written around it.
     let deep = format!("select {}1{} not in (select 1)", "(".repeat(45), ")".repeat(45));
     let error = translated(&deep).unwrap_err();
-    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, crate::error::TOO_DEEP));
+    assert_eq!((error.kind, error.message.as_str()), (ErrorKind::LimitExceeded, TOO_DEEP));
 }
