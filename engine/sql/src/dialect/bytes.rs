@@ -24,15 +24,16 @@ pub(super) fn is_bytes(value: &Expr) -> bool {
     }
 }
 
-/// `substring(bytes FROM 2 FOR 1)` and `position(part IN bytes)` as calls of what the session has under these names.
+/// `substring(a FROM 2 FOR 1)` and `position(part IN a)` as calls of what the session has under these names, which takes texts
+/// and bytes; the planner would take functions of texts alone.
 pub(super) fn translate(place: &mut Expr) {
     match place {
-        Expr::Substring { expr, substring_from, substring_for, .. } if is_bytes(expr) => {
+        Expr::Substring { expr, substring_from, substring_for, .. } => {
             let from = substring_from.as_mut().map_or_else(|| number(1), |from| take(from));
             let count = substring_for.as_mut().map(|count| take(count));
             *place = call("substr", [take(expr), from].into_iter().chain(count).collect());
         }
-        Expr::Position { expr, r#in } if is_bytes(r#in) => *place = call("strpos", vec![take(r#in), take(expr)]),
+        Expr::Position { expr, r#in } => *place = call("strpos", vec![take(r#in), take(expr)]),
         _ => {}
     }
 }
