@@ -276,7 +276,7 @@ mod tests {
             let told = problems(&format!("{A}      - {{name: some, type: {part}}}\n"));
             assert!(told.iter().any(|problem| problem.ends_with(expected)), "{part}: {told:?}");
         };
-        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "unknown field `sqll`; did you mean `sql`?");
+        check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "unknown field `sqll`");
         check("count, filters: [{sqll: '{CUBE}.id > 1'}]", "a filter of a measure needs `sql`");
         check("count, filters: [\"{CUBE}.id > 1\"]", "wanted a mapping, got a scalar");
         check("sum, case: {when: [{sql: '{CUBE}.id > 1', label: a}], else: {lable: b}}", "needs a `label`");

@@ -90,7 +90,7 @@ async fn single_rows_of_wide_blocks_are_looked_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_a_wide_column_finds_cost_no_more_the_second_time() {
+async fn rows_that_a_wide_column_finds_cost_little_more_the_second_time() {
     let dir = tempfile::tempdir().expect("a folder");
     let key = |i: usize| format!("{:016x}", (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)).repeat(25);
     let mut model = long_rows();
@@ -104,16 +104,18 @@ async fn rows_that_a_wide_column_finds_cost_no_more_the_second_time() {
     store.flush_all().await.expect("flushed");
     let filter = value("key", Equals(key(7000)));
     let expected = model.select(&Access::full(), &filter);
-    // The filter is put to windows of the block, but the other columns are read for the one row.
-    let mut before = u64::MAX;
+    // The filter is put to windows of the block, but the other columns are read for the one row. Of those only what has few
+    // pages is read as a whole the second time, to be kept.
+    let mut first = None;
     for time in 1..=3 {
         let stats = Arc::new(ReadStats::default());
         let snapshot = logs_source(&store).snapshot();
         let batches = read_of(&*snapshot, &Access::full(), &everything(filter.clone()), &stats).await;
         assert_eq!(texts(&batches), expected, "time {time}");
         let pages = quiver_types::stats::get(&stats.pages_read);
-        assert!(pages <= before, "time {time}: {pages} pages, {before} before");
-        before = pages;
+        let first = *first.get_or_insert(pages);
+        let most = if time == 2 { first + first / 4 } else { first };
+        assert!(pages <= most, "time {time}: {pages} pages, {first} at first");
     }
     store.close(Duration::from_secs(10)).await;
 }
