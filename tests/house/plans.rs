@@ -186,6 +186,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("engine/sql/src/lacking.rs", "asks which tables there are, to name the right that a caller lacks"),
     ("server/api/src/discovery/look.rs", "resources are found for all; who may see one is asked where it is shown"),
     ("server/quiver/src/sql.rs", "a directory at rest, which the caller can read as files"),
+    ("server/quiver/src/warm.rs", "queries before anybody asks, of which nothing is shown"),
     ("engine/traces/src/engine.rs", "tells that a trace is there but hidden; gives no row of it"),
     ("engine/traces/src/lists/dependencies/late.rs", "calls of hidden services are shown as hidden"),
     ("engine/promql/src/plan/room.rs", "a context for tests"),
@@ -204,6 +205,7 @@ const BEGINS: &[(&str, &str)] = &[
     ("engine/promql/src/plan/room.rs", "a context for tests"),
     ("engine/query/src/context.rs", "defines them"),
     ("server/quiver/src/sql.rs", "a directory at rest: there is no request and no server"),
+    ("server/quiver/src/warm.rs", "before the first request, so that it does not wait for what is made once"),
 ];
 
 /// Lines of the product that hold one of some texts, outside of files that may.
