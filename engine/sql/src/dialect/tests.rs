@@ -227,7 +227,7 @@ fn operators_and_types_of_postgresql() {
     check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
         "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
-         SUBSTRING(a FROM 2 FOR 3) FROM t",
+         substr(a, 2, 3) FROM t",
     );
     check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
     check("select a::float, a::float(24), a::float4 from t", "SELECT a::DOUBLE PRECISION, a::REAL, a::FLOAT4 FROM t");

@@ -70,7 +70,7 @@ fn rows_are_counted_where_there_are_some() {
 fn parameters_have_types() {
     check("select percentile_cont('0.9'::float8) within group (order by a) from t", "SELECT quantile(a, 0.9) FROM t");
     check("select date_part('month'::text, a) from t", "SELECT date_part('month', a) FROM t");
-    check("select substr(a, 2::smallint) from t", "SELECT SUBSTR(a, 2::BIGINT) FROM t");
+    check("select substr(a, 2::smallint) from t", "SELECT substr(a, 2::BIGINT) FROM t");
 }
 
 #[test]
