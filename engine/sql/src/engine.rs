@@ -25,6 +25,7 @@ use crate::dialect;
 use crate::error::{of_planner, of_run};
 use crate::lacking;
 use crate::models;
+use crate::nesting::few_levels;
 use crate::parse::{Param, Params, Parsed, Read, parse, parts};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
@@ -366,6 +367,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
+    few_levels(&query)?;
     widen::widen_calls(&mut query)?;
     Ok(query)
 }

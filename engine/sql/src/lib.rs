@@ -3,6 +3,7 @@
 //! | Module | What |
 //! |---|---|
 //! | `parse`, `wording` | text → statement, and what is not allowed · words that the parser does not know |
+//! | `nesting` | how deeply subqueries stand in subqueries |
 //! | `scope` | which column names a statement speaks of, and of which table |
 //! | `calls` | table functions: PromQL and LogsQL as tables |
 //! | `catalog` | `information_schema` and `pg_catalog` |
@@ -19,6 +20,7 @@ mod engine;
 mod error;
 mod lacking;
 mod models;
+mod nesting;
 mod parse;
 mod scope;
 mod session;
