@@ -104,11 +104,11 @@ impl Heads {
         Arc::clone(&self.twice)
     }
 
-    /// Reads bytes of a head, perhaps with some of the body behind it.
+    /// Reads bytes of a head, perhaps with some of the body behind it; says whether it is whole and states a body.
     ///
     /// # Errors
     /// TooLarge, NoRoom.
-    pub(super) fn read(&mut self, came: &[u8]) -> Result<(), Misframed> {
+    pub(super) fn read(&mut self, came: &[u8]) -> Result<bool, Misframed> {
         let from = self.text.len().saturating_sub(3);
         // One byte more than allowed tells "just fits" from "does not".
         let room = (self.bytes_max + 1).saturating_sub(self.text.len());
@@ -119,13 +119,13 @@ impl Heads {
             self.is_certain &= stated == 0 && end == self.text.len();
             (self.text, self.line) = (Vec::new(), Line::Before);
             self.share.try_hold(0);
-            return Ok(());
+            return Ok(stated > 0);
         }
         if self.text.len() > self.bytes_max {
             return Err(Misframed::TooLarge);
         }
         // The parser keeps the same bytes until the head is whole.
-        if self.share.try_hold(2 * self.text.len()) { Ok(()) } else { Err(Misframed::NoRoom) }
+        if self.share.try_hold(2 * self.text.len()) { Ok(false) } else { Err(Misframed::NoRoom) }
     }
 
     /// Forgets the text of the head that is begun: its connection is refused. Its share stays, as what the parser has does.
@@ -298,11 +298,23 @@ mod tests {
     #[test]
     fn sizes() {
         let head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100));
-        assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(()));
+        assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(false));
         assert_eq!(heads_of(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
         let mut heads = heads_of(10);
-        assert_eq!(heads.read(b"0123456789"), Ok(()));
+        assert_eq!(heads.read(b"0123456789"), Ok(false));
         assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
+    }
+
+    #[test]
+    fn a_head_tells_whether_a_body_follows() {
+        for (head, follows) in [
+            ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", false),
+            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n", true),
+            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", true),
+            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n", false),
+        ] {
+            assert_eq!(heads_of(1000).read(head.as_bytes()), Ok(follows), "{head:?}");
+        }
     }
 
     #[test]
@@ -313,7 +325,7 @@ mod tests {
         let refused = loop {
             let mut heads = Heads::new(16_384, budget.share());
             match heads.read(begun.as_bytes()) {
-                Ok(()) => all.push(heads),
+                Ok(_) => all.push(heads),
                 Err(why) => break (heads, why),
             }
             assert!(all.len() < 10_000, "nothing is counted");
@@ -322,9 +334,9 @@ mod tests {
         assert_eq!(why, Misframed::NoRoom);
         heads.forget();
         let mut small = Heads::new(16_384, budget.share());
-        assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(()), "a small one has room");
-        assert_eq!(all[0].read(b"\r\n\r\n"), Ok(()), "one comes to its end");
-        assert_eq!(heads.read(begun.as_bytes()), Ok(()), "and gives back what it held");
+        assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(false), "a small one has room");
+        assert_eq!(all[0].read(b"\r\n\r\n"), Ok(false), "one comes to its end");
+        assert_eq!(heads.read(begun.as_bytes()), Ok(false), "and gives back what it held");
     }
 
     #[test]

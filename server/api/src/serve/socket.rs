@@ -52,7 +52,9 @@ impl Socket {
             return self.frames.as_mut().map_or(Ok(()), |frames| frames.read(came)).map(|()| None);
         }
         let escaped = self.heads.escaped(came);
-        self.heads.read(escaped.as_deref().unwrap_or(came))?;
+        if self.heads.read(escaped.as_deref().unwrap_or(came))? {
+            self.watch.body_follows();
+        }
         Ok(escaped)
     }
 

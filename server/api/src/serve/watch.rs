@@ -46,6 +46,9 @@ struct State {
     /// Whether bytes between requests are the begin of a head: not so in HTTP/2, whose frames come at any time, and not
     /// behind a body that was not read to its end.
     heads: bool,
+    /// A head that states a body is whole, and its request has not begun: hyper may read of the body before it asks for an
+    /// answer.
+    body: bool,
     /// Set when no head came in time: the socket says so to the client.
     expired: bool,
 }
@@ -62,7 +65,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Begins with a connection of `since`.
     pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
-        let state = State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, expired: false };
+        let state = State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, body: false, expired: false };
         Arc::new(Self {
             state: Mutex::new(state),
             header_timeout: settings.header_timeout,
@@ -83,7 +86,12 @@ impl Watch {
         if state.heads && state.phase == Phase::Idle {
             (state.phase, state.since) = (Phase::Head, Instant::now());
         }
-        state.heads && state.requests == 0
+        state.heads && !state.body && state.requests == 0
+    }
+
+    /// A head is whole and a body follows: what comes until its request is over is no head.
+    pub(super) fn body_follows(&self) {
+        self.state.lock().body = true;
     }
 
     /// A write went on, or cannot.
@@ -114,7 +122,7 @@ impl Watch {
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         let mut state = self.state.lock();
         state.requests += 1;
-        (state.phase, state.since) = (Phase::Serving, Instant::now());
+        (state.phase, state.since, state.body) = (Phase::Serving, Instant::now(), false);
         UnderWay(Arc::clone(self))
     }
 
@@ -269,6 +277,18 @@ mod tests {
         drop(request);
         assert!(!left.received());
         assert_eq!(verdict(&left), Some(Verdict::Idle));
+    }
+
+    #[test]
+    fn a_body_that_comes_before_its_request_begins_is_no_head() {
+        let watch = watch(Instant::now(), HEADER);
+        assert!(watch.received());
+        watch.body_follows();
+        assert!(!watch.received());
+        // The head has come, yet who never begins with it has no longer than before.
+        assert_eq!(verdict(&watch), Some(Verdict::NoHead));
+        drop(watch.begin());
+        assert!(watch.received(), "the next head");
     }
 
     #[tokio::test]
