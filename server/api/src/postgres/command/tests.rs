@@ -90,6 +90,34 @@ fn statements_are_prepared() {
     }
 }
 
+/// Breaks where a part of the cursor's name, or of a remark, is taken for the word that the query stands behind.
+#[test]
+fn cursors_are_called_as_one_likes() {
+    for name in ["cursor_for", "my_cursor_for_x", "for_cursor", "forecast", "cürsor_for"] {
+        check(&format!("declare {name} cursor for select 1"), declare(name, " select 1", false));
+        check(
+            &format!("DECLARE {} CURSOR WITH HOLD FOR\nselect 1", name.to_uppercase()),
+            declare(name, "\nselect 1", true),
+        );
+    }
+    check("declare \"a cursor for b\" cursor for select 1", declare("a cursor for b", " select 1", false));
+    check("declare c /* cursor for x */ cursor -- for\n for select 1", declare("c", " select 1", false));
+    check("declare c cursor for select 'for' for update", declare("c", " select 'for' for update", false));
+    check("declare c cursor for(select 1)", declare("c", "(select 1)", false));
+    check("declare c no scroll insensitive cursor for select 1", declare("c", " select 1", false));
+    for (bad, code) in [
+        ("declare c cursor", "42601"),
+        ("declare c cursor forselect 1", "42601"),
+        ("declare c for select 1", "42601"),
+        ("declare cursor for select 1", "42601"),
+        ("declare c cursor \"for\" select 1", "42601"),
+        ("declare c no cursor for select 1", "42601"),
+        ("declare c binary cursor for select 1", "0A000"),
+    ] {
+        assert_eq!(read(bad).unwrap_err().code, code, "{bad}");
+    }
+}
+
 #[test]
 fn statements_are_taken_apart() {
     let parts = split("select ';' ; -- a;b\n set a.b = 1;;\n select \"x;\" ").unwrap();
