@@ -183,7 +183,7 @@ impl Settings {
 
     /// A setting of an application, which means nothing here.
     fn own(&self, name: &str, value: &str) -> Result<String, Fault> {
-        let count = self.session.settings.keys().filter(|known| known.contains('.')).count();
+        let count = self.session.settings.keys().filter(|known| known.contains('.') && *known != name).count();
         if count >= OWN_MAX || name.len() > VALUE_BYTES_MAX {
             return Err(Fault::new("54000", format!("a connection has at most {OWN_MAX} settings of its own")));
         }
@@ -347,6 +347,9 @@ mod tests {
             assert_eq!(settings.set(&format!("my.s{at}"), Some("1")), Ok(()));
         }
         assert_eq!(settings.set("my.more", Some("1")).map_err(|fault| fault.code), Err("54000"));
+        // One that is there is none more.
+        assert_eq!(settings.set("MY.S0", Some("2")), Ok(()));
+        assert_eq!(settings.show("my.s0"), Ok("2".to_owned()));
         settings.set("my.s0", None).expect("it goes");
         assert_eq!(settings.set("my.more", Some("1")), Ok(()));
         assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
