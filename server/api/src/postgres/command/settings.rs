@@ -85,14 +85,14 @@ impl Settings {
 
     /// `-c name=value` and `--name=value`.
     fn options(&mut self, text: &str) -> Result<(), Fault> {
-        let mut words = text.split_whitespace();
+        let mut words = words_of(text).into_iter();
         while let Some(word) = words.next() {
-            let pair = match word.strip_prefix("--") {
-                Some(pair) => Some(pair),
+            let given = match word.strip_prefix("--") {
+                Some(given) => Some(given.to_owned()),
                 None if word == "-c" => words.next(),
-                None => word.strip_prefix("-c"),
+                None => word.strip_prefix("-c").map(str::to_owned),
             };
-            let pair = pair.and_then(|pair| pair.split_once('='));
+            let pair = given.as_deref().and_then(|given| given.split_once('='));
             let (name, value) =
                 pair.ok_or_else(|| Fault::new("22023", format!("option `{}` is not known", word.escape_debug())))?;
             self.set(&name.replace('-', "_"), Some(value))?;
@@ -214,6 +214,27 @@ impl Settings {
     pub(in crate::postgres) fn time_zone(&self) -> Option<String> {
         self.session.settings.get("timezone").filter(|zone| *zone != "UTC").cloned()
     }
+}
+
+/// Words with blanks between, as `options` has them; behind a backslash a blank is a part of its word.
+fn words_of(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let (mut is_within, mut is_escaped) = (false, false);
+    for letter in text.chars() {
+        if letter.is_whitespace() && !is_escaped {
+            is_within = false;
+            continue;
+        }
+        if !is_within {
+            words.push(String::new());
+            is_within = true;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+        if !is_escaped && let Some(word) = words.last_mut() {
+            word.push(letter);
+        }
+    }
+    words
 }
 
 /// Whether two values are one, however a switch is written.
@@ -353,6 +374,32 @@ mod tests {
         settings.set("my.s0", None).expect("it goes");
         assert_eq!(settings.set("my.more", Some("1")), Ok(()));
         assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
+    }
+
+    #[test]
+    fn blanks_behind_backslashes_part_no_words() {
+        for (text, expected) in [
+            ("-c a=b", &["-c", "a=b"][..]),
+            ("", &[]),
+            (" \t ", &[]),
+            ("  a\n\tb  ", &["a", "b"]),
+            (r"a\ b c", &["a b", "c"]),
+            (r"a\\ b", &[r"a\", "b"]),
+            (r"a\\\ b", &[r"a\ b"]),
+            (r"\ ", &[" "]),
+            (r"a\bc", &["abc"]),
+            (r"é\ ü", &["é ü"]),
+            // One at the end stands before nothing.
+            (r"a\", &["a"]),
+            (r"a \", &["a", ""]),
+        ] {
+            assert_eq!(words_of(text), expected, "{text:?}");
+        }
+        let mut settings = settings();
+        let options = r"-c application_name=my\ app --my.own=a\\b\ c -csearch_path=quiver,\ public";
+        settings.begin(&[("options".to_owned(), options.to_owned())]).expect("a beginning");
+        let shown = ["application_name", "my.own", "search_path"].map(|name| settings.show(name).expect("it was set"));
+        assert_eq!(shown, ["my app", r"a\b c", "quiver, public"]);
     }
 
     #[test]
