@@ -134,13 +134,13 @@ fn block(value: &Value, depth: usize, out: &mut String) {
                 match item {
                     Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
                     other => {
-                        let _ = writeln!(out, "{other}");
+                        let _ = writeln!(out, "{}", line(other));
                     }
                 }
             }
         }
         other => {
-            let _ = writeln!(out, "{other}");
+            let _ = writeln!(out, "{}", line(other));
         }
     }
 }
@@ -155,14 +155,33 @@ fn below(value: &Value, depth: usize, out: &mut String) {
         out.push('\n');
         block(value, depth, out);
     } else {
-        let _ = writeln!(out, " {value}");
+        let _ = writeln!(out, " {}", line(value));
     }
+}
+
+/// A value as JSON, which is YAML, too, where letters are escaped that stand there in no text as they are.
+fn line(value: &Value) -> String {
+    let is_escaped =
+        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let text = value.to_string();
+    if !text.contains(is_escaped) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_escaped(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn key_text(key: &str) -> String {
     let is_word = key.starts_with(|c: char| c.is_ascii_alphabetic()) && key.chars().all(|c| c.is_ascii_alphanumeric());
     let is_value = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&&*key.to_ascii_lowercase());
-    if is_word && !is_value { key.to_owned() } else { json!(key).to_string() }
+    if is_word && !is_value { key.to_owned() } else { line(&json!(key)) }
 }
 
 #[cfg(test)]
@@ -181,6 +200,17 @@ mod tests {
         ]});
         let text = write(&exported);
         assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
+    }
+
+    /// JSON takes letters as they are that YAML has as escapes alone: an export could not be taken in again.
+    #[test]
+    fn letters_that_yaml_does_not_take_are_escaped() {
+        let odd: String =
+            ('\0'..='\u{a0}').chain("\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}\u{1f600}".chars()).collect();
+        let exported = json!({"a": {(odd.clone()): [&odd, [&odd], {"b": &odd}]}, "plain": odd});
+        let text = write(&exported);
+        assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
+        assert_eq!(write(&json!({"a": "\u{7f}\u{85}é\u{ffff}"})), "a: \"\\u007f\\u0085é\\uffff\"\n");
     }
 
     #[test]
