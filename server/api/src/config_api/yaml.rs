@@ -103,6 +103,9 @@ fn number(text: &str) -> Option<Value> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(json!(whole));
     }
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(json!(whole));
+    }
     text.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n))
 }
 
@@ -227,6 +230,49 @@ mod tests {
         let entry = json!({"api_key": "012", "note": "no", "update_alerts": true});
         let expected = json!({"name": "010", "opsgenie_configs": [entry]});
         assert_eq!(super::read(text.as_bytes(), &RECEIVERS).unwrap()["items"][0], expected);
+    }
+
+    /// Breaks where a text is taken for a number, or a number loses digits on its way through an export.
+    #[test]
+    fn numbers_and_words_of_plain_scalars() {
+        for (text, expected) in [
+            ("0", json!(0)),
+            ("-7", json!(-7)),
+            ("+7", json!(7)),
+            ("012", json!(12)),
+            ("9223372036854775807", json!(i64::MAX)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("9223372036854775808", json!(9_223_372_036_854_775_808_u64)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("18446744073709551616", json!(1.844_674_407_370_955_2e19)),
+            ("1.5", json!(1.5)),
+            ("-0.0", json!(-0.0)),
+            (".5", json!(0.5)),
+            ("5.", json!(5.0)),
+            ("1e3", json!(1000.0)),
+            ("-2.5E-1", json!(-0.25)),
+            ("true", json!(true)),
+            ("False", json!(false)),
+            ("~", json!(null)),
+            ("null", json!(null)),
+            // What is beyond all numbers, or begins as one and goes on otherwise, is a text.
+            ("1e999", json!("1e999")),
+            ("1_000", json!("1_000")),
+            ("24h", json!("24h")),
+            ("1.2.3", json!("1.2.3")),
+            ("2024-01-05", json!("2024-01-05")),
+            ("inf", json!("inf")),
+            ("nan", json!("nan")),
+            ("yes", json!("yes")),
+            ("TrUe", json!("TrUe")),
+            ("'7'", json!("7")),
+            ("\"true\"", json!("true")),
+        ] {
+            let text = format!("a: {text}\n");
+            assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap()["a"], expected, "{text}");
+        }
+        let numbers = json!({"a": [u64::MAX, i64::MIN, 1e300, 5e-324, 0.1, 5.0, -0.0, 1e16]});
+        assert_eq!(read(write(&numbers).as_bytes(), &SEGMENTS).unwrap(), numbers);
     }
 
     #[test]
