@@ -128,19 +128,17 @@ fn names_at(documents: &[Node], pointer: &str) -> (Option<String>, Option<String
         Some(n) => (documents.get(n), &parts[1..]),
         None => (documents.first(), &parts[..]),
     };
-    let item = |node: &Node, list: &str, at: Option<&&str>| -> Option<Node> {
-        let n: usize = at?.parse().ok()?;
-        match &node.get(list)?.kind {
-            Shape::List(items) => items.get(n).cloned(),
-            _ => None,
-        }
-    };
-    let group = document.and_then(|d| item(d, "groups", rest.get(1)));
-    let rule = group.as_ref().and_then(|g| item(g, "rules", rest.get(3)));
+    let group = document.and_then(|d| item_at(d, "groups", rest.get(1)));
+    let rule = group.and_then(|g| item_at(g, "rules", rest.get(3)));
     let name = |node: &Node, keys: &[&str]| {
         keys.iter().find_map(|k| node.get(k)).and_then(Node::text).map(str::to_owned).filter(|t| !t.is_empty())
     };
-    (group.as_ref().and_then(|g| name(g, &["name"])), rule.as_ref().and_then(|r| name(r, &["alert", "record"])))
+    (group.and_then(|g| name(g, &["name"])), rule.and_then(|r| name(r, &["alert", "record"])))
+}
+
+/// The item of a list that a part of a pointer names.
+fn item_at<'n>(node: &'n Node, list: &str, at: Option<&&str>) -> Option<&'n Node> {
+    items(node, list).get(at?.parse::<usize>().ok()?)
 }
 
 /// Groups as files have them, read for storing: settings and rules.
@@ -341,19 +339,21 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
 /// Where a change comes from: its group, and its rule by its number among those that say something.
 type Origin = (GroupKey, Option<usize>);
 
-/// Finds a group in the texts: the pointer to it, and what stands there.
-fn group_at(texts: &[Text], key: &GroupKey) -> Option<(String, Node)> {
-    for given in texts {
-        let documents = yaml::read(&given.content).ok()?;
+/// The namespace of a text, and its documents.
+type Documents = (String, Vec<Node>);
+
+/// Finds a group: the pointer to it, and what stands there.
+fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Node)> {
+    for (namespace, documents) in all {
         for (i, document) in documents.iter().enumerate() {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
-            if own.unwrap_or(&given.namespace) != key.0.as_str() {
+            if own.unwrap_or(namespace) != key.0.as_str() {
                 continue;
             }
             let is_it = |node: &Node| node.get("name").and_then(Node::text) == Some(key.1.as_str());
             if let Some((k, node)) = items(document, "groups").iter().enumerate().find(|(_, node)| is_it(node)) {
                 let base = if documents.len() > 1 { format!("/{i}") } else { String::new() };
-                return Some((format!("{base}/groups/{k}"), node.clone()));
+                return Some((format!("{base}/groups/{k}"), node));
             }
         }
     }
@@ -362,23 +362,28 @@ fn group_at(texts: &[Text], key: &GroupKey) -> Option<(String, Node)> {
 
 /// Puts errors of changes, which lie below `/<n>`, to where the texts have what is wrong.
 fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem {
+    if problem.errors.is_empty() {
+        return problem;
+    }
+    // Once for all of them: a text may be long, and each of a hundred errors looks for its place.
+    let read = |given: &Text| Some((given.namespace.clone(), yaml::read(&given.content).ok()?));
+    let all: Vec<Documents> = texts.iter().filter_map(read).collect();
     let shown = |error: &FieldError| {
         let mut out = json!({"field": error.field, "code": error.code, "message": error.message});
         let path = error.field.trim_start_matches('/');
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
         let origin = n.parse::<usize>().ok().and_then(|n| origins.get(n));
         let Some((key, number)) = origin else { return out };
-        let Some((mut at, mut node)) = group_at(texts, key) else { return out };
+        let Some((mut at, mut node)) = group_at(&all, key) else { return out };
         out["group"] = json!(key.1);
-        let mut rules = items(&node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
-        let rule = number.and_then(|number| rules.nth(number)).map(|(k, rule)| (k, rule.clone()));
-        if let Some((k, rule)) = rule {
+        let mut rules = items(node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
+        if let Some((k, rule)) = number.and_then(|number| rules.nth(number)) {
             let _ = write!(at, "/rules/{k}");
             out["rule"] = json!(["alert", "record"].iter().find_map(|key| rule.get(key)).and_then(Node::text));
             node = rule;
         }
         for part in rest.split('/').skip(1) {
-            let Some(inner) = node.get(part).cloned() else { break };
+            let Some(inner) = node.get(part) else { break };
             node = inner;
         }
         out["field"] = json!(at + rest);
@@ -386,7 +391,7 @@ fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem 
         out
     };
     let errors: Vec<Value> = std::mem::take(&mut problem.errors).iter().map(shown).collect();
-    if errors.is_empty() { problem } else { problem.with("errors", json!(errors)) }
+    problem.with("errors", json!(errors))
 }
 
 /// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
@@ -516,6 +521,40 @@ mod tests {
         let error = told("/0/interval");
         let expected = (&json!("/groups/0/interval"), &json!(2), &json!("g"));
         assert_eq!((&error["field"], &error["line"], &error["group"]), expected, "{error}");
+    }
+
+    /// Breaks where one of many errors is told at the place of another, or in the group of another namespace.
+    #[test]
+    fn each_of_many_errors_has_its_own_place() {
+        let rules: Vec<String> = (0..50).map(|n| format!("  - record: r{n}\n    expr: up\n")).collect();
+        let file = |head: &str| format!("{head}  rules:\n{}", rules.concat());
+        let files =
+            [text_of("a", &file("groups:\n- name: g\n")), text_of("b", &file("groups:\n- name: f\n- name: g\n"))];
+        let key = |namespace: &str| (namespace.to_owned(), "g".to_owned());
+        let origins: Vec<Origin> = ["a", "b"].iter().flat_map(|own| (0..50).map(|n| (key(own), Some(n)))).collect();
+        let error = |n: usize| FieldError::new(format!("/{n}/expr"), "INVALID_EXPR", "is wrong");
+        let problem = located(Problem::invalid((0..100).map(error).collect()), &origins, &files);
+        let told = problem.more["errors"].as_array().unwrap();
+        assert_eq!(told.len(), 100);
+        for (n, error) in told.iter().enumerate() {
+            let (group, first, rule) = if n < 50 { (0, 5, n) } else { (1, 6, n - 50) };
+            assert_eq!(error["field"], format!("/groups/{group}/rules/{rule}/expr"), "{n}");
+            assert_eq!((&error["line"], &error["rule"]), (&json!(first + 2 * rule), &json!(format!("r{rule}"))), "{n}");
+        }
+        // What is of no change, of no group that is there, or of no rule of it, stays as it is.
+        let gone = [(key("c"), Some(0)), (key("a"), Some(50))];
+        for (field, expected) in [
+            ("", ""),
+            ("/x/expr", "/x/expr"),
+            ("/9/expr", "/9/expr"),
+            ("/0/expr", "/0/expr"),
+            ("/1/expr", "/groups/0/expr"),
+        ] {
+            let problem = located(Problem::invalid(vec![FieldError::new(field, "REQUIRED", "why")]), &gone, &files);
+            assert_eq!(problem.more["errors"][0]["field"], expected, "{field}");
+        }
+        let busy = located(Problem::new(ProblemKind::Busy, "STORE_BUSY", "why"), &gone, &files);
+        assert!(busy.more.is_empty() && busy.code == "STORE_BUSY");
     }
 
     #[test]
