@@ -59,8 +59,8 @@ fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
         BYTES => return bytes_of(text).map(|bytes| hexadecimal(&bytes)).ok_or_else(|| malformed(known)),
         16 => {
             return match number.to_ascii_lowercase().as_str() {
-                "t" | "true" | "1" | "on" | "yes" => Ok("true".to_owned()),
-                "f" | "false" | "0" | "off" | "no" => Ok("false".to_owned()),
+                "t" | "tr" | "tru" | "true" | "y" | "ye" | "yes" | "on" | "1" => Ok("true".to_owned()),
+                "f" | "fa" | "fal" | "fals" | "false" | "n" | "no" | "of" | "off" | "0" => Ok("false".to_owned()),
                 _ => Err(malformed(known)),
             };
         }

@@ -128,3 +128,23 @@ fn bytes_of_every_type_are_read_with_care() {
     assert_eq!(text(1700, true, &[0, 1, 0, 0, 0, 0, 0, 0, 0x27, 0x0f]), "9999");
     assert_eq!(text(1700, true, &[0, 0, 0, 0, 0xc0, 0, 0, 0]), "NaN");
 }
+
+/// Truths are any beginning of their words that stands for one of them (PostgreSQL's `boolin`).
+#[test]
+fn truths_are_written_as_one_likes() {
+    for (words, expected) in [(["true", "yes"], "true"), (["false", "no"], "false")] {
+        for word in words {
+            for end in 1..=word.len() {
+                for text in [word[..end].to_owned(), word[..end].to_uppercase(), format!(" {} ", &word[..end])] {
+                    assert_eq!(self::text(16, false, text.as_bytes()), expected, "{text:?}");
+                }
+            }
+        }
+    }
+    for (text, expected) in [("on", "true"), ("1", "true"), ("of", "false"), ("oFF", "false"), ("0", "false")] {
+        assert_eq!(self::text(16, false, text.as_bytes()), expected, "{text}");
+    }
+    for bad in ["", "o", "tt", "truee", "yess", "offf", "2", "01", "null", "t f"] {
+        assert!(of(16, false, bad.as_bytes()).is_err_and(|fault| fault.code == "22P02"), "{bad}");
+    }
+}
