@@ -53,7 +53,7 @@ fn each_of_many_errors_has_its_own_place() {
     let file = |head: &str| format!("{head}  rules:\n{}", rules.concat());
     let files = [text_of("a", &file("groups:\n- name: g\n")), text_of("b", &file("groups:\n- name: f\n- name: g\n"))];
     let key = |namespace: &str| (namespace.to_owned(), "g".to_owned());
-    let origins: Vec<Origin> = ["a", "b"].iter().flat_map(|own| (0..50).map(|n| (key(own), Some(n)))).collect();
+    let origins: Vec<Origin> = ["a", "b"].iter().flat_map(|own| (0..50).map(move |n| (key(own), Some(n)))).collect();
     let error = |n: usize| FieldError::new(format!("/{n}/expr"), "INVALID_EXPR", "is wrong");
     let problem = located(Problem::invalid((0..100).map(error).collect()), &origins, &files);
     let told = problem.more["errors"].as_array().unwrap();
