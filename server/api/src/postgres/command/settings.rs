@@ -264,6 +264,10 @@ fn zone(value: &str) -> Option<String> {
 
 /// A list of schemas, each of which is there.
 fn search_path(value: &str) -> Option<String> {
+    // No schema at all: who sends this names the schema of each table.
+    if matches!(value, "" | "\"\"") {
+        return Some(String::new());
+    }
     let mut found = Vec::new();
     for part in value.split(',').map(|part| part.trim().trim_matches('"')) {
         match part {
@@ -316,6 +320,8 @@ mod tests {
             ("search_path", "\"$user\", public", "public"),
             ("search_path", "quiver,pg_catalog", "quiver, pg_catalog"),
             ("search_path", "\"$user\"", ""),
+            ("search_path", " ", ""),
+            ("search_path", "\"\"", ""),
             ("role", "none", "none"),
             ("role", "ann", "ann"),
             ("application_name", "a b", "a b"),
@@ -350,6 +356,8 @@ mod tests {
             ("extra_float_digits", "4", "22023"),
             ("default_transaction_read_only", "off", "25006"),
             ("search_path", "public, mine", "22023"),
+            ("search_path", "public,", "22023"),
+            ("search_path", ",", "22023"),
             ("role", "bob", "22023"),
             ("server_version", "16", "55P02"),
             ("ssl", "on", "55P02"),
