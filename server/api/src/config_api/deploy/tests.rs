@@ -222,7 +222,9 @@ fn what_became_of_each_is_counted_and_told() {
         done(None, None, true),
     ];
     let told = outcome(Some(7), true, &all, &["w".to_owned()], (is_rule, shown_change));
-    let change = |op: &str, group: &str, rule: Value, diff: Value| json!({"op": op, "namespace": "n", "group": group, "rule": rule, "diff": diff});
+    let change = |op: &str, group: &str, rule: Value, diff: Value| -> Value {
+        json!({"op": op, "namespace": "n", "group": group, "rule": rule, "diff": diff})
+    };
     let expected = json!({
         "revision": 7, "dryRun": true, "warnings": ["w"],
         "summary": {"created": 1, "updated": 1, "deleted": 1, "unchanged": 1},
