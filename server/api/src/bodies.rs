@@ -487,4 +487,59 @@ mod tests {
         large.hold(UNIT).await.expect("less than before");
         assert!(waiting.await.expect("ends").is_ok());
     }
+
+    /// Breaks where a body is cut, or put together in another order than it came.
+    #[tokio::test]
+    async fn bodies_are_whole_however_they_come() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let whole: Vec<u8> = (0..10_000_u32).map(|n| n as u8).collect();
+        for piece in [7, 1024, 4096, whole.len()] {
+            for stated in [None, Some("10000"), Some("5"), Some("no number")] {
+                let headers: HeaderMap =
+                    stated.map(|text| (header::CONTENT_LENGTH, HeaderValue::from_static(text))).into_iter().collect();
+                let chunks = whole.chunks(piece).map(Bytes::copy_from_slice).collect();
+                let read = read_body(&budget, &headers, body_of(chunks), whole.len()).await.unwrap();
+                assert_eq!(read, whole, "in pieces of {piece}, {stated:?} stated");
+            }
+        }
+        let empty = read_body(&budget, &HeaderMap::new(), body_of(vec![Bytes::new(), Bytes::new()]), 0).await;
+        assert_eq!(empty.unwrap().len(), 0);
+        assert_eq!(budget.small.available_permits(), (1 << 20) / UNIT / 4, "all was given back");
+    }
+
+    #[tokio::test]
+    async fn bodies_are_too_large_by_what_they_state_or_hold() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let read = async |stated: Option<&'static str>, bytes: usize, bytes_max: usize| {
+            let headers: HeaderMap =
+                stated.map(|text| (header::CONTENT_LENGTH, HeaderValue::from_static(text))).into_iter().collect();
+            let chunks = vec![Bytes::from(vec![7; bytes])];
+            let read = read_body(&budget, &headers, body_of(chunks), bytes_max).await;
+            read.map(|body| body.len()).map_err(|error| (error.kind, error.message))
+        };
+        let too_large = Err((ErrorKind::TooLarge, "body is larger than 100 bytes".to_owned()));
+        assert_eq!(read(None, 100, 100).await, Ok(100));
+        assert_eq!(read(Some("100"), 100, 100).await, Ok(100));
+        assert_eq!(read(None, 101, 100).await, too_large);
+        assert_eq!(read(Some("101"), 1, 100).await, too_large, "what is promised is not waited for");
+        assert_eq!(read(Some("1"), 101, 100).await, too_large);
+        assert_eq!(read(Some("101"), 0, 100).await, too_large);
+    }
+
+    #[tokio::test]
+    async fn bodies_that_break_off_are_told_apart() {
+        let read = async |error: Box<dyn std::error::Error + Send + Sync>| {
+            let begun = [Ok(Bytes::from_static(b"a")), Err(error)];
+            let body = Body::from_stream(futures::stream::iter(begun));
+            let budget = BodyBudget::new(1 << 20, 1 << 20);
+            read_body(&budget, &HeaderMap::new(), body, 100).await.map_err(|error| (error.kind, error.message))
+        };
+        let early = Err((ErrorKind::Invalid, "the body ended early".to_owned()));
+        assert_eq!(read(std::io::Error::other("reset").into()).await, early);
+        assert_eq!(read("anything".into()).await, early);
+        let slow = Err((ErrorKind::SenderTimeout, "the body came too slowly".to_owned()));
+        assert_eq!(read(TooSlow.into()).await, slow);
+        // Whatever wraps it.
+        assert_eq!(read(axum::Error::new(axum::Error::new(TooSlow)).into()).await, slow);
+    }
 }

@@ -523,4 +523,57 @@ mod tests {
             assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (field, code), "{wrong}");
         }
     }
+
+    /// The table of rights of `identity-and-access`, as programs read it.
+    #[test]
+    fn permissions_say_what_each_right_contains() {
+        let answer = all_permissions();
+        let rights = answer.body["rights"].as_array().unwrap();
+        let contains = |name: &str| -> Vec<&str> {
+            let right = rights.iter().find(|right| right["name"] == name).unwrap();
+            right["contains"].as_array().unwrap().iter().filter_map(Value::as_str).collect()
+        };
+        assert_eq!(contains("view"), [""; 0]);
+        assert_eq!(contains("operate"), ["view"]);
+        assert_eq!(contains("edit"), ["view", "operate"]);
+        assert_eq!(contains("ingest"), [""; 0], "nothing can be read with it");
+        assert_eq!(contains("admin"), ["view", "operate", "edit", "ingest"]);
+        assert_eq!((answer.status, rights.len()), (200, 5));
+        let domains = answer.body["domains"].as_array().unwrap();
+        for domain in domains {
+            let name = domain["name"].as_str().unwrap();
+            assert!(Domain::parse(name).is_some() && domain["description"].is_string(), "{domain}");
+        }
+        assert_eq!(domains.len(), Domain::ALL.len());
+    }
+
+    #[test]
+    fn rights_are_shown_as_they_are_asked_for() {
+        let rights: Rights = ["{view, logs, cart*}", "{admin, *, *}"]
+            .iter()
+            .map(|text| Triple::of_json(&json!(text)).unwrap())
+            .collect();
+        for shown in triples_of(&rights).as_array().unwrap() {
+            let triple = Triple::of_json(shown).unwrap();
+            assert!(rights.triples().contains(&triple), "{shown}");
+        }
+        assert_eq!(triples_of(&Rights::default()), json!([]));
+    }
+
+    #[test]
+    fn passwords_that_are_not_good_are_told_with_their_code() {
+        for (error, kind, code) in [
+            (TokenError::Missing, ProblemKind::Unauthenticated, "TOKEN_MISSING"),
+            (TokenError::Invalid, ProblemKind::Unauthenticated, "TOKEN_INVALID"),
+            (TokenError::Expired, ProblemKind::Unauthenticated, "TOKEN_EXPIRED"),
+            (TokenError::TooMany(30), ProblemKind::Limited, "RATE_LIMITED"),
+        ] {
+            let problem = not_let_in(error);
+            assert_eq!((problem.kind, problem.code), (kind, code));
+            let after_s = matches!(error, TokenError::TooMany(_)).then(|| json!(30));
+            assert_eq!(problem.more.get(COME_BACK), after_s.as_ref(), "{code}");
+        }
+        // No password helps a key to change one: it is no challenge.
+        assert_eq!((not_a_user().kind, not_a_user().code), (ProblemKind::Forbidden, "FORBIDDEN"));
+    }
 }

@@ -128,9 +128,8 @@ impl Asked {
         match kind.as_str() {
             "application/sql" if is_post => statement = Some(bare.to_owned()),
             "application/json" if is_post => {
-                given = serde_json::from_str(bare)
-                    .map_err(|e| Error::invalid(format!("the body is no JSON object: {e}")))?;
-                if let Some(text) = given.get("query").and_then(Value::as_str) {
+                given = object(bare)?;
+                if let Some(text) = statement_of(&given)? {
                     statement = Some(text.to_owned());
                 }
             }
@@ -154,6 +153,22 @@ impl Asked {
             session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
+    }
+}
+
+/// Reads a body that is an object.
+fn object(text: &str) -> Result<Value> {
+    let given: Value =
+        serde_json::from_str(text).map_err(|e| Error::invalid(format!("the body is no JSON object: {e}")))?;
+    if given.is_object() { Ok(given) } else { Err(Error::invalid("the body is no JSON object")) }
+}
+
+/// The statement of an object; none: it says nothing of it.
+fn statement_of(given: &Value) -> Result<Option<&str>> {
+    match given.get("query") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(invalid("query", "a text is expected")),
     }
 }
 
@@ -223,4 +238,138 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    fn params(query: &str) -> Params {
+        Params::read(&Method::GET, &http::HeaderMap::new(), Some(query), &[]).unwrap()
+    }
+
+    /// Breaks where a body that says nothing that is heeded is passed over for what the URL says.
+    #[test]
+    fn bodies_of_json_are_objects_with_a_statement() {
+        for (text, expected) in [
+            (r#"{"query": "select 1"}"#, Some("select 1")),
+            (r#"{"query": ""}"#, Some("")),
+            (r#"{"query": null, "limit": 5}"#, None),
+            ("{}", None),
+        ] {
+            assert_eq!(statement_of(&object(text).unwrap()).unwrap(), expected, "{text}");
+        }
+        for text in ["", "[]", r#"["select 1"]"#, r#""select 1""#, "null", "7", "{", r#"{"query": "a"} x"#, "select 1"]
+        {
+            let refused = object(text).unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Invalid, "{text}");
+            assert!(refused.message.starts_with("the body is no JSON object"), "{}", refused.message);
+        }
+        for query in [json!(5), json!(true), json!(["select 1"]), json!({"text": "select 1"})] {
+            let refused = statement_of(&json!({ "query": query })).unwrap_err();
+            assert!(refused.message.contains("query") && refused.message.contains("a text is expected"), "{query}");
+        }
+    }
+
+    #[test]
+    fn a_slip_in_a_name_is_told() {
+        for names in [&[][..], &["query"], &["query", "params", "time_zone", "limit", "explain", "format"]] {
+            assert!(only_known(names.iter().copied(), "parameter").is_ok(), "{names:?}");
+        }
+        for names in [&["segment"][..], &["segment.cluster", "query"]] {
+            assert!(only_known(names.iter().copied(), "member").is_ok(), "{names:?}");
+        }
+        for (name, what) in [("Query", "parameter"), ("timezone", "member"), ("", "member"), ("segments", "parameter")]
+        {
+            let refused = only_known(["query", name, "other"].into_iter(), what).unwrap_err();
+            let known = "known are query, params, time_zone, limit, explain, format, segment";
+            assert_eq!(
+                (refused.kind, refused.message),
+                (ErrorKind::Invalid, format!("unknown {what} `{name}`; {known}"))
+            );
+        }
+    }
+
+    #[test]
+    fn segments_stand_in_the_url_and_in_objects() {
+        let pairs = |query: &str, given: &Value| -> std::result::Result<Vec<String>, String> {
+            let found = segments_of(&params(query), given).map_err(|error| error.message)?;
+            Ok(found.pairs().map(|(name, value)| format!("{name}={value}")).collect())
+        };
+        let all = |list: &[&str]| Ok(list.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>());
+        assert_eq!(pairs("segment=a&query=q", &json!({})), all(&["segment=a", "query=q"]));
+        assert_eq!(pairs("segment=a", &json!({"segment": "b"})), all(&["segment=a", "segment=b"]));
+        assert_eq!(pairs("", &json!({"segment": ["b", "c"]})), all(&["segment=b", "segment=c"]));
+        assert_eq!(pairs("", &json!({"segment": []})), all(&[]));
+        // Values of variables may be numbers and truths; what is no segment is not looked at.
+        let variables = json!({"segment": "a", "segment.n": 5, "segment.on": [true, "x"], "query": ["q"]});
+        assert_eq!(pairs("", &variables), all(&["segment=a", "segment.n=5", "segment.on=true", "segment.on=x"]));
+        assert_eq!(pairs("", &json!("no object")), all(&[]));
+        for wrong in [json!(null), json!({}), json!([["a"]]), json!(["a", null])] {
+            let refused = pairs("", &json!({ "segment": wrong })).unwrap_err();
+            assert!(refused.contains("segment") && refused.contains("a text is expected"), "{refused}");
+        }
+    }
+
+    #[test]
+    fn words_of_requests() {
+        for (text, expected) in [("0", Some(0)), ("50000", Some(50_000)), ("-1", None), ("1.5", None), ("", None)] {
+            assert_eq!(number("limit", text).ok(), expected, "{text}");
+        }
+        for none in [None, Some("false"), Some("0")] {
+            assert!(explain(none).unwrap().is_none(), "{none:?}");
+        }
+        for plan in ["true", "1"] {
+            assert!(matches!(explain(Some(plan)), Ok(Some(Explain::Plan))), "{plan}");
+        }
+        assert!(matches!(explain(Some("analyze")), Ok(Some(Explain::Analyze))));
+        for wrong in ["", "yes", "TRUE", "ANALYZE", "2"] {
+            let refused = explain(Some(wrong)).unwrap_err();
+            assert!(refused.message.contains(&format!("`{wrong}` is not one of")), "{}", refused.message);
+        }
+    }
+
+    #[test]
+    fn values_come_in_an_object_or_as_text() {
+        let read = |query: &str, json: Option<Value>| sql_params(&params(query), json.as_ref());
+        assert!(read("", None).is_ok());
+        assert!(read("params=[1,\"a\",null]", None).is_ok());
+        assert!(read("params={\"n\":1.5}", None).is_ok());
+        // The object comes first: what the URL says then is not read.
+        assert!(read("params=x", Some(json!([1]))).is_ok());
+        assert!(read("params=x", None).is_err_and(|error| error.message.contains("no JSON")));
+        for wrong in [json!(1), json!("a"), json!([[1]]), json!({"a": {}})] {
+            assert!(read("", Some(wrong.clone())).is_err_and(|error| error.kind == ErrorKind::Invalid), "{wrong}");
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_are_problems_with_a_code() {
+        for (kind, status, code) in [
+            (ErrorKind::Invalid, 400, "INVALID_QUERY"),
+            (ErrorKind::Forbidden, 403, "FORBIDDEN"),
+            (ErrorKind::TooLarge, 413, "BODY_TOO_LARGE"),
+            (ErrorKind::Unsupported, 415, "UNSUPPORTED"),
+            (ErrorKind::LimitExceeded, 422, "LIMIT_EXCEEDED"),
+            (ErrorKind::Execution, 422, "EXECUTION_FAILED"),
+            (ErrorKind::Cancelled, 422, "CANCELLED"),
+            (ErrorKind::SenderTimeout, 408, "TIMEOUT"),
+            (ErrorKind::Timeout, 503, "TIMEOUT"),
+            (ErrorKind::Unavailable, 503, "STORE_BUSY"),
+            (ErrorKind::Internal, 500, "INTERNAL"),
+            (ErrorKind::Damaged, 500, "INTERNAL"),
+        ] {
+            let error = Error::new(kind, "what is said").with_source(std::io::Error::other("a secret"));
+            let response = problem(&error);
+            assert_eq!(response.status().as_u16(), status, "{kind:?}");
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json", "{kind:?}");
+            assert_eq!(response.headers().contains_key(header::RETRY_AFTER), status == 503, "{kind:?}");
+            let body = response.into_body().collect().await.unwrap().to_bytes();
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            assert_eq!((&body["code"], &body["detail"]), (&json!(code), &json!("what is said")), "{kind:?}");
+            assert!(!body.to_string().contains("secret"), "{body}");
+        }
+    }
 }

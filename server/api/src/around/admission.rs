@@ -283,4 +283,167 @@ mod tests {
             assert_eq!((is_search_engine(path), is_saas(path)), (search_engine, saas), "{path}");
         }
     }
+
+    fn live() -> LiveSettings {
+        LiveSettings {
+            query_limits: quiver_query::Limits::default(),
+            logs_timeout: std::time::Duration::from_secs(1),
+            slow_query: std::time::Duration::from_secs(1),
+            cors_origins: Vec::new(),
+            hosts: Vec::new(),
+            docs_public: false,
+            access_log: false,
+            admin_token: Some(crate::live::Token::new("s3cret")),
+            listed: Vec::new(),
+        }
+    }
+
+    /// Does something with a request of a path and headers.
+    fn with<T>(path: &str, headers: &[(&'static str, &str)], work: impl FnOnce(&Coming<'_>) -> T) -> T {
+        let mut request = http::Request::post(path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (head, ()) = request.body(()).unwrap().into_parts();
+        let info =
+            RequestInfo::of(&crate::request::RequestIds::default(), &http::Request::from_parts(head.clone(), ()));
+        let live = live();
+        work(&Coming {
+            info: &info,
+            live: &live,
+            method: &head.method,
+            uri: &head.uri,
+            headers: &head.headers,
+            route: None,
+            client: None,
+        })
+    }
+
+    /// Status, content type, challenges and body of a refusal.
+    async fn refused(
+        path: &str,
+        headers: &[(&'static str, &str)],
+        no: No,
+        need: Option<Need>,
+    ) -> (u16, String, Vec<String>, String) {
+        let response = with(path, headers, |coming| coming.refusal(no, need));
+        let text = |value: &HeaderValue| value.to_str().unwrap().to_owned();
+        let kind = response.headers().get(header::CONTENT_TYPE).map(text).unwrap_or_default();
+        let asked = response.headers().get_all(header::WWW_AUTHENTICATE).iter().map(text).collect();
+        let (status, after) = (response.status().as_u16(), response.headers().contains_key(header::RETRY_AFTER));
+        assert_eq!(after, status == 429, "{path}");
+        assert!(after || response.headers()[header::CACHE_CONTROL] == "no-store", "{path}");
+        let body = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+        (status, kind, asked, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    #[tokio::test]
+    async fn refusals_have_the_form_of_their_path() {
+        for (path, kind, at, code) in [
+            ("/logs-api/select/logsql/query", "application/problem+json", "/code", "TOKEN_INVALID"),
+            ("/platform-api/rbac/users", "application/problem+json", "/code", "TOKEN_INVALID"),
+            ("/api/v2/alerts", "application/json", "/code", "TOKEN_INVALID"),
+            ("/metrics-api/api/v1/query", "application/json", "/errorType", "unauthorized"),
+            ("/realms/platform/userinfo", "application/json", "/error", "invalid_token"),
+        ] {
+            let (status, found, asked, body) = refused(path, &[], No::Token(TokenError::Invalid), None).await;
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, found.as_str(), body.pointer(at)), (401, kind, Some(&json!(code))), "{path}");
+            assert_eq!(asked, [r#"Bearer realm="platform", error="invalid_token""#], "{path}");
+        }
+        let right = || No::Right("{view, logs, *}".to_owned());
+        for (path, at, code) in [
+            ("/logs-api/select/logsql/query", "/required", "{view, logs, *}"),
+            ("/metrics-api/api/v1/query", "/errorType", "forbidden"),
+            ("/realms/platform/userinfo", "/error", "insufficient_scope"),
+        ] {
+            let (status, _, asked, body) = refused(path, &[], right(), None).await;
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, body.pointer(at)), (403, Some(&json!(code))), "{path}");
+            assert_eq!(asked, [r#"Bearer realm="platform", error="insufficient_scope""#], "{path}");
+        }
+        for (path, at, code) in [
+            ("/logs-api/select/logsql/query", "/code", "RATE_LIMITED"),
+            ("/metrics-api/api/v1/query", "/errorType", "unavailable"),
+            ("/realms/platform/userinfo", "/error", "slow_down"),
+        ] {
+            let (status, _, asked, body) = refused(path, &[], No::Token(TokenError::TooMany(7)), None).await;
+            let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+            assert_eq!((status, body.pointer(at), asked.len()), (429, Some(&json!(code)), 0), "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn senders_of_otlp_are_told_in_their_form() {
+        for (path, headers, kind) in [
+            ("/v1/logs", &[][..], "application/x-protobuf"),
+            ("/v1/traces", &[("content-type", "application/json; charset=utf-8")], "application/json"),
+            ("/insert/opentelemetry/v1/logs", &[("content-type", "application/x-protobuf")], "application/x-protobuf"),
+            ("/metrics-api/otlp/v1/metrics", &[], "application/x-protobuf"),
+            ("/metrics-api/api/v1/otlp/v1/metrics", &[("content-type", "application/json")], "application/json"),
+        ] {
+            let (status, found, _, body) = refused(path, headers, No::Token(TokenError::Missing), None).await;
+            assert_eq!((status, found.as_str()), (401, kind), "{path}");
+            assert!(body.contains("TOKEN_MISSING: this needs a token"), "{path}: {body}");
+        }
+        for (path, headers) in [
+            ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", &[][..]),
+            ("/anything", &[("content-type", "application/grpc+proto")]),
+        ] {
+            let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::Expired), None));
+            // Over gRPC what is wrong stands in the trailers, here in the head.
+            assert_eq!(response.status().as_u16(), 200, "{path}");
+            assert_eq!(response.headers()["grpc-status"], "16", "{path}");
+            let response = with(path, headers, |coming| coming.refusal(No::Right("{x}".to_owned()), None));
+            assert_eq!(response.headers()["grpc-status"], "7", "{path}");
+            let response = with(path, headers, |coming| coming.refusal(No::Token(TokenError::TooMany(3)), None));
+            assert_eq!(response.headers()["grpc-status"], "14", "{path}");
+            assert_eq!(response.headers()["retry-after"], "3", "{path}");
+        }
+    }
+
+    /// Clients that know Basic alone are asked for it, where they show nothing; for others it would open a window.
+    #[tokio::test]
+    async fn basic_is_asked_for_where_it_helps() {
+        let ingest = Need::Has(quiver_types::Right::Ingest, quiver_types::Domain::Logs);
+        let view = Need::Has(quiver_types::Right::View, quiver_types::Domain::Metrics);
+        for (path, need, error, expected) in [
+            ("/insert/jsonline", Some(ingest), TokenError::Missing, true),
+            ("/metrics-api/api/v1/query", Some(view), TokenError::Missing, true),
+            ("/metrics-api/api/v1/query", Some(view), TokenError::Invalid, false),
+            ("/metrics-api/api/v1/query", Some(view), TokenError::Expired, false),
+            ("/metrics-api/api/v1/query", None, TokenError::Missing, false),
+            ("/olap-api/v1/load", Some(view), TokenError::Missing, false),
+        ] {
+            let (_, _, asked, _) = refused(path, &[], No::Token(error), need).await;
+            assert!(asked[0].starts_with("Bearer "), "{asked:?}");
+            assert_eq!(
+                asked.get(1).map(String::as_str),
+                expected.then_some(r#"Basic realm="platform""#),
+                "{path} {error}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_operator_shows_one_secret_below_admin() {
+        let is_operator = |path: &str, values: &[&str]| {
+            let headers: Vec<(&'static str, &str)> = values.iter().map(|value| ("authorization", *value)).collect();
+            with(path, &headers, |coming| coming.operator().is_some())
+        };
+        for value in ["Bearer s3cret", "bearer s3cret", "BEARER s3cret"] {
+            assert!(is_operator("/admin/reload", &[value]), "{value}");
+        }
+        for value in ["Bearer s3cre", "Bearer s3crets", "Bearer  s3cret", "Basic s3cret", "s3cret", "Bearer", ""] {
+            assert!(!is_operator("/admin/reload", &[value]), "{value}");
+        }
+        assert!(!is_operator("/admin/reload", &[]));
+        assert!(
+            !is_operator("/admin/reload", &["Bearer s3cret", "Bearer s3cret"]),
+            "which one counts would be a guess"
+        );
+        for path in ["/admin", "/administer/x", "/metrics", "/x/admin/reload"] {
+            assert!(!is_operator(path, &["Bearer s3cret"]), "{path}");
+        }
+    }
 }

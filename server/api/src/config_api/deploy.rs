@@ -128,19 +128,17 @@ fn names_at(documents: &[Node], pointer: &str) -> (Option<String>, Option<String
         Some(n) => (documents.get(n), &parts[1..]),
         None => (documents.first(), &parts[..]),
     };
-    let item = |node: &Node, list: &str, at: Option<&&str>| -> Option<Node> {
-        let n: usize = at?.parse().ok()?;
-        match &node.get(list)?.kind {
-            Shape::List(items) => items.get(n).cloned(),
-            _ => None,
-        }
-    };
-    let group = document.and_then(|d| item(d, "groups", rest.get(1)));
-    let rule = group.as_ref().and_then(|g| item(g, "rules", rest.get(3)));
+    let group = document.and_then(|d| item_at(d, "groups", rest.get(1)));
+    let rule = group.and_then(|g| item_at(g, "rules", rest.get(3)));
     let name = |node: &Node, keys: &[&str]| {
         keys.iter().find_map(|k| node.get(k)).and_then(Node::text).map(str::to_owned).filter(|t| !t.is_empty())
     };
-    (group.as_ref().and_then(|g| name(g, &["name"])), rule.as_ref().and_then(|r| name(r, &["alert", "record"])))
+    (group.and_then(|g| name(g, &["name"])), rule.and_then(|r| name(r, &["alert", "record"])))
+}
+
+/// The item of a list that a part of a pointer names.
+fn item_at<'n>(node: &'n Node, list: &str, at: Option<&&str>) -> Option<&'n Node> {
+    items(node, list).get(at?.parse::<usize>().ok()?)
 }
 
 /// Groups as files have them, read for storing: settings and rules.
@@ -341,19 +339,21 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
 /// Where a change comes from: its group, and its rule by its number among those that say something.
 type Origin = (GroupKey, Option<usize>);
 
-/// Finds a group in the texts: the pointer to it, and what stands there.
-fn group_at(texts: &[Text], key: &GroupKey) -> Option<(String, Node)> {
-    for given in texts {
-        let documents = yaml::read(&given.content).ok()?;
+/// The namespace of a text, and its documents.
+type Documents = (String, Vec<Node>);
+
+/// Finds a group: the pointer to it, and what stands there.
+fn group_at<'n>(all: &'n [Documents], key: &GroupKey) -> Option<(String, &'n Node)> {
+    for (namespace, documents) in all {
         for (i, document) in documents.iter().enumerate() {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
-            if own.unwrap_or(&given.namespace) != key.0.as_str() {
+            if own.unwrap_or(namespace) != key.0.as_str() {
                 continue;
             }
             let is_it = |node: &Node| node.get("name").and_then(Node::text) == Some(key.1.as_str());
             if let Some((k, node)) = items(document, "groups").iter().enumerate().find(|(_, node)| is_it(node)) {
                 let base = if documents.len() > 1 { format!("/{i}") } else { String::new() };
-                return Some((format!("{base}/groups/{k}"), node.clone()));
+                return Some((format!("{base}/groups/{k}"), node));
             }
         }
     }
@@ -362,23 +362,28 @@ fn group_at(texts: &[Text], key: &GroupKey) -> Option<(String, Node)> {
 
 /// Puts errors of changes, which lie below `/<n>`, to where the texts have what is wrong.
 fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem {
+    if problem.errors.is_empty() {
+        return problem;
+    }
+    // Once for all of them: a text may be long, and each of a hundred errors looks for its place.
+    let read = |given: &Text| Some((given.namespace.clone(), yaml::read(&given.content).ok()?));
+    let all: Vec<Documents> = texts.iter().filter_map(read).collect();
     let shown = |error: &FieldError| {
         let mut out = json!({"field": error.field, "code": error.code, "message": error.message});
         let path = error.field.trim_start_matches('/');
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
         let origin = n.parse::<usize>().ok().and_then(|n| origins.get(n));
         let Some((key, number)) = origin else { return out };
-        let Some((mut at, mut node)) = group_at(texts, key) else { return out };
+        let Some((mut at, mut node)) = group_at(&all, key) else { return out };
         out["group"] = json!(key.1);
-        let mut rules = items(&node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
-        let rule = number.and_then(|number| rules.nth(number)).map(|(k, rule)| (k, rule.clone()));
-        if let Some((k, rule)) = rule {
+        let mut rules = items(node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
+        if let Some((k, rule)) = number.and_then(|number| rules.nth(number)) {
             let _ = write!(at, "/rules/{k}");
             out["rule"] = json!(["alert", "record"].iter().find_map(|key| rule.get(key)).and_then(Node::text));
             node = rule;
         }
         for part in rest.split('/').skip(1) {
-            let Some(inner) = node.get(part).cloned() else { break };
+            let Some(inner) = node.get(part) else { break };
             node = inner;
         }
         out["field"] = json!(at + rest);
@@ -386,7 +391,7 @@ fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem 
         out
     };
     let errors: Vec<Value> = std::mem::take(&mut problem.errors).iter().map(shown).collect();
-    if errors.is_empty() { problem } else { problem.with("errors", json!(errors)) }
+    problem.with("errors", json!(errors))
 }
 
 /// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
@@ -469,71 +474,4 @@ fn shown_change(told: &Told<'_>) -> Value {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn text_of(namespace: &str, content: &str) -> Text {
-        Text { namespace: namespace.to_owned(), content: content.to_owned() }
-    }
-
-    #[test]
-    fn files_become_groups() {
-        let mut warnings = Vec::new();
-        let file = "groups:\n- name: g\n  interval: 30s\n  limit: 5\n  labels: {team: a}\n  rules:\n  - {alert: A, expr: 1, for: 5m, debug: true}\n---\nnamespace: other\ngroups:\n- {name: g, type: vlogs, rules: [{record: r, expr: '* | stats count() n'}]}\n";
-        let found = wanted(&[text_of("mine", file)], &mut warnings).unwrap();
-        let keys: Vec<String> = found.keys().map(|(n, g)| format!("{n}/{g}")).collect();
-        assert_eq!((keys, warnings.len()), (vec!["mine/g".to_owned(), "other/g".to_owned()], 1));
-        let (settings, rules) = &found[&("mine".to_owned(), "g".to_owned())];
-        assert_eq!(json!(settings), json!({"interval": "30s", "limit": 5, "labels": {"team": "a"}}));
-        assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
-        let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
-        assert_eq!(rules[0]["language"], json!("logsql"));
-        // Durations of vmalert are stored as others read them.
-        let file = "groups: [{name: g, type: prometheus, interval: 1.5m, rules: [{alert: A, expr: 1, for: 90}]}]";
-        let found = wanted(&[text_of("mine", file)], &mut warnings).unwrap();
-        let (settings, rules) = &found[&("mine".to_owned(), "g".to_owned())];
-        assert_eq!((&settings["interval"], &rules[0]["for"]), (&json!("1m30s"), &json!("1m30s")));
-    }
-
-    #[test]
-    fn a_file_without_groups_is_about_its_namespace() {
-        let texts = [text_of("a", "groups: []\n"), text_of("b", "namespace: c\ngroups:\n"), text_of("d", "# none\n")];
-        assert_eq!(namespaces_of(&texts).into_iter().collect::<Vec<_>>(), ["a", "c"]);
-    }
-
-    #[test]
-    fn errors_of_changes_lie_in_the_text() {
-        let file = "groups:\n- name: g\n  rules:\n  -\n  - alert: A\n    expr: up\n    runbook_url: x\n";
-        let key = ("a".to_owned(), "g".to_owned());
-        let origins = [(key.clone(), None), (key, Some(0))];
-        let told = |field: &str| {
-            let problem = Problem::invalid(vec![FieldError::new(field, "PATTERN", "must be an address")]);
-            located(problem, &origins, &[text_of("a", file)]).more["errors"][0].clone()
-        };
-        let error = told("/1/runbook_url");
-        let expected = (&json!("/groups/0/rules/1/runbook_url"), &json!(7), &json!("A"));
-        assert_eq!((&error["field"], &error["line"], &error["rule"]), expected, "{error}");
-        let error = told("/0/interval");
-        let expected = (&json!("/groups/0/interval"), &json!(2), &json!("g"));
-        assert_eq!((&error["field"], &error["line"], &error["group"]), expected, "{error}");
-    }
-
-    #[test]
-    fn errors_say_where() {
-        let told = |texts: &[Text]| wanted(texts, &mut Vec::new()).map(drop).expect_err("refused");
-        let bad = told(&[text_of("a", "groups:\n- name: g\n  rules:\n  - alert: A\n    expr: up ==\n")]);
-        let error = &bad.more["errors"][0];
-        assert_eq!(
-            (bad.code, &error["line"], &error["code"]),
-            ("VALIDATION_FAILED", &json!(5), &json!("INVALID_EXPR"))
-        );
-        assert_eq!((&error["group"], &error["rule"]), (&json!("g"), &json!("A")));
-        assert_eq!(told(&[text_of("a", "groups: [")]).code, "MALFORMED_YAML");
-        let twice = told(&[text_of("a", "groups: [{name: g}]"), text_of("a", "groups: [{name: g}]")]);
-        assert_eq!(twice.more["errors"][0]["code"], json!("DUPLICATE"));
-        let params = wanted(&[text_of("a", "groups: [{name: g, params: {extra_label: a=b}}]")], &mut Vec::new());
-        let settings = &params.unwrap()[&("a".to_owned(), "g".to_owned())].0;
-        assert_eq!(settings["params"], json!({"extra_label": ["a=b"]}));
-        assert_eq!(told(&[text_of("a", "groups: [{name: g, params: {extra_label: [y]}}]")]).code, "VALIDATION_FAILED");
-    }
-}
+mod tests;

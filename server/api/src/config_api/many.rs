@@ -28,6 +28,12 @@ pub(super) fn all_ids_in(body: &Map<String, Value>, member: &str) -> Result<Vec<
     ids_in(body, member)?.ok_or_else(|| Problem::field(format!("/{member}"), "REQUIRED", "is required"))
 }
 
+/// Takes the id out of the one object that a collection is sent.
+pub(super) fn own_id(body: &mut Map<String, Value>) -> Result<String> {
+    let id = body.remove("id").and_then(|id| id.as_str().map(id_of));
+    id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))
+}
+
 /// An id as it is kept; what is none names nothing.
 fn id_of(text: &str) -> String {
     uuid_of(text).unwrap_or_else(|_| text.to_owned())
@@ -67,8 +73,7 @@ impl Ask {
                 "created": done.created, "updated": done.updated, "unchanged": done.unchanged, "items": done.items,
             })));
         }
-        let id = body.remove("id").and_then(|id| id.as_str().map(id_of));
-        let id = id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))?;
+        let id = own_id(&mut body)?;
         if is_put { self.replace(&id, body).await } else { self.patch(&id, body).await }
     }
 
@@ -271,6 +276,21 @@ mod tests {
             assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (place, "INVALID_TYPE"), "{body}");
         }
         assert_eq!(all_ids_in(&Map::new(), "ids").unwrap_err().errors[0].code, "REQUIRED");
+    }
+
+    /// A silence is found by the same ids as all else is.
+    #[test]
+    fn the_id_of_one_object_is_taken_out_of_it() {
+        let (capitals, kept) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");
+        for (id, expected) in [(capitals, kept), (kept, kept), ("Not One", "Not One"), ("", "")] {
+            let mut body = map(&json!({"id": id, "name": "n"}));
+            assert_eq!(own_id(&mut body).unwrap(), expected);
+            assert_eq!(body, map(&json!({"name": "n"})));
+        }
+        for body in [json!({}), json!({"id": null}), json!({"id": 7}), json!({"id": ["a"]})] {
+            let problem = own_id(&mut map(&body)).unwrap_err();
+            assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/id", "REQUIRED"), "{body}");
+        }
     }
 
     #[test]

@@ -26,6 +26,12 @@ fn failed(error: Error) -> Problem {
     }
 }
 
+/// How long a time is; not nothing, since what happened in it is divided by it.
+fn seconds((start, end): (i64, i64)) -> f64 {
+    // The whole of what nanoseconds can say is more than they can say.
+    ((i128::from(end) - i128::from(start)) as f64 / 1e9).max(1e-9)
+}
+
 /// Requests of a resource within a time.
 #[derive(Debug, Default)]
 struct Traffic {
@@ -125,7 +131,7 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
             Some(of) => Some(ask.traffic(of, &resource, (start, end)).await?),
             None => Some(Traffic::default()),
         };
-        let seconds = ((end - start) as f64 / 1e9).max(1e-9);
+        let seconds = seconds((start, end));
         let called = traffic.as_ref().filter(|traffic| traffic.count > 0);
         let graph = ask.state.effects.graph(&ask.config).await?;
         let (incoming, outgoing) = graph.degree(&resource.id, &|e: &Entity| RESOURCES.is_visible(&ask.caller, e));
@@ -144,6 +150,21 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn times_of_any_length_are_divided_by() {
+        for (times, expected) in [
+            ((0, 1_000_000_000), 1.0),
+            ((-500_000_000, 1_000_000_000), 1.5),
+            ((7, 7), 1e-9),
+            ((0, 1), 1e-9),
+            ((0, i64::MAX), 9_223_372_036.854_776),
+            ((i64::MIN, i64::MAX), 18_446_744_073.709_553),
+            ((-9_000_000_000_000_000_000, 9_000_000_000_000_000_000), 1.8e10),
+        ] {
+            assert_eq!(seconds(times), expected, "{times:?}");
+        }
+    }
 
     #[test]
     fn what_passes_is_told_from_what_does_not() {

@@ -126,4 +126,20 @@ mod tests {
         assert_eq!(free_name("A", &taken(&["A"])), "A_copy");
         assert_eq!(free_name("A", &taken(&["A_copy", "A_copy2"])), "A_copy3");
     }
+
+    #[test]
+    fn copies_take_the_first_name_that_is_free() {
+        let taken = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        for (name, others, expected) in [
+            ("A", &[][..], "A_copy"),
+            ("A", &["A_copy2", "A_copy3"], "A_copy"),
+            ("A", &["A_copy", "A_copy3"], "A_copy2"),
+            ("A", &["a_copy"], "A_copy"),
+            ("A_copy", &["A_copy"], "A_copy_copy"),
+            ("A_copy", &["A_copy", "A_copy_copy"], "A_copy_copy2"),
+            ("", &["_copy"], "_copy2"),
+        ] {
+            assert_eq!(free_name(name, &taken(others)), expected, "{name} {others:?}");
+        }
+    }
 }

@@ -42,3 +42,20 @@ fn settings<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> 
         done.after.as_ref().map(shown).ok_or_else(|| Problem::internal("the settings are gone"))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_shown_with_their_tag() {
+        let shown = |body: Value| {
+            let answer = shown(&Entity::for_tests(SETTINGS_ID, body));
+            (answer.status, answer.etag, answer.body)
+        };
+        let tag = || Some("\"1\"".to_owned());
+        assert_eq!(shown(json!({"autoDeploy": true, "other": 1})), (200, tag(), json!({"autoDeploy": true})));
+        assert_eq!(shown(json!({"autoDeploy": false})), (200, tag(), json!({"autoDeploy": false})));
+        assert_eq!(shown(json!({})), (200, tag(), json!({"autoDeploy": null})));
+    }
+}

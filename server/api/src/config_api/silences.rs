@@ -17,6 +17,7 @@ use quiver_types::{Access, Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::ids::uuid_of;
+use super::many::own_id;
 use super::silence_form::{entity, silence};
 use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of};
 use crate::alerting::alerts::silences::is_within;
@@ -249,8 +250,7 @@ async fn put_collection(ask: &Ask) -> Result<Answer> {
     if ask.method == Method::PUT && body.contains_key("items") {
         return silences_many::put_many(ask, body).await;
     }
-    let id = body.remove("id").and_then(|id| id.as_str().map(str::to_owned));
-    let id = id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))?;
+    let id = own_id(&mut body)?;
     if ask.method == Method::PUT { ask.set_silence(&id, body).await } else { patch(ask, &id, body).await }
 }
 

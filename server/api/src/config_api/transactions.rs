@@ -228,4 +228,21 @@ mod tests {
             assert_eq!(of_family(family), expected);
         }
     }
+
+    #[test]
+    fn objectives_are_met_where_both_sides_are_known() {
+        for (value, bound, factor, expected) in [
+            (json!(100.0), Some(100.0), 1.0, json!(true)),
+            (json!(100), Some(99.5), 1.0, json!(false)),
+            // A share is told as such, its bound in percent.
+            (json!(0.01), Some(1.0), 100.0, json!(true)),
+            (json!(0.02), Some(1.0), 100.0, json!(false)),
+            (json!(0), Some(0.0), 100.0, json!(true)),
+            (json!(null), Some(1.0), 1.0, json!(null)),
+            (json!("1"), Some(1.0), 1.0, json!(null)),
+            (json!(1), None, 1.0, json!(null)),
+        ] {
+            assert_eq!(met(&value, bound, factor), expected, "{value} {bound:?}");
+        }
+    }
 }

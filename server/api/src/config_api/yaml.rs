@@ -103,6 +103,9 @@ fn number(text: &str) -> Option<Value> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(json!(whole));
     }
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(json!(whole));
+    }
     text.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n))
 }
 
@@ -134,13 +137,13 @@ fn block(value: &Value, depth: usize, out: &mut String) {
                 match item {
                     Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
                     other => {
-                        let _ = writeln!(out, "{other}");
+                        let _ = writeln!(out, "{}", line(other));
                     }
                 }
             }
         }
         other => {
-            let _ = writeln!(out, "{other}");
+            let _ = writeln!(out, "{}", line(other));
         }
     }
 }
@@ -155,14 +158,33 @@ fn below(value: &Value, depth: usize, out: &mut String) {
         out.push('\n');
         block(value, depth, out);
     } else {
-        let _ = writeln!(out, " {value}");
+        let _ = writeln!(out, " {}", line(value));
     }
+}
+
+/// A value as JSON, which is YAML, too, where letters are escaped that stand there in no text as they are.
+fn line(value: &Value) -> String {
+    let is_escaped =
+        |c: char| matches!(c, '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}');
+    let text = value.to_string();
+    if !text.contains(is_escaped) {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_escaped(c) {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 fn key_text(key: &str) -> String {
     let is_word = key.starts_with(|c: char| c.is_ascii_alphabetic()) && key.chars().all(|c| c.is_ascii_alphanumeric());
     let is_value = ["true", "false", "null", "yes", "no", "on", "off", "y", "n"].contains(&&*key.to_ascii_lowercase());
-    if is_word && !is_value { key.to_owned() } else { json!(key).to_string() }
+    if is_word && !is_value { key.to_owned() } else { line(&json!(key)) }
 }
 
 #[cfg(test)]
@@ -183,6 +205,17 @@ mod tests {
         assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
     }
 
+    /// JSON takes letters as they are that YAML has as escapes alone: an export could not be taken in again.
+    #[test]
+    fn letters_that_yaml_does_not_take_are_escaped() {
+        let odd: String =
+            ('\0'..='\u{a0}').chain("\u{2028}\u{2029}\u{feff}\u{fffe}\u{ffff}\u{1f600}".chars()).collect();
+        let exported = json!({"a": {(odd.clone()): [&odd, [&odd], {"b": &odd}]}, "plain": odd});
+        let text = write(&exported);
+        assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap(), exported, "{text}");
+        assert_eq!(write(&json!({"a": "\u{7f}\u{85}é\u{ffff}"})), "a: \"\\u007f\\u0085é\\uffff\"\n");
+    }
+
     #[test]
     fn texts_stay_texts() {
         let text = "items:\n- name: 012\n  description: yes\n  labels: {a: 1.50}\n  timeout: 24h\n  steps:\n  - {name: 1, kind: log, optional: true}\n";
@@ -197,6 +230,49 @@ mod tests {
         let entry = json!({"api_key": "012", "note": "no", "update_alerts": true});
         let expected = json!({"name": "010", "opsgenie_configs": [entry]});
         assert_eq!(super::read(text.as_bytes(), &RECEIVERS).unwrap()["items"][0], expected);
+    }
+
+    /// Breaks where a text is taken for a number, or a number loses digits on its way through an export.
+    #[test]
+    fn numbers_and_words_of_plain_scalars() {
+        for (text, expected) in [
+            ("0", json!(0)),
+            ("-7", json!(-7)),
+            ("+7", json!(7)),
+            ("012", json!(12)),
+            ("9223372036854775807", json!(i64::MAX)),
+            ("-9223372036854775808", json!(i64::MIN)),
+            ("9223372036854775808", json!(9_223_372_036_854_775_808_u64)),
+            ("18446744073709551615", json!(u64::MAX)),
+            ("18446744073709551616", json!(1.844_674_407_370_955_2e19)),
+            ("1.5", json!(1.5)),
+            ("-0.0", json!(-0.0)),
+            (".5", json!(0.5)),
+            ("5.", json!(5.0)),
+            ("1e3", json!(1000.0)),
+            ("-2.5E-1", json!(-0.25)),
+            ("true", json!(true)),
+            ("False", json!(false)),
+            ("~", json!(null)),
+            ("null", json!(null)),
+            // What is beyond all numbers, or begins as one and goes on otherwise, is a text.
+            ("1e999", json!("1e999")),
+            ("1_000", json!("1_000")),
+            ("24h", json!("24h")),
+            ("1.2.3", json!("1.2.3")),
+            ("2024-01-05", json!("2024-01-05")),
+            ("inf", json!("inf")),
+            ("nan", json!("nan")),
+            ("yes", json!("yes")),
+            ("TrUe", json!("TrUe")),
+            ("'7'", json!("7")),
+            ("\"true\"", json!("true")),
+        ] {
+            let text = format!("a: {text}\n");
+            assert_eq!(read(text.as_bytes(), &SEGMENTS).unwrap()["a"], expected, "{text}");
+        }
+        let numbers = json!({"a": [u64::MAX, i64::MIN, 1e300, 5e-324, 0.1, 5.0, -0.0, 1e16]});
+        assert_eq!(read(write(&numbers).as_bytes(), &SEGMENTS).unwrap(), numbers);
     }
 
     #[test]

@@ -164,4 +164,115 @@ mod tests {
         let old = account(AccountKind::Service, &entity).old_hash.unwrap();
         assert_eq!((old.0.expose(), old.1), ("old", 5));
     }
+
+    fn entities() -> Entities {
+        let user = |id: &str| Entity::for_tests(id, json!({"username": id, "enabled": true}));
+        let role = |id: &str, permissions: &[&str]| {
+            Entity::for_tests(id, json!({"name": format!("role {id}"), "permissions": permissions}))
+        };
+        Entities {
+            users: vec![user("ann"), user("bob")],
+            services: vec![Entity::for_tests("bot", json!({"clientId": "bot", "enabled": true}))],
+            groups: vec![Entity::for_tests("g", json!({"members": ["ann", 7, "bob"]}))],
+            roles: vec![role("see", &["{view, logs, *}", "nonsense"]), role("edit", &["{edit, logs, *}"])],
+            bindings: Vec::new(),
+            keys: Vec::new(),
+        }
+    }
+
+    fn binding(role: &str, subject: Value, more: Value) -> Entity {
+        let mut entity = Entity::for_tests("b", more);
+        entity.body.insert("roleId".to_owned(), json!(role));
+        entity.body.insert("subject".to_owned(), subject);
+        entity
+    }
+
+    /// The triples that somebody holds at a time, each with its role.
+    fn held(bindings: Vec<Entity>, id: &str, now_ms: i64) -> Vec<String> {
+        let picture = picture(&Entities { bindings, ..entities() });
+        let all = picture.triples_by_role(id, now_ms).into_iter();
+        let mut all: Vec<String> = all.map(|(triple, role)| format!("{triple} by {role}")).collect();
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn bindings_give_what_their_role_says_to_whom_they_name() {
+        let user = || json!({"type": "user", "id": "ann"});
+        let see = ["{view, logs, *} by role see".to_owned()];
+        let plain = || vec![binding("see", user(), json!({}))];
+        assert_eq!(held(plain(), "ann", 0), see, "what is no permission in a role gives nothing");
+        for other in ["bob", "bot", "Ann", ""] {
+            assert!(held(plain(), other, 0).is_empty(), "{other}");
+        }
+        let group = || vec![binding("see", json!({"type": "group", "id": "g"}), json!({}))];
+        for (id, count) in [("ann", 1), ("bob", 1), ("bot", 0), ("7", 0), ("g", 0)] {
+            assert_eq!(held(group(), id, 0).len(), count, "{id}");
+        }
+        let service = vec![binding("edit", json!({"type": "serviceAccount", "id": "bot"}), json!({}))];
+        assert_eq!(held(service, "bot", 0), ["{edit, logs, *} by role edit"]);
+        // Bindings of nobody, of no role, and of groups that are gone give nothing, and disturb no other.
+        for (role, subject) in [
+            ("see", json!({"type": "team", "id": "ann"})),
+            ("see", json!({"type": "user"})),
+            ("see", json!({"id": "ann"})),
+            ("see", json!("ann")),
+            ("see", json!(null)),
+            ("gone", user()),
+            ("see", json!({"type": "group", "id": "gone"})),
+            ("see", json!({"type": "externalRole", "id": "ann"})),
+        ] {
+            let both = vec![binding(role, subject.clone(), json!({})), binding("see", user(), json!({}))];
+            assert_eq!(held(both, "ann", 0), see, "{role} {subject}");
+        }
+        let external = picture(&Entities {
+            bindings: vec![binding("see", json!({"type": "externalRole", "id": "ops"}), json!({}))],
+            ..entities()
+        });
+        assert_eq!(external.roles_by_roles(&["dev".to_owned(), "ops".to_owned()], 0), ["role see"]);
+        assert!(external.roles_by_roles(&["Ops".to_owned()], 0).is_empty());
+    }
+
+    #[test]
+    fn bindings_end_and_are_narrowed() {
+        let user = || json!({"type": "user", "id": "ann"});
+        let until = |text: Value| vec![binding("see", user(), json!({ "expiresAt": text }))];
+        for (expires_at, now_ms, count) in [
+            (json!("1970-01-01T00:00:05Z"), 4_999, 1),
+            (json!("1970-01-01T00:00:05Z"), 5_000, 0),
+            (json!("1970-01-01T01:00:05+01:00"), 4_999, 1),
+            (json!(null), i64::MAX, 1),
+        ] {
+            assert_eq!(held(until(expires_at.clone()), "ann", now_ms).len(), count, "{expires_at} at {now_ms}");
+        }
+        let narrowed = |services: Value| held(vec![binding("see", user(), json!({ "services": services }))], "ann", 0);
+        assert_eq!(narrowed(json!(null)), ["{view, logs, *} by role see"]);
+        assert_eq!(
+            narrowed(json!(["cart", "web*"])),
+            ["{view, logs, cart} by role see", "{view, logs, web*} by role see"]
+        );
+    }
+
+    #[test]
+    fn accounts_of_both_kinds_are_found_apart() {
+        let mut all = entities();
+        all.services.push(Entity::for_tests("ann", json!({"clientId": "Program", "enabled": false})));
+        let mut key = Entity::for_tests("k", json!({"keyId": "abc"}));
+        key.owner = "rbac/users/ann".to_owned();
+        all.keys.push(key.clone());
+        assert!(picture(&all).key("abc").is_none(), "nobody can show it");
+        key.sealed.insert("key".to_owned(), json!("hash"));
+        all.keys = vec![key];
+        let picture = picture(&all);
+        assert_eq!(picture.key("abc").map(|key| key.owner.clone()), Some((AccountKind::User, "ann".to_owned())));
+        let name = |kind, id: &str| picture.account(kind, id).map(|account| (account.name.clone(), account.enabled));
+        assert_eq!(name(AccountKind::User, "ann"), Some(("ann".to_owned(), true)));
+        assert_eq!(name(AccountKind::Service, "ann"), Some(("Program".to_owned(), false)));
+        assert_eq!(name(AccountKind::Service, "bob"), None);
+        assert_eq!(
+            picture.named(AccountKind::Service, "PROGRAM").map(|account| account.id.clone()),
+            Some("ann".to_owned())
+        );
+        assert!(picture.named(AccountKind::User, "program").is_none());
+    }
 }

@@ -92,4 +92,28 @@ mod tests {
         check("c", "/x", 60_002, false);
         assert!(refusals.noted.lock().1.len() <= NOTED_MAX);
     }
+
+    /// Routes and subjects stand apart: what one ends with is not what the other begins with.
+    #[test]
+    fn refusals_are_told_apart() {
+        let refusals = Refusals::default();
+        for (subject, route) in [("a", "b"), ("ab", ""), ("", "ab"), ("b", "a")] {
+            assert!(refusals.is_new(subject, route, 0), "{subject} {route}");
+            assert!(!refusals.is_new(subject, route, 1), "{subject} {route}");
+        }
+        // Minutes before 1970 are minutes, too; a clock that goes back begins another one.
+        for (now_ms, expected) in [(-1, true), (-60_000, false), (-60_001, true), (-1, true)] {
+            assert_eq!(refusals.is_new("a", "b", now_ms), expected, "{now_ms}");
+        }
+    }
+
+    #[test]
+    fn a_minute_has_room_for_so_many() {
+        let refusals = Refusals::default();
+        for n in 0..NOTED_MAX {
+            assert!(refusals.is_new("a", &n.to_string(), 0), "{n}");
+        }
+        assert!(!refusals.is_new("a", "one more", 0));
+        assert!(refusals.is_new("a", "one more", MINUTE_MS), "the next minute has room again");
+    }
 }

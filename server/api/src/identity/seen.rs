@@ -119,4 +119,27 @@ mod tests {
         check("", "___");
         check(&"x".repeat(99), &"x".repeat(64));
     }
+
+    /// Names of other issuers become such as users may have: of as many letters, in one case.
+    #[test]
+    fn names_of_other_issuers_are_made_to_fit() {
+        let check = |name: &str, expected: &str| assert_eq!(login_name(name), expected, "{name:?}");
+        check("a", "a__");
+        check("é", "é__");
+        check("ab", "ab_");
+        check("abc", "abc");
+        check("ÄÖÜ.x-y_z+1", "äöü.x-y_z+1");
+        check("日本語", "日本語");
+        check("a\0b\nc", "a_b_c");
+        check("<b>\"'`", "_b____");
+        check("\u{1f600}", "___");
+        // In capitals it is one letter, and two in small ones.
+        check("İx", "i_x");
+        check(&"é".repeat(NAME_CHARS_MAX + 1), &"é".repeat(NAME_CHARS_MAX));
+        for name in ["", "?", "a@b", "x".repeat(1000).as_str(), "İİİ"] {
+            let made = login_name(name);
+            assert!((NAME_CHARS_MIN..=NAME_CHARS_MAX).contains(&made.chars().count()), "{name}: {made}");
+            assert_eq!(login_name(&made), made, "it stays as it is");
+        }
+    }
 }

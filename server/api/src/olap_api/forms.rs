@@ -203,4 +203,68 @@ mod tests {
         push_line(row.as_array().unwrap().iter(), &mut out);
         assert_eq!(String::from_utf8(out).unwrap(), "\"x,\"\"y\"\"\",,1,\"\"\r\n");
     }
+
+    #[test]
+    fn high_limits_are_those_above_answers_in_json() {
+        for (limit, expected) in [
+            (serde_json::json!(LIMIT_MAX + 1), Some(LIMIT_MAX + 1)),
+            (serde_json::json!(u64::MAX), Some(u64::MAX)),
+            (serde_json::json!(LIMIT_MAX), None),
+            (serde_json::json!(0), None),
+            (serde_json::json!(-1), None),
+            (serde_json::json!(60_000.5), None),
+            (serde_json::json!("60000"), None),
+            (serde_json::json!(null), None),
+        ] {
+            let mut query = serde_json::json!({"limit": limit, "measures": []});
+            assert_eq!(take_high_limit(&mut query), expected, "{limit}");
+            // What is not taken is left to be judged.
+            let left = if expected.is_some() { None } else { Some(&limit) };
+            assert_eq!((query.get("limit"), query.get("measures").is_some()), (left, true), "{limit}");
+        }
+        for other in [
+            serde_json::json!([]),
+            serde_json::json!(null),
+            serde_json::json!({}),
+            serde_json::json!([{"limit": 60_000}]),
+        ] {
+            assert_eq!(take_high_limit(&mut other.clone()), None, "{other}");
+            assert!(!is_limited(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn cells_of_csv() {
+        let line = |cells: Value| {
+            let mut out = b"before".to_vec();
+            push_line(cells.as_array().unwrap().iter(), &mut out);
+            String::from_utf8(out).unwrap()
+        };
+        assert_eq!(line(serde_json::json!([])), "before\r\n");
+        assert_eq!(line(serde_json::json!([null])), "before\r\n");
+        assert_eq!(line(serde_json::json!([null, null])), "before,\r\n");
+        assert_eq!(
+            line(serde_json::json!([true, -0.5, 18_446_744_073_709_551_615_u64, "é"])),
+            "beforetrue,-0.5,18446744073709551615,é\r\n"
+        );
+        assert_eq!(line(serde_json::json!(["a\nb", " ", "1"])), "before\"a\nb\", ,1\r\n");
+    }
+
+    /// Texts of a stream go by codes, times by milliseconds without a zone; all else as it is.
+    #[test]
+    fn types_of_streams() {
+        let texts = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
+        for kind in [DataType::Utf8, DataType::Utf8View, DataType::LargeUtf8] {
+            assert_eq!(open_type(&kind), texts, "{kind}");
+        }
+        let millis = DataType::Timestamp(TimeUnit::Millisecond, None);
+        for (unit, zone) in
+            [(TimeUnit::Nanosecond, Some("UTC")), (TimeUnit::Second, None), (TimeUnit::Millisecond, None)]
+        {
+            assert_eq!(open_type(&DataType::Timestamp(unit, zone.map(Into::into))), millis, "{unit:?} {zone:?}");
+        }
+        for kind in [DataType::Int64, DataType::Float64, DataType::Boolean, DataType::Date32, texts.clone()] {
+            assert_eq!(open_type(&kind), kind);
+        }
+    }
 }

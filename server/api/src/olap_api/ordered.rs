@@ -119,4 +119,50 @@ mod tests {
             assert!(read(text.as_bytes()).is_err(), "{text}");
         }
     }
+
+    /// Only the order is a list of pairs; all else is what any reader makes of it.
+    #[test]
+    fn all_else_is_read_as_usual() {
+        for text in [
+            "null",
+            "-0.0",
+            "1e300",
+            "18446744073709551615",
+            "-9223372036854775808",
+            r#""\u0000\ud83d\ude00""#,
+            r#"[[],{},[{"a":[]}]]"#,
+            r#"{"a":1,"a":2}"#,
+            r#" { "order" : null } "#,
+            r#"{"order":"a","x":{"order":7}}"#,
+            r#"{"orders":{"b":1,"a":2}}"#,
+        ] {
+            let expected: Value = serde_json::from_str(text).unwrap();
+            assert_eq!(read(text.as_bytes()).unwrap(), expected, "{text}");
+        }
+        for text in ["\u{feff}{}", "{} {}", "{'a':1}", "{\"a\":}", "nul", "[1 2]", "\"\u{1}\""] {
+            assert!(read(text.as_bytes()).is_err(), "{text:?}");
+        }
+        assert!(read(b"\"\xff\"").is_err(), "it is no UTF-8");
+    }
+
+    #[test]
+    fn orders_keep_whatever_they_hold() {
+        let check = |text: &str, wanted: Value| assert_eq!(read(text.as_bytes()).unwrap(), wanted, "{text}");
+        check(
+            r#"{"order":{"b":1,"a":{"y":2,"x":1},"c":null}}"#,
+            json!({"order": [["b", 1], ["a", {"x": 1, "y": 2}], ["c", null]]}),
+        );
+        // A name that stands twice is one entry each time: what is wrong with that is told later.
+        check(r#"{"order":{"a":"asc","a":"desc"}}"#, json!({"order": [["a", "asc"], ["a", "desc"]]}));
+        check(r#"{"x":[{"order":{"b":1}}]}"#, json!({"x": [{"order": [["b", 1]]}]}));
+    }
+
+    #[test]
+    fn what_nests_too_deeply_is_refused() {
+        for (open, close) in [("[", "]"), (r#"{"a":"#, "}"), (r#"{"order":"#, "}")] {
+            let nested = |depth: usize| format!("{}1{}", open.repeat(depth), close.repeat(depth));
+            assert!(read(nested(100).as_bytes()).is_ok(), "{open}");
+            assert!(read(nested(10_000).as_bytes()).is_err(), "{open}");
+        }
+    }
 }

@@ -115,4 +115,47 @@ mod tests {
             assert_eq!(told, whole(is_multi, one("ours", Value::Null)));
         }
     }
+
+    fn shown(answer: &Value, request_id: Option<&str>) -> Value {
+        serde_json::from_str(&serde_json::to_string(&Told { answer, request_id }).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_no_answer_is_told_as_it_is() {
+        for value in [json!(null), json!(7), json!("x"), json!([1, {"requestId": "theirs"}]), json!({})] {
+            assert_eq!(shown(&value, Some("ours")), value);
+        }
+        // Members of these names that are something else stay.
+        let odd = json!({"results": "none", "usedPreAggregations": [1], "data": {"members": "x"}});
+        assert_eq!(shown(&odd, Some("ours")), odd);
+    }
+
+    #[test]
+    fn rows_of_several_queries_have_their_own_columns() {
+        let one =
+            |members: Value, columns: Value| json!({"query": {}, "data": {"members": members, "columns": columns}});
+        let answer = json!({"results": [
+            one(json!(["a"]), json!([[1, 2]])),
+            one(json!(["b", "c"]), json!([["x"], [null]])),
+            one(json!([]), json!([])),
+        ]});
+        let told = shown(&answer, None);
+        assert_eq!(told["results"][0]["data"], json!([{"a": 1}, {"a": 2}]));
+        assert_eq!(told["results"][1]["data"], json!([{"b": "x", "c": null}]));
+        assert_eq!(told["results"][2]["data"], json!([]));
+    }
+
+    /// When a rollup was made tells that somebody wrote: it is told to those alone who see all rows.
+    #[test]
+    fn rollups_are_undated_for_who_does_not_see_all() {
+        let used = json!({"a": {"lastUpdatedAt": 5, "type": "rollup"}, "b": {"type": "rollup"}});
+        let answer = json!({"usedPreAggregations": used, "requestId": "theirs"});
+        assert_eq!(shown(&answer, None), answer);
+        let told = shown(&answer, Some("ours"));
+        assert_eq!(told["requestId"], "ours");
+        let expected = json!({
+            "a": {"lastUpdatedAt": null, "type": "rollup"}, "b": {"lastUpdatedAt": null, "type": "rollup"},
+        });
+        assert_eq!(told["usedPreAggregations"], expected);
+    }
 }

@@ -61,3 +61,47 @@ fn one(out: &mut String, path: &str, method: &str, operation: &Value) {
     }
     out.push_str("</table></details>");
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use serde_json::json;
+
+    #[test]
+    fn nothing_of_a_description_is_markup() {
+        let odd = "<b>\"&'</b>";
+        let shown = "&lt;b&gt;&quot;&amp;'&lt;/b&gt;";
+        let document = json!({
+            "info": {"title": odd, "version": odd, "description": odd},
+            "paths": {odd: {odd: {
+                "summary": odd, "description": odd,
+                "parameters": [{"name": odd, "in": odd, "description": odd}, "odd", {}],
+                "responses": {"200": {"description": odd}, "400": {"$ref": format!("#/components/responses/{odd}")}},
+            }}},
+            "components": {"schemas": {odd: {"type": odd}}},
+        });
+        let page = page(&document);
+        assert!(!page.contains(odd), "{page}");
+        // Title, version and text; path, method, summary, text; three of a parameter; an answer; twice a schema's name.
+        assert!(page.matches(shown).count() >= 12, "{page}");
+        assert!(page.starts_with("<!doctype html>") && page.ends_with("</body></html>"));
+        // A reference is told by its name alone: what stands behind the last slash.
+        assert!(page.contains("<td><code>400</code></td><td>answer</td><td>b&gt;</td>"), "{page}");
+    }
+
+    #[test]
+    fn what_a_description_lacks_leaves_gaps() {
+        for document in [json!({}), json!(null), json!({"paths": {"/a": null}}), json!({"paths": [], "components": 7})]
+        {
+            let page = page(&document);
+            assert!(!page.contains("<summary><b>"), "{document}");
+            assert!(page.ends_with("<h2>Schemas</h2></body></html>"), "{document}");
+        }
+        // Members of a path that are no operations are passed over.
+        let document = json!({"paths": {"/a": {"parameters": [], "summary": "s", "get": {"summary": "reads"}}}});
+        let page = page(&document);
+        assert_eq!(page.matches("<summary><b>").count(), 1, "{page}");
+        assert!(page.contains("<b>GET</b> <code>/a</code> reads"), "{page}");
+    }
+}

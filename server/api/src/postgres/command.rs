@@ -204,6 +204,7 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
     if begins("execute") {
         return prepared::execute(text, &tokens).ok_or_else(|| unread("execute"));
     }
+    let behind_for = if begins("declare") { behind_for(text, &tokens) } else { None };
     let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let mut words = Words { tokens: tokens.into_iter().peekable() };
     let Some(first) = words.peek() else {
@@ -233,14 +234,14 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
         return Ok(Command::Query);
     }
     words.tokens.next();
-    command(&first, &mut words, text)?.ok_or_else(|| unread(&first))
+    command(&first, &mut words, behind_for)?.ok_or_else(|| unread(&first))
 }
 
 fn unread(first: &str) -> Fault {
     Fault::new("42601", format!("cannot read the statement: `{}`", first.to_uppercase()))
 }
 
-fn command(first: &str, words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
+fn command(first: &str, words: &mut Words, behind_for: Option<&str>) -> Result<Option<Command>, Fault> {
     Ok(match first {
         "begin" | "start" => {
             words.takes(&["transaction", "work"]);
@@ -291,7 +292,7 @@ fn command(first: &str, words: &mut Words, text: &str) -> Result<Option<Command>
         "close" => all_or_name(words).map(Command::Close),
         "fetch" => fetch(words)?.map(|(name, rows)| Command::Fetch(name, rows)),
         "move" => fetch(words)?.map(|(name, rows)| Command::Move(name, rows)),
-        "declare" => declare(words, text)?,
+        "declare" => declare(words, behind_for)?,
         _ => None,
     })
 }
@@ -405,7 +406,7 @@ fn fetch(words: &mut Words) -> Result<Option<(String, Option<u32>)>, Fault> {
 }
 
 /// `DECLARE name [NO SCROLL] CURSOR [WITH HOLD] FOR query`.
-fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
+fn declare(words: &mut Words, query: Option<&str>) -> Result<Option<Command>, Fault> {
     let Some(name) = words.name() else { return Ok(None) };
     let unread = |what: &str| {
         Err(Fault::new(
@@ -440,22 +441,13 @@ fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
     if !words.takes(&["for"]) {
         return Ok(None);
     }
-    Ok(after_for(text).map(|query| Command::Declare(Declare { name, query: query.to_owned(), is_held })))
+    Ok(query.map(|query| Command::Declare(Declare { name, query: query.to_owned(), is_held })))
 }
 
-/// What stands behind the first `FOR` of a `DECLARE`: none can stand before it.
-fn after_for(text: &str) -> Option<&str> {
-    let lower = text.to_ascii_lowercase();
-    let is_edge = |at: usize| !lower.as_bytes().get(at).is_some_and(u8::is_ascii_alphanumeric);
-    let mut from = 0;
-    while let Some(found) = lower.get(from..)?.find("for") {
-        let at = from + found;
-        if at > 0 && is_edge(at - 1) && is_edge(at + 3) && lower[..at].contains("cursor") {
-            return text.get(at + 3..);
-        }
-        from = at + 3;
-    }
-    None
+/// What stands behind the `FOR` of a `DECLARE`: the first such word that is neither the name of the cursor nor within one.
+fn behind_for<'t>(text: &'t str, tokens: &[TokenWithSpan]) -> Option<&'t str> {
+    let found = tokens.iter().skip(2).find(|token| places::is_word(&token.token, "for"))?;
+    text.get(places::offset(text, found.span.start)? + "for".len()..)
 }
 
 /// A time as settings have it: milliseconds, or a number with its unit.

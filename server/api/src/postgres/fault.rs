@@ -186,7 +186,8 @@ fn code(error: &Error) -> &'static str {
 /// The letter of a line and column.
 fn position(statement: &str, (line, column): (usize, usize)) -> Option<usize> {
     let before: usize = statement.split_inclusive('\n').take(line.checked_sub(1)?).map(|l| l.chars().count()).sum();
-    Some(before + column)
+    // What a message says may be a text of the statement's writer.
+    before.checked_add(column).filter(|at| (1..=statement.chars().count() + 1).contains(at))
 }
 
 #[cfg(test)]
@@ -219,5 +220,67 @@ mod tests {
         let mut out = BytesMut::new();
         Fault::new("XX000", "a".repeat(100_000)).write(&mut out);
         assert!(out.len() < 2000 && out[0] == b'E');
+    }
+
+    /// Breaks where a place that a value of the statement speaks of is taken for one in it.
+    #[test]
+    fn places_lie_in_the_statement() {
+        let place = |text: &str, statement: &str| Fault::of(&Error::invalid(text), statement).position;
+        for (text, statement, expected) in [
+            ("no at line 1, column 1", "x", Some(1)),
+            ("no at line 1, column 2", "x", Some(2)),
+            ("no at line 1, column 3", "x", None),
+            ("no at line 1, column 0", "x", None),
+            ("no at line 0, column 1", "x", None),
+            ("no at line 3, column 2", "é\r\n\nüx", Some(6)),
+            ("no at line 9, column 1", "a\nb", Some(4)),
+            ("no at line 9, column 9", "a\nb", None),
+            ("no ` at line 2, column 18446744073709551615`", "a\nb", None),
+            ("no ` at line 18446744073709551615, column 1`", "a\nb", Some(4)),
+            ("no ` at line 18446744073709551616, column 1`", "a\nb", None),
+            ("no at line 1 column 1", "x", None),
+            ("no", "x", None),
+        ] {
+            assert_eq!(place(text, statement), expected, "{text} in {statement:?}");
+        }
+    }
+
+    /// A text that holds another one's has to stand before it, or it is never found.
+    #[test]
+    fn every_text_has_its_own_code() {
+        for (said, code) in CODES {
+            assert!(code.len() == 5 && code.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_uppercase()), "{code}");
+            // Classes of success, warnings and of no data would be no errors.
+            assert!(!matches!(&code[..2], "00" | "01" | "02"), "{said}: {code}");
+            for kind in [ErrorKind::Invalid, ErrorKind::Execution] {
+                let fault = Fault::of(&Error::new(kind, format!("before {said} behind")), "");
+                assert_eq!((fault.code, fault.position), (code, None), "{said}");
+            }
+            // Of other kinds the kind says what it is, whatever stands in the text.
+            assert_eq!(Fault::of(&Error::new(ErrorKind::Timeout, said), "").code, "57014");
+        }
+    }
+
+    #[test]
+    fn what_is_sent_is_one_message_of_fields() {
+        let sent = |fault: &Fault| -> Vec<(char, String)> {
+            let mut out = BytesMut::new();
+            fault.write(&mut out);
+            assert_eq!(out[0], b'E');
+            assert_eq!(u32::from_be_bytes(out[1..5].try_into().unwrap()) as usize, out.len() - 1);
+            let body = std::str::from_utf8(&out[5..]).unwrap().strip_suffix("\0\0").expect("an end");
+            let field = |field: &str| (char::from(field.as_bytes()[0]), field[1..].to_owned());
+            body.split('\0').map(field).collect()
+        };
+        let pair = |kind: char, text: &str| (kind, text.to_owned());
+        let (error, fatal) = (Fault::new("22023", "a\0b"), Fault::protocol("no"));
+        assert_eq!(sent(&error), [pair('S', "ERROR"), pair('V', "ERROR"), pair('C', "22023"), pair('M', "a\u{fffd}b")]);
+        assert_eq!(sent(&fatal), [pair('S', "FATAL"), pair('V', "FATAL"), pair('C', "08P01"), pair('M', "no")]);
+        assert!(fatal.is_fatal() && Fault::of_ended_account().is_fatal() && !error.is_fatal());
+        let placed = Fault::of(&Error::invalid("no at line 1, column 2"), "xy");
+        assert_eq!(sent(&placed).last(), Some(&pair('P', "2")));
+        // It is cut between letters.
+        let long = sent(&Fault::new("XX000", "é".repeat(MESSAGE_CHARS_MAX + 1)));
+        assert_eq!(long[3].1, "é".repeat(MESSAGE_CHARS_MAX));
     }
 }

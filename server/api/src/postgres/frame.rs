@@ -252,4 +252,125 @@ mod tests {
         assert!(take(&mut BytesMut::from(&b"Q\x7f\0\0\0"[..]), 100).is_err());
         assert!(take(&mut BytesMut::from(&b"Q\0\0\0\x03"[..]), 100).is_err());
     }
+
+    #[test]
+    fn messages_of_every_type() {
+        for (kind, body, expected) in [
+            (b'D', &b"Ss1\0"[..], Message::Describe(true, "s1".into())),
+            (b'D', b"P\0", Message::Describe(false, String::new())),
+            (b'C', b"Sx\0", Message::Close(true, "x".into())),
+            (b'C', b"P\xc3\xa9\0", Message::Close(false, "é".into())),
+            (b'E', b"\0\0\0\0\x07", Message::Execute { portal: String::new(), rows: 7 }),
+            (b'E', b"p\0\0\0\0\0", Message::Execute { portal: "p".into(), rows: 0 }),
+            // Fewer than none are all.
+            (b'E', b"p\0\xff\xff\xff\xff", Message::Execute { portal: "p".into(), rows: 0 }),
+            (b'E', b"p\0\x7f\xff\xff\xff", Message::Execute { portal: "p".into(), rows: i32::MAX as u32 }),
+            (b'H', b"", Message::Flush),
+            (b'S', b"", Message::Sync),
+            (b'X', b"", Message::Terminate),
+            (b'p', b"secret\0", Message::Password("secret".into())),
+            (b'Q', b"\0", Message::Query(String::new())),
+            (b'd', b"anything", Message::Unasked(b'd')),
+            (b'F', b"", Message::Unasked(b'F')),
+            (b'P', b"\0q\0\0\0", Message::Parse { name: String::new(), query: "q".into(), types: Vec::new() }),
+        ] {
+            assert_eq!(message(kind, body), Ok(expected), "{}", char::from(kind));
+        }
+        let types = message(b'P', b"\0\0\0\x02\xff\xff\xff\xff\0\0\0\0").unwrap();
+        let expected = vec![u32::MAX, 0];
+        assert_eq!(types, Message::Parse { name: String::new(), query: String::new(), types: expected });
+    }
+
+    /// Breaks where a message has something left over that nobody looks at.
+    #[test]
+    fn nothing_stands_behind_a_message() {
+        for (kind, body) in [
+            (b'Q', &b"select 1\0"[..]),
+            (b'P', b"s\0q\0\0\0"),
+            (b'B', b"\0s\0\0\0\0\0\0\0"),
+            (b'D', b"S\0"),
+            (b'C', b"P\0"),
+            (b'E', b"\0\0\0\0\0"),
+            (b'H', b""),
+            (b'X', b""),
+            (b'p', b"\0"),
+        ] {
+            assert!(message(kind, body).is_ok(), "{}", char::from(kind));
+            let fault = message(kind, &[body, &[0]].concat()).unwrap_err();
+            assert!(fault.is_fatal() && fault.code == "08P01", "{}", char::from(kind));
+            assert_eq!(fault.message, format!("a message of type `{}` cannot be read", char::from(kind)));
+        }
+        assert_eq!(message(0, b"").unwrap_err().message, "a message of type `\\u{0}` cannot be read");
+    }
+
+    /// However a stream of messages comes in pieces, it is the same messages.
+    #[test]
+    fn frames_come_in_pieces() {
+        let frame = |kind: u8, body: &[u8]| [&[kind][..], &(body.len() as u32 + 4).to_be_bytes(), body].concat();
+        let all = [(b'Q', &b"select 1\0"[..]), (b'S', b""), (b'd', &[7; 300]), (b'X', b"")];
+        let stream: Vec<u8> = all.iter().flat_map(|(kind, body)| frame(*kind, body)).collect();
+        for piece in [1, 2, 4, 5, 6, 7, 100, stream.len()] {
+            let (mut read, mut found) = (BytesMut::new(), Vec::new());
+            for part in stream.chunks(piece) {
+                read.extend_from_slice(part);
+                while let Some(taken) = take(&mut read, 304).unwrap() {
+                    found.push(taken);
+                }
+            }
+            assert!(read.is_empty());
+            let expected: Vec<(u8, Bytes)> =
+                all.iter().map(|(kind, body)| (*kind, Bytes::copy_from_slice(body))).collect();
+            assert_eq!(found, expected, "in pieces of {piece}");
+        }
+        // The bound is of the length that a message says, which counts itself.
+        let mut large = BytesMut::from(&frame(b'd', &[7; 300])[..]);
+        let fault = take(&mut large, 303).unwrap_err();
+        assert_eq!((fault.code, fault.is_fatal()), ("54000", true));
+        assert_eq!(fault.message, "a message of 304 bytes is too large; at most 303 are allowed");
+        let short = take(&mut BytesMut::from(&b"Q\0\0\0\0"[..]), 303).unwrap_err();
+        assert_eq!(short.code, "08P01");
+    }
+
+    #[tokio::test]
+    async fn first_messages_have_a_length_that_can_be() {
+        let budget = BodyBudget::of_windows(1 << 20, 0);
+        let read = async |len: usize, sent: usize| {
+            let message = [&(len as u32).to_be_bytes()[..], &vec![7; sent]].concat();
+            let read = untyped(&mut &message[..], &mut budget.share()).await;
+            read.map(|body| body.len()).map_err(|error| error.kind())
+        };
+        assert_eq!(read(8, 4).await, Ok(4));
+        assert_eq!(read(STARTUP_BYTES_MAX, STARTUP_BYTES_MAX).await, Ok(STARTUP_BYTES_MAX - 4));
+        for len in [0, 4, 7, STARTUP_BYTES_MAX + 1, u32::MAX as usize] {
+            assert_eq!(read(len, 8).await, Err(std::io::ErrorKind::InvalidData), "{len}");
+        }
+        assert_eq!(read(9, 4).await, Err(std::io::ErrorKind::UnexpectedEof));
+        let nothing = untyped(&mut &b"\0\0"[..], &mut budget.share()).await;
+        assert_eq!(nothing.unwrap_err().kind(), std::io::ErrorKind::UnexpectedEof);
+    }
+
+    /// Whatever comes is a message or is refused; what is read is no larger than what came.
+    #[test]
+    fn anything_may_come() {
+        let mut seed = 11_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for _ in 0..5_000 {
+            let kind = b"QPBDCEHSXpFdcf?"[next(15) as usize];
+            // Small numbers and NULs, of which most of a message is, and some of all else.
+            let body: Vec<u8> = (0..next(40)).map(|_| if next(4) == 0 { next(256) } else { next(3) } as u8).collect();
+            let texts = match message(kind, &body) {
+                Ok(Message::Bind(bind)) => {
+                    bind.values.iter().flatten().map(Bytes::len).sum::<usize>()
+                        + bind.portal.len()
+                        + bind.statement.len()
+                }
+                Ok(Message::Parse { name, query, types }) => name.len() + query.len() + 4 * types.len(),
+                Ok(_) | Err(_) => 0,
+            };
+            assert!(texts <= body.len(), "{kind} {body:?}");
+        }
+    }
 }

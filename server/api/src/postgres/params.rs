@@ -59,8 +59,8 @@ fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
         BYTES => return bytes_of(text).map(|bytes| hexadecimal(&bytes)).ok_or_else(|| malformed(known)),
         16 => {
             return match number.to_ascii_lowercase().as_str() {
-                "t" | "true" | "1" | "on" | "yes" => Ok("true".to_owned()),
-                "f" | "false" | "0" | "off" | "no" => Ok("false".to_owned()),
+                "t" | "tr" | "tru" | "true" | "y" | "ye" | "yes" | "on" | "1" => Ok("true".to_owned()),
+                "f" | "fa" | "fal" | "fals" | "false" | "n" | "no" | "of" | "off" | "0" => Ok("false".to_owned()),
                 _ => Err(malformed(known)),
             };
         }
@@ -237,7 +237,8 @@ fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Faul
     }
     let (dimensions, _, _) = (rest.get_i32(), rest.get_i32(), rest.get_u32());
     match dimensions {
-        0 => return Ok(Vec::new()),
+        0 if rest.is_empty() => return Ok(Vec::new()),
+        0 => return Err(malformed(item)),
         1 if rest.len() >= 8 => {}
         1 => return Err(malformed(item)),
         _ => return Err(unknown("that are lists of lists")),
@@ -260,7 +261,7 @@ fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Faul
         };
         items.push(Param::Typed(value, item));
     }
-    Ok(items)
+    if rest.is_empty() { Ok(items) } else { Err(malformed(item)) }
 }
 
 #[cfg(test)]

@@ -69,4 +69,35 @@ mod tests {
         assert_eq!(shown, json!([{"Plan": a, "Execution Time": 2.5, "logical": "l", "totals": totals}]));
         assert!(lines(&plan).unwrap().iter().flatten().any(|line| line.contains("\"logical\": \"l\"")));
     }
+
+    /// What lies before it in no tree, and what is no plan, gives no node and no fault.
+    #[test]
+    fn plans_of_any_shape() {
+        let tree_of = |depths: &[i64]| {
+            let nodes: Vec<Value> =
+                depths.iter().enumerate().map(|(n, depth)| json!({"name": n, "depth": depth})).collect();
+            tree(&json!({ "nodes": nodes }))
+        };
+        let node = |name: usize, below: &[Value]| {
+            let mut node = json!({"Node Type": name});
+            if !below.is_empty() {
+                node["Plans"] = below.into();
+            }
+            node
+        };
+        assert_eq!(tree_of(&[]), Value::Null);
+        assert_eq!(tree_of(&[0]), node(0, &[]));
+        assert_eq!(tree_of(&[5]), node(0, &[]), "the first is the root, however deep it says it is");
+        assert_eq!(tree_of(&[0, 1, 2, 3]), node(0, &[node(1, &[node(2, &[node(3, &[])])])]));
+        assert_eq!(tree_of(&[0, 1, 1, 1]), node(0, &[node(1, &[]), node(2, &[]), node(3, &[])]));
+        // Levels that are passed over are none.
+        assert_eq!(tree_of(&[0, 3, 1]), node(0, &[node(1, &[]), node(2, &[])]));
+        assert_eq!(tree_of(&[0, 2, 3, 1, 2]), node(0, &[node(1, &[node(2, &[])]), node(3, &[node(4, &[])])]));
+        assert_eq!(tree_of(&[0, -1]), node(0, &[]), "a depth that is none is that of the root");
+        for odd in [json!(null), json!([]), json!({"nodes": 7}), json!({"nodes": []})] {
+            assert_eq!(tree(&odd), Value::Null, "{odd}");
+        }
+        let shown: Value = serde_json::from_str(&document(&json!({"text": "t", "nodes": []}))).unwrap();
+        assert_eq!(shown, json!([{"Plan": null, "text": "t"}]));
+    }
 }

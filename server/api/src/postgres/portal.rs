@@ -141,6 +141,8 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray as _;
+
     use super::*;
 
     #[tokio::test]
@@ -153,5 +155,60 @@ mod tests {
         }
         assert_eq!(sizes, [2, 2, 1]);
         assert!(run.next(2).await.unwrap().is_none());
+    }
+
+    fn sizes(run: &[Option<RecordBatch>]) -> Vec<Option<usize>> {
+        run.iter().map(|piece| piece.as_ref().map(RecordBatch::num_rows)).collect()
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_is_not_given_again() {
+        let lines: Vec<String> = (0..4).map(|n| n.to_string()).collect();
+        let mut run = Run::of_texts(&[("a", lines.clone()), ("b", lines)]).unwrap();
+        let schema = Arc::clone(&run.schema);
+        let pieces = [run.next(1).await.unwrap(), run.next(usize::MAX).await.unwrap(), run.next(1).await.unwrap()];
+        assert_eq!(sizes(&pieces), [Some(1), Some(3), None]);
+        let texts: Vec<String> = pieces
+            .iter()
+            .flatten()
+            .flat_map(|piece| {
+                let column = piece.column(1).as_string::<i32>();
+                column.iter().flatten().map(str::to_owned).collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(texts, ["0", "1", "2", "3"]);
+        // Who asks for more of what has ended is told of its columns, and gets nothing.
+        let mut run = Run::of_texts(&[("a", vec!["x".to_owned()])]).unwrap();
+        run.end();
+        assert_eq!(run.next(10).await.unwrap().map(|piece| piece.num_rows()), None);
+        assert_eq!(run.schema.field(0).name(), "a");
+        assert_eq!(schema.fields().len(), 2);
+        // No lines are no rows; columns of several lengths are none.
+        let mut none = Run::of_texts(&[("a", Vec::new())]).unwrap();
+        assert!(none.next(1).await.unwrap().is_none());
+        assert!(Run::of_texts(&[("a", vec!["x".to_owned()]), ("b", Vec::new())]).is_err());
+    }
+
+    #[tokio::test]
+    async fn plans_are_lines_or_one_document() {
+        let plan = serde_json::json!({"nodes": [{"name": "scan", "depth": 0}], "logical": "l"});
+        let shown = async |text: &str| -> Vec<String> {
+            let mut run = Run::of_plan(&plan, quiver_sql::plan_columns(text).unwrap()).unwrap();
+            let piece = run.next(1_000).await.unwrap().expect("rows");
+            let column = piece.column(0).as_string::<i32>();
+            column.iter().flatten().map(str::to_owned).collect()
+        };
+        let lines = shown("explain select 1").await;
+        assert!(lines.len() > 3 && lines.first().is_some_and(|line| line == "{"), "{lines:?}");
+        let document = shown("explain (format json) select 1").await;
+        let read: Value = serde_json::from_str(&document.concat()).unwrap();
+        assert_eq!((document.len(), read[0]["Plan"]["Node Type"].as_str()), (1, Some("scan")));
+    }
+
+    #[test]
+    fn portals_weigh_what_they_hold() {
+        let portal = Portal::new("select $1".to_owned(), Command::Query);
+        assert_eq!((portal.bytes(), portal.hold, portal.done), (9, Hold::No, false));
+        assert_eq!(portal.with_params(vec![Param::Null], 100).bytes(), 109);
     }
 }

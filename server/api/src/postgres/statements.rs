@@ -225,4 +225,79 @@ mod tests {
         let names: Vec<&String> = kept.portals.keys().collect();
         assert_eq!(names, ["held"]);
     }
+
+    #[test]
+    fn statements_have_a_greatest_number() {
+        let mut kept = Kept::default();
+        for n in 0..STATEMENTS_MAX {
+            kept.prepare(n.to_string(), prepared(1)).unwrap();
+        }
+        let full = kept.prepare("more".into(), prepared(1)).unwrap_err();
+        assert_eq!((full.code, full.is_fatal()), ("53400", false));
+        assert_eq!(kept.prepare(String::new(), prepared(1)).unwrap_err().code, "53400");
+        assert!(kept.close(true, "0") && !kept.close(true, "0"));
+        kept.prepare(String::new(), prepared(1)).unwrap();
+        // The one without a name takes the place of the last one, also where there is no room for another.
+        kept.prepare(String::new(), prepared(2)).unwrap();
+        assert_eq!(kept.statement("").unwrap().text.len(), 2);
+        kept.forget_statements();
+        assert_eq!((kept.bytes(), kept.statement("1").unwrap_err().code), (0, "26000"));
+        let message = kept.statement("a\nb").unwrap_err().message;
+        assert_eq!(message, "there is no prepared statement `a\\nb`");
+    }
+
+    #[test]
+    fn portals_and_statements_share_their_room() {
+        let mut kept = Kept::default();
+        let portal = |bytes: usize| Portal::new("x".repeat(10), Command::Query).with_params(Vec::new(), bytes);
+        kept.open("p".into(), portal(BYTES_MAX / 2)).unwrap();
+        assert_eq!(kept.bytes(), 10 + BYTES_MAX / 2);
+        assert_eq!(kept.open("q".into(), portal(BYTES_MAX / 2)).unwrap_err().code, "53400");
+        assert_eq!(kept.prepare("s".into(), prepared(BYTES_MAX / 2)).unwrap_err().code, "53400");
+        assert_eq!(kept.open("p".into(), portal(1)).unwrap_err().code, "42P03");
+        // One that is taken out and put back is the same one.
+        let taken = kept.take("p").unwrap();
+        assert_eq!((kept.bytes(), kept.take("p").map(drop).unwrap_err().code), (0, "34000"));
+        kept.put("p", taken);
+        assert_eq!(kept.bytes(), 10 + BYTES_MAX / 2);
+        // Of those without a name there is one.
+        kept.close(false, "p");
+        for bytes in [1, 2, 3] {
+            kept.open(String::new(), portal(bytes)).unwrap();
+            assert_eq!(kept.bytes(), 10 + bytes);
+        }
+        kept.prepare("s".into(), Prepared { declared: vec![0; 5], ..prepared(7) }).unwrap();
+        kept.end_portals();
+        assert_eq!(kept.bytes(), "s".len() + 7 + 4 * 5);
+    }
+
+    /// Breaks where a transaction that fails takes with it what an earlier one left, or leaves what it made.
+    #[test]
+    fn portals_of_several_transactions() {
+        let names = |kept: &Kept| {
+            let mut names: Vec<String> = kept.portals.keys().cloned().collect();
+            names.sort_unstable();
+            names.concat()
+        };
+        let open = |kept: &mut Kept, name: &str, hold: Hold| {
+            let mut portal = Portal::new(String::new(), Command::Query);
+            portal.hold = hold;
+            kept.open(name.into(), portal).unwrap();
+        };
+        let mut kept = Kept::default();
+        for (name, hold) in [("a", Hold::No), ("b", Hold::Wanted), ("c", Hold::Kept)] {
+            open(&mut kept, name, hold);
+        }
+        kept.roll_back();
+        assert_eq!(names(&kept), "c");
+        open(&mut kept, "d", Hold::Wanted);
+        kept.commit();
+        assert_eq!(names(&kept), "cd");
+        open(&mut kept, "e", Hold::Wanted);
+        kept.roll_back();
+        assert_eq!(names(&kept), "cd", "what was held is kept by a later one, too");
+        kept.commit();
+        kept.commit();
+        assert_eq!(names(&kept), "cd");
+    }
 }

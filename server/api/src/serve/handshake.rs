@@ -87,3 +87,45 @@ impl AsyncWrite for Shaken {
         Pin::new(&mut self.inner).poll_shutdown(cx)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn handshakes_are_bounded() {
+        let heads = BodyBudget::of_heads(0);
+        let begin = || Handshake { read: 0, share: heads.share() };
+        let mut one = begin();
+        for _ in 0..BYTES_MAX / 1024 {
+            one.got(1024).unwrap();
+        }
+        assert_eq!((one.read, one.share.held_bytes()), (BYTES_MAX, BYTES_MAX));
+        one.got(0).unwrap();
+        let refused = one.got(1).unwrap_err();
+        assert_eq!(refused.to_string(), "the handshake is longer than 65536 bytes");
+        assert!(begin().got(BYTES_MAX + 1).is_err());
+        assert!(begin().got(BYTES_MAX).is_ok());
+    }
+
+    /// Clients that begin and end nothing share what heads of requests have, and give it back when they go.
+    #[test]
+    fn handshakes_share_the_memory_of_heads() {
+        let heads = BodyBudget::of_heads(0);
+        let mut all = Vec::new();
+        let refused = loop {
+            let mut next = Handshake { read: 0, share: heads.share() };
+            match next.got(BYTES_MAX) {
+                Ok(()) => all.push(next),
+                Err(error) => break error,
+            }
+            assert!(all.len() < 10_000, "nothing is counted");
+        };
+        assert_eq!(refused.to_string(), "the memory for heads and handshakes is used up");
+        assert!(all.len() > 10, "{} at once", all.len());
+        let mut small = Handshake { read: 0, share: heads.share() };
+        small.got(512).expect("a small one has room");
+        all.pop();
+        assert!(Handshake { read: 0, share: heads.share() }.got(BYTES_MAX).is_ok());
+    }
+}

@@ -303,4 +303,105 @@ mod tests {
             assert_eq!(protocol_of(path), protocol, "{path}");
         }
     }
+
+    #[test]
+    fn nineteen_of_twenty_are_not_above_it() {
+        for (values, expected) in [
+            (vec![7], 7.0),
+            (vec![9, 1], 9.0),
+            ((1..=19).collect(), 19.0),
+            ((1..=20).rev().collect(), 19.0),
+            ((1..=21).collect(), 20.0),
+            ((1..=100).collect(), 95.0),
+            (vec![5; 40], 5.0),
+            (vec![u64::MAX, 0], u64::MAX as f64),
+        ] {
+            assert_eq!(p95(&values), expected, "{values:?}");
+        }
+        assert!(p95(&[]).is_nan());
+    }
+
+    #[test]
+    fn delays_are_of_the_times_that_are_known() {
+        let of = |times: &[Millis], untimed: u64| {
+            let mut brought = Brought::untimed(untimed);
+            times.iter().for_each(|time| brought.add(*time));
+            brought
+        };
+        for (brought, now_ms, expected) in [
+            (of(&[], 0), 5, None),
+            (of(&[], 7), 5, None),
+            (of(&[100], 0), 150, Some(50)),
+            (of(&[100, 200], 9), 250, Some(100)),
+            // The mean is rounded down, before 1970, too.
+            (of(&[0, 1], 0), 10, Some(10)),
+            (of(&[-1, 0], 0), 10, Some(11)),
+            // Of times that are still to come there is no delay.
+            (of(&[500], 0), 250, Some(0)),
+            (of(&[i64::MIN, i64::MIN], 0), i64::MAX, Some(u64::MAX)),
+            (of(&[i64::MAX, i64::MAX, i64::MAX], 0), i64::MIN, Some(0)),
+        ] {
+            assert_eq!(brought.delay_ms(now_ms), expected, "{brought:?} at {now_ms}");
+        }
+    }
+
+    /// Where some of a service's bytes are known, those are its bytes; else they are the request's.
+    #[test]
+    fn records_of_a_service_are_joined() {
+        let mut joined = Brought::untimed(3);
+        joined.join(Brought::untimed(2));
+        assert_eq!((joined.records, joined.bytes), (5, None));
+        joined.join(Brought::record(10, 7));
+        joined.join(Brought::record(30, 1));
+        assert_eq!((joined.records, joined.bytes, joined.timed, joined.times_ms), (7, Some(8), 2, 40));
+        let (intake, taken) = (Intake::default(), Taken::default());
+        taken.add_bytes(100);
+        taken.add_bytes(50);
+        taken.add_records("logs", "a", joined);
+        taken.add_records("logs", "b", Brought::untimed(1));
+        taken.add_rejected("logs", "old", 2);
+        taken.add_rejected("logs", "old", 3);
+        taken.add_rejected("logs", "new", 0);
+        intake.add("push", &taken, -1, Duration::ZERO);
+        let all = intake.take();
+        let told: Vec<(i64, &str, &str, u64, u64)> = all
+            .iter()
+            .map(|(key, sums)| (key.minute, key.service.as_str(), key.reason, sums.bytes, sums.rejected))
+            .collect();
+        // A moment before 1970 lies in the minute before it.
+        let minute = -60_000;
+        let expected =
+            [(minute, "", "new", 0, 0), (minute, "", "old", 0, 5), (minute, "a", "", 8, 0), (minute, "b", "", 150, 0)];
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn names_that_are_too_long_are_those_of_nobody() {
+        let taken = Taken::default();
+        let (longest, longer) = ("é".repeat(SERVICE_BYTES_MAX / 2), "x".repeat(SERVICE_BYTES_MAX + 1));
+        for service in [longest.as_str(), longer.as_str(), ""] {
+            taken.add_records("logs", service, Brought::untimed(1));
+        }
+        let records = taken.records.lock();
+        let counts: Vec<(usize, u64)> = records.iter().map(|((_, name), all)| (name.len(), all.records)).collect();
+        assert_eq!(counts, [(0, 2), (SERVICE_BYTES_MAX, 1)]);
+    }
+
+    #[test]
+    fn protocols_are_told_by_their_paths() {
+        for (path, protocol) in [
+            ("/v1/traces", "otlp-http"),
+            ("/metrics-api/otlp/v1/metrics", "otlp-http"),
+            ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", "otlp-grpc"),
+            ("/metrics-api/api/v1/import/csv", "import"),
+            ("/logs-api/insert/searchengine/_bulk", "bulk"),
+            ("/insert/aggregator/api/v1/push", "push"),
+            ("/api/traces", "spans"),
+            ("/insert/saas/api/v2/logs", "saas"),
+            ("/", "saas"),
+            ("", "saas"),
+        ] {
+            assert_eq!(protocol_of(path), protocol, "{path}");
+        }
+    }
 }

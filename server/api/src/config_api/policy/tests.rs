@@ -254,3 +254,108 @@ fn a_route_has_what_is_above_it_unless_it_says_otherwise() {
     });
     assert_eq!(found, expected);
 }
+
+#[test]
+fn globals_are_shown_beside_what_the_service_keeps() {
+    let shown = |body: Value| shown_global(&Entity::for_tests(GLOBAL_ID, body));
+    let found = shown(json!({OPTIONS: {"resolve_timeout": "1m", "smtp_from": "x"}, "template_files": ["a"]}));
+    assert_eq!((&found["resolve_timeout"], &found["smtp_from"]), (&json!("1m"), &json!("x")));
+    assert_eq!((&found["template_files"], found.get(OPTIONS)), (&json!(["a"]), None));
+    assert_eq!((&found["id"], &found["version"]), (&json!(GLOBAL_ID), &json!(1)));
+    for body in [json!({}), json!({OPTIONS: {}}), json!({OPTIONS: null})] {
+        assert_eq!(shown(body.clone())["resolve_timeout"], "5m", "{body}: it is what holds where nothing is said");
+    }
+}
+
+#[test]
+fn siblings_get_their_places() {
+    let ids = ["b".to_owned(), "a".to_owned()];
+    let told: Vec<(&str, String, Value)> = placed("p", &ids)
+        .into_iter()
+        .map(|(place, op)| match op {
+            Op::Patch { id, patch, condition: Condition::None } => (place.family.name, id, Value::Object(patch)),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let patch = |n: usize| json!({"parentId": "p", "position": n});
+    let expected = [(ROUTES.name, "b".to_owned(), patch(0)), (ROUTES.name, "a".to_owned(), patch(1))];
+    assert_eq!(told, expected);
+    assert!(placed("p", &[]).is_empty());
+}
+
+/// A configuration that says nothing of an option leaves it to the route above: it must not become an empty one.
+#[test]
+fn routes_say_what_their_configuration_says() {
+    let body = |route: &str| {
+        let text = format!("route: {{receiver: a, routes: [{route}]}}\n{RECEIVERS_ABC}");
+        let read = Read::load(&text).unwrap_or_else(|e| panic!("{text}: {e:?}"));
+        route_body(&read.route.routes[0], Some("p"), 3)
+    };
+    let bare = body("{}");
+    assert_eq!((&bare["parentId"], &bare["position"]), (&json!("p"), &json!(3)));
+    for name in ["receiver", "group_by", "group_wait", "group_interval", "repeat_interval"] {
+        assert_eq!(bare[name], Value::Null, "{name}");
+    }
+    assert_eq!((&bare["matchers"], &bare["continue"]), (&json!([]), &json!(false)));
+    let whole = body(
+        "{receiver: b, group_by: [x, y], group_wait: 90s, group_interval: 1h, repeat_interval: 1d, continue: true, \
+         matchers: ['a=1', 'b=~\"c|d\"', 'e!=f']}",
+    );
+    for (name, expected) in [
+        ("receiver", json!("b")),
+        ("group_by", json!(["x", "y"])),
+        ("group_wait", json!("1m30s")),
+        ("group_interval", json!("1h")),
+        ("repeat_interval", json!("1d")),
+        ("continue", json!(true)),
+        ("matchers", json!(["a=\"1\"", "b=~\"c|d\"", "e!=\"f\""])),
+    ] {
+        assert_eq!(whole[name], expected, "{name}");
+    }
+    assert_eq!(body("{group_by: ['...']}")["group_by"], json!(["..."]));
+    assert_eq!(body("{group_by: []}")["group_by"], json!([]), "it groups by nothing, whatever is above it");
+}
+
+#[test]
+fn routes_have_their_places_in_the_order_in_which_they_are_made() {
+    let text = config("{receiver: a, routes: [{receiver: b, routes: [{receiver: c}, {receiver: a}]}, {receiver: c}]}");
+    let mut places = Vec::new();
+    route_places(&Read::load(&text).unwrap().route, "/route".to_owned(), &mut places);
+    let expected =
+        ["/route", "/route/routes/0", "/route/routes/0/routes/0", "/route/routes/0/routes/1", "/route/routes/1"];
+    assert_eq!(places, expected);
+}
+
+#[test]
+fn what_inhibits_is_the_same_whatever_its_place() {
+    let rules = |list: &str| planned(&format!("{}\ninhibit_rules: [{list}]", config("{receiver: a}")), &fresh());
+    let (one, two) = (
+        "{name: one, source_matchers: ['a=1'], target_matchers: ['b=2'], equal: [x, y]}",
+        "{name: two, source_matchers: ['c=3'], target_matchers: ['d=4']}",
+    );
+    let first = after(fresh(), rules(&format!("{one}, {two}")).unwrap());
+    let of = |parts: &[Part]| -> Vec<(String, Value)> {
+        let own = parts.iter().filter(|part| part.family == INHIBIT_RULES.name);
+        own.map(|part| (part.id.clone(), part.body["source_matchers"].clone())).collect()
+    };
+    let swapped = format!("{}\ninhibit_rules: [{two}, {one}]", config("{receiver: a}"));
+    let again = planned(&swapped, &first).unwrap();
+    let replaced: Vec<&String> = again
+        .iter()
+        .filter(|(place, _)| place.family.name == INHIBIT_RULES.name)
+        .map(|(_, op)| match op {
+            Op::Replace { id, .. } => id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let before = of(&first);
+    assert_eq!(replaced, [&before[1].0, &before[0].0], "each goes on in its own place");
+    // One that says something else is another one.
+    let changed = format!("{}\ninhibit_rules: [{one}]", config("{receiver: a}")).replace("equal: [x, y]", "equal: [x]");
+    let ops = planned(&changed, &first).unwrap();
+    let count = |wanted: fn(&Op) -> bool| {
+        ops.iter().filter(|(place, op)| place.family.name == INHIBIT_RULES.name && wanted(op)).count()
+    };
+    assert_eq!(count(|op| matches!(op, Op::Create { .. })), 1);
+    assert_eq!(count(|op| matches!(op, Op::Delete { .. })), 2);
+}

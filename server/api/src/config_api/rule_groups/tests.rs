@@ -201,3 +201,118 @@ fn languages_of_groups() {
         assert_eq!(language_of(&map(settings.clone())), expected, "{settings}");
     }
 }
+
+#[test]
+fn bodies_of_groups() {
+    let read = |body: Value| {
+        settings(map(body), &key()).map(Value::Object).map_err(|problem| {
+            let error = &problem.errors[0];
+            (error.field.clone(), error.code)
+        })
+    };
+    for (body, expected) in [
+        (json!({}), json!({})),
+        (json!({"namespace": "default", "name": "g", "interval": "1m"}), json!({"interval": "1m"})),
+        // What only an answer has is sent back by those who read and write.
+        (
+            json!({"staged": true, "ruleCount": 7, "lastEvaluation": "now", "evaluationTime": 1, "missedIterations": 0}),
+            json!({}),
+        ),
+        (json!({"eval_delay": "5s"}), json!({"query_offset": "5s"})),
+        (json!({"eval_delay": "5s", "query_offset": "5s"}), json!({"query_offset": "5s"})),
+        (json!({"eval_delay": null, "query_offset": "5s"}), json!({"query_offset": "5s"})),
+        (json!({"eval_delay": null}), json!({"query_offset": null})),
+        (json!({"no_such": 1}), json!({"no_such": 1})),
+    ] {
+        assert_eq!(read(body.clone()), Ok(expected), "{body}");
+    }
+    for (body, field) in [
+        (json!({"namespace": "other"}), "/namespace"),
+        (json!({"name": "G"}), "/name"),
+        (json!({"name": null}), "/name"),
+        (json!({"eval_delay": "5s", "query_offset": "6s"}), "/eval_delay"),
+        (json!({"eval_delay": "5s", "query_offset": null}), "/eval_delay"),
+    ] {
+        assert_eq!(read(body.clone()), Err((field.to_owned(), "INVALID_VALUE")), "{body}");
+    }
+}
+
+#[test]
+fn rules_are_taken_out_of_bodies() {
+    let take = |body: Value| {
+        let mut body = map(body);
+        let rules = rules_in(&mut body).map_err(|problem| problem.errors[0].field.clone());
+        assert!(!body.contains_key("rules"));
+        rules.map(|rules| rules.map(|rules| json!(rules)))
+    };
+    assert_eq!(take(json!({"interval": "1m"})), Ok(None), "it says nothing of them");
+    assert_eq!(take(json!({"rules": null})), Ok(Some(json!([]))));
+    assert_eq!(take(json!({"rules": []})), Ok(Some(json!([]))));
+    assert_eq!(take(json!({"rules": [{"alert": "a"}, {}]})), Ok(Some(json!([{"alert": "a"}, {}]))));
+    for (rules, field) in [
+        (json!({"alert": "a"}), "/rules"),
+        (json!("a"), "/rules"),
+        (json!([{}, "a"]), "/rules/1"),
+        (json!([null]), "/rules/0"),
+        (json!([[{}]]), "/rules/0"),
+    ] {
+        assert_eq!(take(json!({ "rules": rules })), Err(field.to_owned()), "{rules}");
+    }
+}
+
+/// Breaks where a patch of one thing changes another.
+#[test]
+fn patches_change_what_they_name() {
+    let with = stored(Some(entity("s", 1, json!({"type": "vlogs"}))), vec![entity("1", 1, json!({"alert": "a"}))]);
+    let without = stored(None, vec![entity("1", 1, json!({"alert": "a"}))]);
+    let rules = |names: &[&str]| Some(names.iter().map(|name| map(json!({ "alert": name }))).collect());
+    let patch = |stored: &Stored, patch: Value, rules: Option<Vec<Map<String, Value>>>| {
+        told(&patched(&key(), stored, map(patch), rules))
+    };
+    assert_eq!(patch(&with, json!({"interval": "1m"}), None), ["group: another"]);
+    assert_eq!(patch(&with, json!({}), None), ["group: another"], "it is there already");
+    assert_eq!(patch(&without, json!({"interval": "1m"}), None), ["group: create it"]);
+    assert_eq!(patch(&without, json!({}), rules(&["a"])), ["rule: replace 1"], "rules alone make no settings");
+    assert_eq!(patch(&with, json!({}), rules(&[])), ["group: another", "rule: delete 1"]);
+    assert_eq!(
+        patch(&without, json!({"interval": "1m"}), rules(&["a", "b"])),
+        ["group: create it", "rule: replace 1", "rule: create"]
+    );
+    // New rules have the language of the group, as it is after the patch.
+    let language = |body: Value| {
+        let ops = patched(&key(), &with, map(body), rules(&["new"]));
+        ops.into_iter().find_map(|(_, op)| match op {
+            Op::Create { body, .. } => Some(body.get("language").cloned()),
+            _ => None,
+        })
+    };
+    assert_eq!(language(json!({})), Some(Some(json!("logsql"))));
+    assert_eq!(language(json!({"type": "prometheus"})), Some(None));
+}
+
+#[test]
+fn errors_of_groups_stand_in_their_bodies() {
+    let known = stored(Some(entity("s", 1, json!({}))), vec![entity("1", 1, json!({"alert": "gone"}))]);
+    let rules = vec![map(json!({"alert": "a"})), map(json!({"alert": "b"}))];
+    let ops = plan(&key(), (Some(&known), false), map(json!({"interval": "1m"})), rules);
+    assert_eq!(told(&ops), ["group: replace s", "rule: delete 1", "rule: create", "rule: create"]);
+    let places = places(&ops);
+    assert_eq!(places, ["", "", "/rules/0", "/rules/1"]);
+    let moved = |field: &str| {
+        let problem = at_places(Problem::field(field, "REQUIRED", "is required"), &places);
+        problem.errors[0].field.clone()
+    };
+    for (field, expected) in [
+        ("/0/interval", "/interval"),
+        ("/0", ""),
+        ("/2/expr", "/rules/0/expr"),
+        ("/3", "/rules/1"),
+        ("/3/labels/a~1b", "/rules/1/labels/a~1b"),
+        // What is of no change stays where it is.
+        ("/4/expr", "/4/expr"),
+        ("/name", "/name"),
+        ("", ""),
+    ] {
+        assert_eq!(moved(field), expected, "{field}");
+    }
+}

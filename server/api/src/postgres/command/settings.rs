@@ -85,14 +85,14 @@ impl Settings {
 
     /// `-c name=value` and `--name=value`.
     fn options(&mut self, text: &str) -> Result<(), Fault> {
-        let mut words = text.split_whitespace();
+        let mut words = words_of(text).into_iter();
         while let Some(word) = words.next() {
-            let pair = match word.strip_prefix("--") {
-                Some(pair) => Some(pair),
+            let given = match word.strip_prefix("--") {
+                Some(given) => Some(given.to_owned()),
                 None if word == "-c" => words.next(),
-                None => word.strip_prefix("-c"),
+                None => word.strip_prefix("-c").map(str::to_owned),
             };
-            let pair = pair.and_then(|pair| pair.split_once('='));
+            let pair = given.as_deref().and_then(|given| given.split_once('='));
             let (name, value) =
                 pair.ok_or_else(|| Fault::new("22023", format!("option `{}` is not known", word.escape_debug())))?;
             self.set(&name.replace('-', "_"), Some(value))?;
@@ -183,7 +183,7 @@ impl Settings {
 
     /// A setting of an application, which means nothing here.
     fn own(&self, name: &str, value: &str) -> Result<String, Fault> {
-        let count = self.session.settings.keys().filter(|known| known.contains('.')).count();
+        let count = self.session.settings.keys().filter(|known| known.contains('.') && *known != name).count();
         if count >= OWN_MAX || name.len() > VALUE_BYTES_MAX {
             return Err(Fault::new("54000", format!("a connection has at most {OWN_MAX} settings of its own")));
         }
@@ -216,6 +216,27 @@ impl Settings {
     }
 }
 
+/// Words with blanks between, as `options` has them; behind a backslash a blank is a part of its word.
+fn words_of(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let (mut is_within, mut is_escaped) = (false, false);
+    for letter in text.chars() {
+        if letter.is_whitespace() && !is_escaped {
+            is_within = false;
+            continue;
+        }
+        if !is_within {
+            words.push(String::new());
+            is_within = true;
+        }
+        is_escaped = letter == '\\' && !is_escaped;
+        if !is_escaped && let Some(word) = words.last_mut() {
+            word.push(letter);
+        }
+    }
+    words
+}
+
 /// Whether two values are one, however a switch is written.
 fn same(known: &str, value: &str) -> bool {
     let plain = |value: &str| match value.to_lowercase().as_str() {
@@ -243,6 +264,10 @@ fn zone(value: &str) -> Option<String> {
 
 /// A list of schemas, each of which is there.
 fn search_path(value: &str) -> Option<String> {
+    // No schema at all: who sends this names the schema of each table.
+    if matches!(value, "" | "\"\"") {
+        return Some(String::new());
+    }
     let mut found = Vec::new();
     for part in value.split(',').map(|part| part.trim().trim_matches('"')) {
         match part {
@@ -295,6 +320,8 @@ mod tests {
             ("search_path", "\"$user\", public", "public"),
             ("search_path", "quiver,pg_catalog", "quiver, pg_catalog"),
             ("search_path", "\"$user\"", ""),
+            ("search_path", " ", ""),
+            ("search_path", "\"\"", ""),
             ("role", "none", "none"),
             ("role", "ann", "ann"),
             ("application_name", "a b", "a b"),
@@ -329,6 +356,8 @@ mod tests {
             ("extra_float_digits", "4", "22023"),
             ("default_transaction_read_only", "off", "25006"),
             ("search_path", "public, mine", "22023"),
+            ("search_path", "public,", "22023"),
+            ("search_path", ",", "22023"),
             ("role", "bob", "22023"),
             ("server_version", "16", "55P02"),
             ("ssl", "on", "55P02"),
@@ -347,9 +376,38 @@ mod tests {
             assert_eq!(settings.set(&format!("my.s{at}"), Some("1")), Ok(()));
         }
         assert_eq!(settings.set("my.more", Some("1")).map_err(|fault| fault.code), Err("54000"));
+        // One that is there is none more.
+        assert_eq!(settings.set("MY.S0", Some("2")), Ok(()));
+        assert_eq!(settings.show("my.s0"), Ok("2".to_owned()));
         settings.set("my.s0", None).expect("it goes");
         assert_eq!(settings.set("my.more", Some("1")), Ok(()));
         assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
+    }
+
+    #[test]
+    fn blanks_behind_backslashes_part_no_words() {
+        for (text, expected) in [
+            ("-c a=b", &["-c", "a=b"][..]),
+            ("", &[]),
+            (" \t ", &[]),
+            ("  a\n\tb  ", &["a", "b"]),
+            (r"a\ b c", &["a b", "c"]),
+            (r"a\\ b", &[r"a\", "b"]),
+            (r"a\\\ b", &[r"a\ b"]),
+            (r"\ ", &[" "]),
+            (r"a\bc", &["abc"]),
+            (r"é\ ü", &["é ü"]),
+            // One at the end stands before nothing.
+            (r"a\", &["a"]),
+            (r"a \", &["a", ""]),
+        ] {
+            assert_eq!(words_of(text), expected, "{text:?}");
+        }
+        let mut settings = settings();
+        let options = r"-c application_name=my\ app --my.own=a\\b\ c -csearch_path=quiver,\ public";
+        settings.begin(&[("options".to_owned(), options.to_owned())]).expect("a beginning");
+        let shown = ["application_name", "my.own", "search_path"].map(|name| settings.show(name).expect("it was set"));
+        assert_eq!(shown, ["my app", r"a\b c", "quiver, public"]);
     }
 
     #[test]

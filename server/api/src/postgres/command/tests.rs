@@ -90,6 +90,34 @@ fn statements_are_prepared() {
     }
 }
 
+/// Breaks where a part of the cursor's name, or of a remark, is taken for the word that the query stands behind.
+#[test]
+fn cursors_are_called_as_one_likes() {
+    for name in ["cursor_for", "my_cursor_for_x", "for_cursor", "forecast", "cürsor_for"] {
+        check(&format!("declare {name} cursor for select 1"), declare(name, " select 1", false));
+        check(
+            &format!("DECLARE {} CURSOR WITH HOLD FOR\nselect 1", name.to_uppercase()),
+            declare(name, "\nselect 1", true),
+        );
+    }
+    check("declare \"a cursor for b\" cursor for select 1", declare("a cursor for b", " select 1", false));
+    check("declare c /* cursor for x */ cursor -- for\n for select 1", declare("c", " select 1", false));
+    check("declare c cursor for select 'for' for update", declare("c", " select 'for' for update", false));
+    check("declare c cursor for(select 1)", declare("c", "(select 1)", false));
+    check("declare c no scroll insensitive cursor for select 1", declare("c", " select 1", false));
+    for (bad, code) in [
+        ("declare c cursor", "42601"),
+        ("declare c cursor forselect 1", "42601"),
+        ("declare c for select 1", "42601"),
+        ("declare cursor for select 1", "42601"),
+        ("declare c cursor \"for\" select 1", "42601"),
+        ("declare c no cursor for select 1", "42601"),
+        ("declare c binary cursor for select 1", "0A000"),
+    ] {
+        assert_eq!(read(bad).unwrap_err().code, code, "{bad}");
+    }
+}
+
 #[test]
 fn statements_are_taken_apart() {
     let parts = split("select ';' ; -- a;b\n set a.b = 1;;\n select \"x;\" ").unwrap();
@@ -143,4 +171,258 @@ fn settings_of_a_connection() {
         (duration("5s"), duration("1min"), duration("x")),
         (Some(Duration::from_secs(5)), Some(Duration::from_mins(1)), None)
     );
+}
+
+#[test]
+fn transactions_in_all_their_words() {
+    for text in [
+        "begin",
+        "BEGIN WORK",
+        "begin transaction isolation level serializable",
+        "begin isolation level read uncommitted",
+        "start transaction isolation level repeatable read, read only, deferrable",
+        "begin not deferrable read only",
+    ] {
+        check(text, Command::Begin);
+    }
+    for text in ["commit", "end", "END TRANSACTION", "commit and no chain", "commit work and chain;"] {
+        check(text, Command::Commit);
+    }
+    for text in ["rollback", "abort", "ABORT WORK", "rollback transaction"] {
+        check(text, Command::Rollback);
+    }
+    for (text, tag) in [
+        ("savepoint a", "SAVEPOINT"),
+        ("release a", "RELEASE"),
+        ("release savepoint \"A b\"", "RELEASE"),
+        ("rollback to a", "ROLLBACK"),
+        ("rollback work to savepoint a", "ROLLBACK"),
+        ("unlisten *", "UNLISTEN"),
+        ("set transaction isolation level read committed", "SET"),
+    ] {
+        check(text, Command::Mark(tag));
+    }
+    for (bad, code) in [
+        ("begin now", "42601"),
+        ("begin isolation level", "42601"),
+        ("begin isolation level repeatable", "42601"),
+        ("begin not", "42601"),
+        ("begin read", "42601"),
+        ("begin read only read write", "25006"),
+        ("set transaction read write", "25006"),
+        ("set session characteristics as transaction read write", "25006"),
+        ("set session characteristics as read only", "42601"),
+        ("set transaction snapshot 'x'", "42601"),
+        ("rollback to", "42601"),
+        ("savepoint", "42601"),
+        ("savepoint 1", "42601"),
+        ("release", "42601"),
+    ] {
+        assert_eq!(read(bad).map_err(|fault| fault.code), Err(code), "{bad}");
+    }
+}
+
+#[test]
+fn settings_are_named_and_valued_in_many_ways() {
+    let plain = |name: &str| Command::Set(name.to_owned(), None);
+    check("SET a = b", set("a", "b"));
+    check("set A.B.c to 'x'", set("a.b.c", "x"));
+    check("set \"A\" = \"B\"", set("A", "B"));
+    check("set session a = 1.5", set("a", "1.5"));
+    check("set local a to -1", set("a", "-1"));
+    check("set a = 'it''s', b, \"C d\", -5", set("a", "it's, b, C d, -5"));
+    check("set a to ''", set("a", ""));
+    check("set a = default;", plain("a"));
+    check("set local transaction_isolation to default", plain("transaction_isolation"));
+    check("set time zone local", plain("timezone"));
+    check("set time zone default", plain("timezone"));
+    check("set timezone to utc", set("timezone", "utc"));
+    check("set names default", plain("client_encoding"));
+    check("set names utf8", set("client_encoding", "utf8"));
+    check("reset all", Command::Reset(None));
+    check("RESET TIME ZONE", Command::Reset(Some("timezone".into())));
+    check("reset my.\"Own\"", Command::Reset(Some("my.Own".into())));
+    check("reset transaction isolation level", Command::Reset(Some("transaction_isolation".into())));
+    check("show all", Command::Show(None));
+    check("show time zone", Command::Show(Some("timezone".into())));
+    check("SHOW Search_Path", Command::Show(Some("search_path".into())));
+    for text in ["show tables", "show columns from t", "show full tables", "show extended columns from t"] {
+        check(text, Command::Query);
+    }
+    for bad in [
+        "set",
+        "set a",
+        "set a b",
+        "set a =",
+        "set a = b c",
+        "set a = 'x' 'y'",
+        "set a = b,",
+        "set a = (b)",
+        "set a = default now",
+        "set time",
+        "set time zone",
+        "set local",
+        "reset",
+        "reset a b",
+        "reset time",
+        "show",
+        "show a b",
+        "show 1",
+        "show transaction isolation",
+    ] {
+        assert_eq!(read(bad).map_err(|fault| fault.code), Err("42601"), "{bad}");
+    }
+}
+
+#[test]
+fn cursors_and_what_is_forgotten() {
+    let fetch = |name: &str, rows: Option<u32>| Command::Fetch(name.to_owned(), rows);
+    check("fetch c", fetch("c", Some(1)));
+    check("fetch from c", fetch("c", Some(1)));
+    check("FETCH NEXT IN \"C d\"", fetch("C d", Some(1)));
+    check("fetch 0 from c", fetch("c", Some(0)));
+    check("fetch 4294967295 c", fetch("c", Some(u32::MAX)));
+    check("fetch forward c", fetch("c", Some(1)));
+    check("fetch forward all from c", fetch("c", None));
+    check("move c", Command::Move("c".into(), Some(1)));
+    check("move 0 in c;", Command::Move("c".into(), Some(0)));
+    check("close all", Command::Close(None));
+    check("close \"All\"", Command::Close(Some("All".into())));
+    check("deallocate all", Command::Deallocate(None));
+    check("deallocate prepare all", Command::Deallocate(None));
+    check("deallocate Q", Command::Deallocate(Some("q".into())));
+    for word in ["plans", "SEQUENCES", "temp", "temporary"] {
+        check(&format!("discard {word}"), Command::Discard(Forget::Nothing));
+    }
+    for (bad, code) in [
+        ("fetch", "42601"),
+        ("fetch 4294967296 from c", "42601"),
+        ("fetch 1.5 from c", "42601"),
+        ("fetch c d", "42601"),
+        ("fetch -1 from c", "55000"),
+        ("fetch backward all from c", "55000"),
+        ("fetch absolute 3 from c", "55000"),
+        ("fetch last c", "55000"),
+        ("move relative 0 from c", "55000"),
+        ("close", "42601"),
+        ("close c d", "42601"),
+        ("deallocate", "42601"),
+        ("deallocate all of them", "42601"),
+        ("discard", "42601"),
+        ("discard everything", "42601"),
+    ] {
+        assert_eq!(read(bad).map_err(|fault| fault.code), Err(code), "{bad}");
+    }
+}
+
+/// What begins with a word in quotes, or with a longer one, is no command.
+#[test]
+fn the_engine_judges_all_else() {
+    for text in [
+        "\"begin\"",
+        "beginning",
+        "'commit'",
+        "values (1)",
+        "with x as (select 1) select * from x",
+        "explain select 1",
+        "drop table t",
+        "listen c",
+        "lock table t",
+        "?",
+    ] {
+        check(text, Command::Query);
+    }
+    for text in ["", ";", " ;; ", "-- a", "/* a */", "/* a /* b */ c */ ;", "\n\t"] {
+        check(text, Command::Empty);
+    }
+}
+
+#[test]
+fn times_of_settings_have_units() {
+    let ms = |ms: u64| Some(Duration::from_millis(ms));
+    for (text, expected) in [
+        ("0", ms(0)),
+        (" 250 ", ms(250)),
+        ("250ms", ms(250)),
+        ("5 s", ms(5_000)),
+        ("2min", ms(120_000)),
+        ("3h", ms(10_800_000)),
+        ("1d", ms(86_400_000)),
+        ("18446744073709551615", ms(u64::MAX)),
+        ("18446744073709551616", None),
+        ("18446744073709551615s", None),
+        ("", None),
+        ("s", None),
+        ("-1", None),
+        ("+1", None),
+        ("1.5s", None),
+        ("5S", None),
+        ("5 minutes", None),
+        ("5m", None),
+        ("5s 3", None),
+        ("5 s s", None),
+    ] {
+        assert_eq!(duration(text), expected, "{text:?}");
+    }
+}
+
+#[test]
+fn types_of_parameters_are_named_as_in_sql() {
+    for (types, expected) in [
+        ("int", &[23][..]),
+        ("integer, \"INT4\", bigint", &[23, 23, 20]),
+        ("double precision, float, real", &[701, 701, 700]),
+        ("character varying(10)", &[1043]),
+        ("character varying(10)[], int[3], text[][]", &[1015, 1007, 1009]),
+        ("pg_catalog.text, pg_catalog.int4[]", &[25, 1007]),
+        ("timestamp without time zone, timestamp with time zone, time without time zone", &[1114, 1184, 1083]),
+        ("numeric(10, 2)[], decimal", &[1231, 1700]),
+        ("bool, bytea, uuid, jsonb, json", &[16, 17, 2950, 3802, 114]),
+    ] {
+        match read(&format!("prepare q({types}) as select 1")) {
+            Ok(Command::Prepare(prepare)) => assert_eq!(prepare.types, expected, "{types}"),
+            other => panic!("{types}: {other:?}"),
+        }
+    }
+    for bad in ["", "int,", ", int", "int int", "unknown[]", "no_type", "int = 1", "'int'", "1"] {
+        let found = read(&format!("prepare q({bad}) as select 1")).map_err(|fault| fault.code);
+        assert_eq!(found, Err("42704"), "{bad}");
+    }
+}
+
+/// Breaks where a semicolon within a value, a name or a remark ends a statement, or one statement takes of another.
+#[test]
+fn statements_of_all_kinds_are_taken_apart() {
+    let whole = [
+        "select ';'",
+        "select E'\\';'",
+        "select \"a;b\"",
+        "select $$ ; $$",
+        "select $tag$ ; $$ ; $tag$",
+        "/* ; */ select 1",
+        "select 1 -- ;\n + 1",
+        "select 'ü;\né'",
+        "\r\nselect\r\n1",
+        "set a.b = ';'",
+    ];
+    let mut seed = 7_u64;
+    for _ in 0..200 {
+        let mut picked = Vec::new();
+        for _ in 0..4 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            picked.push(whole[(seed >> 33) as usize % whole.len()]);
+        }
+        let text = picked.join(";");
+        assert_eq!(split(&text).unwrap(), picked, "{text}");
+        let text = format!(";{};\n;", picked.join(" ; "));
+        let found = split(&text).unwrap();
+        let trimmed: Vec<&str> = found.iter().map(|part| part.trim()).collect();
+        let expected: Vec<&str> = picked.iter().map(|part| part.trim()).collect();
+        assert_eq!(trimmed, expected, "{text}");
+    }
+    for bad in ["select 'a", "select 1; select \"a", "/* a", "select $$a"] {
+        assert_eq!(split(bad).map_err(|fault| fault.code), Err("42601"), "{bad}");
+    }
+    assert_eq!(split(&"x".repeat(TEXT_BYTES_MAX)).map(|parts| parts.len()), Ok(1));
+    assert_eq!(split(&";".repeat(1000)).map(|parts| parts.len()), Ok(0));
 }

@@ -124,3 +124,176 @@ fn lists_in_lists_are_arrays_of_levels() {
     let refused = rows(&uneven, &[true], &mut BytesMut::new()).unwrap_err();
     assert!(refused.message.contains("several lengths"), "{refused}");
 }
+
+/// The messages of an answer: their types and bodies.
+fn messages(out: &[u8]) -> Vec<(char, Vec<u8>)> {
+    let (mut found, mut rest) = (Vec::new(), out);
+    while let Some((kind, behind)) = rest.split_first() {
+        let len = u32::from_be_bytes(behind[..4].try_into().unwrap()) as usize;
+        found.push((char::from(*kind), behind[4..len].to_vec()));
+        rest = &behind[len..];
+    }
+    found
+}
+
+fn form(options: &str) -> Form {
+    match crate::postgres::command::read(&format!("copy t to stdout {options}")) {
+        Ok(crate::postgres::command::Command::Copy(copy)) => copy.form,
+        other => panic!("{options}: {other:?}"),
+    }
+}
+
+/// Breaks where a client is told of another type, length or name than the values of a column have.
+#[test]
+fn columns_are_described() {
+    let schema = Schema::new(vec![
+        Field::new("a", DataType::Int64, true),
+        Field::new("b\0c", DataType::Utf8, true),
+        Field::new("", DataType::new_list(DataType::Int32, true), true),
+    ]);
+    let mut out = BytesMut::new();
+    describe(&schema, &[true, false, true], &mut out).unwrap();
+    let found = messages(&out);
+    let [(kind, body)] = &found[..] else { panic!("one message: {found:?}") };
+    assert_eq!((*kind, &body[..2]), ('T', &[0, 3][..]));
+    let mut expected = vec![0, 3];
+    for (name, oid, len, format) in [("a", 20_u32, 8_i16, 1_u16), ("b\u{fffd}c", 25, -1, 0), ("", 1007, -1, 1)] {
+        expected.extend(name.as_bytes());
+        // A NUL ends the name; a column of no table has no number.
+        expected.extend([0; 7]);
+        expected.extend(oid.to_be_bytes());
+        expected.extend(len.to_be_bytes());
+        expected.extend((-1_i32).to_be_bytes());
+        expected.extend(format.to_be_bytes());
+    }
+    assert_eq!(*body, expected);
+    let wide: Vec<Field> = (0..32_768).map(|n| Field::new(n.to_string(), DataType::Int64, true)).collect();
+    let wide = Schema::new(wide);
+    assert_eq!(describe(&wide, &vec![false; 32_768], &mut BytesMut::new()).unwrap_err().code, "54011");
+    assert_eq!(lines_follow(&wide, &form(""), &mut BytesMut::new()).unwrap_err().code, "54011");
+}
+
+#[test]
+fn forms_are_of_all_columns_or_of_each() {
+    for (asked, columns, expected) in [
+        (&[][..], 0, Ok(vec![])),
+        (&[0], 3, Ok(vec![false; 3])),
+        (&[1], 0, Ok(vec![])),
+        (&[1, 0], 2, Ok(vec![true, false])),
+        // What is neither of both is text.
+        (&[2, -1], 2, Ok(vec![false, false])),
+        (&[1, 0], 3, Err("08P01")),
+        (&[1, 0], 1, Err("08P01")),
+    ] {
+        assert_eq!(forms(asked, columns).map_err(|fault| fault.code), expected, "{asked:?} {columns}");
+    }
+}
+
+#[test]
+fn rows_are_lines_of_text() {
+    let rows_of = batch(vec![
+        ("n", Arc::new(Int32Array::from(vec![Some(1), None]))),
+        ("a\tb", Arc::new(StringArray::from(vec![Some("x\ty\\\n"), Some("")]))),
+    ]);
+    let copied = |options: &str| -> Vec<(char, String)> {
+        let (mut out, form) = (BytesMut::new(), form(options));
+        lines_follow(&rows_of.schema(), &form, &mut out).unwrap();
+        lines(&rows_of, &form, &mut out).unwrap();
+        let text = |(kind, body): (char, Vec<u8>)| (kind, String::from_utf8(body).unwrap());
+        messages(&out).into_iter().map(text).collect()
+    };
+    let head = |lines: &[&str]| -> Vec<(char, String)> {
+        let begun = ('H', "\0\0\u{2}\0\0\0\0".to_owned());
+        std::iter::once(begun).chain(lines.iter().map(|line| ('d', format!("{line}\n")))).collect()
+    };
+    assert_eq!(copied(""), head(&["1\tx\\ty\\\\\\n", "\\N\t"]));
+    assert_eq!(copied("(null '', header)"), head(&["n\ta\\tb", "1\tx\\ty\\\\\\n", "\t"]));
+    assert_eq!(copied("csv"), head(&["1,\"x\ty\\\n\"", ",\"\""]));
+    assert_eq!(copied("csv header delimiter '|'"), head(&["n|a\tb", "1|\"x\ty\\\n\"", "|\"\""]));
+    assert_eq!(copied("csv null 'none' force quote *"), head(&["\"1\",\"x\ty\\\n\"", "none,\"\""]));
+}
+
+/// Breaks where a type that the protocol has none of is written as something that is not its value.
+#[test]
+fn types_of_ours_are_those_of_clients() {
+    use arrow::array::{
+        BinaryArray, Date64Array, DictionaryArray, Int8Array, LargeStringArray, NullArray, Time32SecondArray,
+        UInt8Array, UInt32Array,
+    };
+    use arrow::datatypes::Int32Type;
+    let words: DictionaryArray<Int32Type> = vec![Some("x"), None].into_iter().collect();
+    let cells = texts(&batch(vec![
+        ("tiny", Arc::new(Int8Array::from(vec![-128, 127]))),
+        ("byte", Arc::new(UInt8Array::from(vec![255, 0]))),
+        ("wide", Arc::new(UInt32Array::from(vec![u32::MAX, 0]))),
+        ("huge", Arc::new(UInt64Array::from(vec![u64::MAX, 0]))),
+        ("word", Arc::new(words)),
+        ("long", Arc::new(LargeStringArray::from(vec!["é", "\u{1f600}"]))),
+        ("raw", Arc::new(BinaryArray::from(vec![&[0_u8, 255][..], &[]]))),
+        ("day", Arc::new(Date64Array::from(vec![86_400_000, -1]))),
+        ("time", Arc::new(Time32SecondArray::from(vec![0, 86_399]))),
+        ("none", Arc::new(NullArray::new(2))),
+    ]));
+    let shown = |row: &[Option<&str>]| row.iter().map(|cell| cell.map(str::to_owned)).collect::<Vec<_>>();
+    let first = ["-128", "255", "4294967295", "18446744073709551615", "x", "é", "\\x00ff", "1970-01-02", "00:00:00"];
+    assert_eq!(cells[0], shown(&[&first.map(Some)[..], &[None]].concat()));
+    let second = [
+        Some("127"),
+        Some("0"),
+        Some("0"),
+        Some("0"),
+        None,
+        Some("\u{1f600}"),
+        Some("\\x"),
+        None,
+        Some("23:59:59"),
+        None,
+    ];
+    for (at, expected) in second.iter().enumerate().filter(|(at, _)| *at != 7) {
+        assert_eq!(cells[1][at].as_deref(), *expected, "{at}");
+    }
+}
+
+#[test]
+fn values_as_bytes_have_the_length_of_their_type() {
+    let intervals = IntervalMonthDayNanoArray::from(vec![Some(IntervalMonthDayNano::new(14, -3, 5_999)), None]);
+    let all = batch(vec![
+        ("b", Arc::new(BooleanArray::from(vec![Some(true), None]))),
+        ("s", Arc::new(Int16Array::from(vec![i16::MIN, 0]))),
+        ("f", Arc::new(Float32Array::from(vec![-0.0, f32::NAN]))),
+        ("d", Arc::new(Float64Array::from(vec![0.1, f64::INFINITY]))),
+        ("day", Arc::new(Date32Array::from(vec![Some(EPOCH_DAYS), None]))),
+        ("time", Arc::new(Time64MicrosecondArray::from(vec![1, 0]))),
+        ("at", Arc::new(TimestampMicrosecondArray::from(vec![i64::MIN, EPOCH_US]))),
+        ("i", Arc::new(intervals)),
+    ]);
+    let rows = values(&all, true);
+    let first: Vec<Vec<u8>> = rows[0].iter().cloned().map(Option::unwrap).collect();
+    let interval = [&5_i64.to_be_bytes()[..], &(-3_i32).to_be_bytes(), &14_i32.to_be_bytes()].concat();
+    let expected: [&[u8]; 8] = [
+        &[1],
+        &i16::MIN.to_be_bytes(),
+        &(-0.0_f32).to_be_bytes(),
+        &0.1_f64.to_be_bytes(),
+        &[0; 4],
+        &1_i64.to_be_bytes(),
+        // What lies before all times is the first of them.
+        &i64::MIN.to_be_bytes(),
+        &interval,
+    ];
+    assert_eq!(first, expected);
+    let null: Vec<usize> = rows[1].iter().enumerate().filter(|(_, cell)| cell.is_none()).map(|(at, _)| at).collect();
+    assert_eq!(null, [0, 4, 7]);
+    assert_eq!(rows[1][6].as_deref(), Some(&[0; 8][..]));
+}
+
+#[test]
+fn the_first_row_as_texts() {
+    let batch = batch(vec![
+        ("n", Arc::new(Int32Array::from(vec![Some(7), Some(8)]))),
+        ("t", Arc::new(StringArray::from(vec![None, Some("x")]))),
+        ("b", Arc::new(BooleanArray::from(vec![false, true]))),
+    ]);
+    let found: Vec<Option<Bytes>> = super::texts(&batch).unwrap();
+    assert_eq!(found, [Some(Bytes::from_static(b"7")), None, Some(Bytes::from_static(b"f"))]);
+}

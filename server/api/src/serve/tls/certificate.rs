@@ -140,4 +140,100 @@ mod tests {
             }
         }
     }
+
+    /// A value of DER out of its parts.
+    fn value(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+        let body = parts.concat();
+        let len = body.len() as u16;
+        let head = if len < 0x80 { vec![tag, len as u8] } else { [&[tag, 0x82][..], &len.to_be_bytes()].concat() };
+        [head, body].concat()
+    }
+
+    /// A certificate that ends at a time, in a form, and whose subject is this.
+    fn made(is_first_version: bool, (tag, ends): (u8, &str), subject: &[&[u8]]) -> Vec<u8> {
+        let version = if is_first_version { Vec::new() } else { value(VERSION, &[&value(INTEGER, &[&[2]])]) };
+        let begins = value(UTC_TIME, &[b"200101000000Z"]);
+        let validity = value(SEQUENCE, &[&begins, &value(tag, &[ends.as_bytes()])]);
+        let (number, empty) = (value(INTEGER, &[&[1]]), value(SEQUENCE, &[]));
+        let fields: [&[u8]; 6] = [&version, &number, &empty, &empty, &validity, &value(SEQUENCE, subject)];
+        value(SEQUENCE, &[&value(SEQUENCE, &fields)])
+    }
+
+    #[test]
+    fn times_of_both_forms() {
+        for (tag, text, expected) in [
+            (UTC_TIME, "491231235959Z", Some("2049-12-31 23:59:59 UTC")),
+            (UTC_TIME, "500101000000Z", Some("1950-01-01 00:00:00 UTC")),
+            (UTC_TIME, "000229120000Z", Some("2000-02-29 12:00:00 UTC")),
+            (GENERALIZED_TIME, "20500101000000Z", Some("2050-01-01 00:00:00 UTC")),
+            (GENERALIZED_TIME, "99991231235959Z", Some("9999-12-31 23:59:59 UTC")),
+            (UTC_TIME, "010229120000Z", None),
+            (UTC_TIME, "4912312359Z", None),
+            (UTC_TIME, "491231235959+0000", None),
+            (UTC_TIME, "é1231235959Z", None),
+            (UTC_TIME, "4", None),
+            (UTC_TIME, "", None),
+            (GENERALIZED_TIME, "", None),
+            (UTF8_STRING, "491231235959Z", None),
+        ] {
+            for is_first_version in [true, false] {
+                let der = made(is_first_version, (tag, text), &[]);
+                let ends = Certificate::read(&der).unwrap().ends().map(|time| time.to_string());
+                assert_eq!(ends.as_deref(), expected, "{text}");
+            }
+        }
+    }
+
+    /// Breaks where a name is taken for the common one that is another, or one of several is passed over.
+    #[test]
+    fn names_stand_anywhere_in_a_subject() {
+        const UNIT: &[u8] = &[0x55, 0x04, 0x0b];
+        const BMP_STRING: u8 = 0x1e;
+        let pair = |id: &[u8], tag: u8, text: &[u8]| {
+            value(SEQUENCE, &[&value(OBJECT_IDENTIFIER, &[id]), &value(tag, &[text])])
+        };
+        let (unit, common) = (pair(UNIT, UTF8_STRING, b"unit"), pair(COMMON_NAME, UTF8_STRING, "é".as_bytes()));
+        let (printable, ascii) = (pair(COMMON_NAME, PRINTABLE_STRING, b"p"), pair(COMMON_NAME, IA5_STRING, b""));
+        let (wide, bent) = (pair(COMMON_NAME, BMP_STRING, b"\0a"), pair(COMMON_NAME, UTF8_STRING, b"\xff"));
+        let longer = pair(&[0x55, 0x04, 0x03, 0x01], UTF8_STRING, b"no");
+        let set = |pairs: &[&[u8]]| value(SET, pairs);
+        for (subject, expected) in [
+            (vec![], vec![]),
+            (vec![set(&[])], vec![]),
+            (vec![set(&[&unit]), set(&[&longer])], vec![]),
+            (vec![set(&[&unit]), set(&[&common])], vec![Some("é")]),
+            (vec![set(&[&unit, &common, &unit])], vec![Some("é")]),
+            (vec![set(&[&printable, &ascii]), set(&[&common])], vec![Some("p"), Some(""), Some("é")]),
+            (vec![set(&[&wide]), set(&[&bent]), set(&[&common])], vec![None, None, Some("é")]),
+        ] {
+            let parts: Vec<&[u8]> = subject.iter().map(Vec::as_slice).collect();
+            let der = made(false, (UTC_TIME, "491231235959Z"), &parts);
+            assert_eq!(Certificate::read(&der).unwrap().common_names(), expected);
+        }
+        // A name of more than 127 bytes has its length in several.
+        let long = "x".repeat(300);
+        let der = made(false, (UTC_TIME, ""), &[&set(&[&pair(COMMON_NAME, UTF8_STRING, long.as_bytes())])]);
+        assert_eq!(Certificate::read(&der).unwrap().common_names(), [Some(long.as_str())]);
+    }
+
+    #[test]
+    fn lengths_in_several_bytes() {
+        let next = |der: &[u8]| Der(der).next().map(|(tag, value)| (tag, value.to_vec()));
+        for der in [&[4, 1, 7, 9][..], &[4, 0x81, 1, 7], &[4, 0x82, 0, 1, 7], &[4, 0x84, 0, 0, 0, 1, 7, 9]] {
+            assert_eq!(next(der), Some((4, vec![7])), "{der:?}");
+        }
+        assert_eq!(next(&[4, 0]), Some((4, vec![])));
+        for der in [
+            &[][..],
+            &[4],
+            &[4, 1],
+            &[4, 0x81],
+            &[4, 0x82, 0],
+            &[4, 0x84, 0xff, 0xff, 0xff, 0xff, 7],
+            &[4, 0x85, 0, 0, 0, 0, 1, 7],
+            &[4, 0xff, 7],
+        ] {
+            assert_eq!(next(der), None, "{der:?}");
+        }
+    }
 }
