@@ -71,7 +71,7 @@ impl Shown<'_> {
         let Steps { first, last, step, by, none } = self.steps;
         // A sample tells of the step that ends there.
         (first..=last).filter_map(move |at| {
-            let value = self.known(at * step).or(none).filter(|value| !value.is_nan())? / by;
+            let value = self.known(at.saturating_mul(step)).or(none).filter(|value| !value.is_nan())? / by;
             // The end of the last step may lie beyond all times.
             Some(((at + 1).saturating_mul(step) / 1_000_000, value))
         })
@@ -185,6 +185,17 @@ mod tests {
         let steps = Steps { first: 6, last: 7, step, by: 1.0, none: Some(0.0) };
         let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
         assert_eq!(samples, [(7 * step / 1_000_000, 0.0), (i64::MAX / 1_000_000, 4.0)]);
+    }
+
+    /// Breaks where the window begins so long ago that its first step begins before all times.
+    #[test]
+    fn the_first_step_may_begin_before_all_times() {
+        let one = MetricSeries { points: vec![(0, 4.0)], ..MetricSeries::default() };
+        let step = i64::MAX / 2 + 1;
+        let steps = Steps { first: -3, last: 0, step, by: 2.0, none: Some(1.0) };
+        let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
+        let ms = |ns: i64| ns / 1_000_000;
+        assert_eq!(samples, [(ms(i64::MIN), 0.5), (ms(-step), 0.5), (0, 0.5), (ms(step), 2.0)]);
     }
 
     #[test]
