@@ -232,4 +232,52 @@ mod tests {
         let once = Once::of(&one, 2.0).map(|once| serde_json::to_value(once).expect("JSON"));
         assert_eq!(once, Some(json!({"labels": labels, "value": 2.0})));
     }
+
+    #[test]
+    fn steps_without_spans_have_what_the_function_says() {
+        let one = MetricSeries { points: vec![(0, 1.0), (20, f64::NAN), (30, 3.0)], ..MetricSeries::default() };
+        let of = |none: Option<f64>, first: i64, last: i64| -> Vec<f64> {
+            let steps = Steps { first, last, step: 10, by: 1.0, none };
+            Shown::of(&one, 0, steps).samples().map(|(_, value)| value).collect()
+        };
+        assert_eq!(of(Some(0.0), 0, 4), [1.0, 0.0, 3.0, 0.0], "NaN is none, where others have 0");
+        assert_eq!(of(None, 0, 4), [1.0, 3.0]);
+        assert!(of(None, 1, 1).is_empty());
+        // A window that ends before it begins has no steps.
+        assert!(of(Some(0.0), 1, 0).is_empty());
+        let bytes = |first: i64, last: i64| {
+            Shown::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
+        };
+        assert_eq!((bytes(0, 0), bytes(0, 4), bytes(5, 4)), (SAMPLE_BYTES, 5 * SAMPLE_BYTES, SAMPLE_BYTES));
+    }
+
+    #[test]
+    fn exemplars_tell_of_their_span() {
+        let labels =
+            [("__name__", json!({"stringValue": "rate"})), ("p", json!({"doubleValue": 0.5})), ("a", json!(1))];
+        let one = MetricSeries {
+            labels: labels.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+            points: vec![(0, 6.0)],
+            exemplars: [(Some(7.0), 0), (None, 0), (None, 10)]
+                .map(|(value, at)| MetricExemplar { trace: [0xab; 16], start: -1, at, value })
+                .to_vec(),
+        };
+        let steps = Steps { first: 0, last: 1, step: 10, by: 2.0, none: None };
+        for asked in [0, 2, 9] {
+            assert_eq!(Shown::of(&one, asked, steps).exemplars(), asked.min(3));
+        }
+        let told: Vec<Value> = Shown::of(&one, 3, steps).told().collect();
+        // Its own value, that of its step, and none where the step has none.
+        assert_eq!(
+            told.iter().map(|one| one["value"].clone()).collect::<Vec<_>>(),
+            [json!(7.0), json!(3.0), json!(0.0)]
+        );
+        let labels = json!([
+            {"key": "trace:id", "value": {"stringValue": "ab".repeat(16)}}, {"key": "a", "value": 1},
+        ]);
+        assert_eq!(told[0]["labels"], labels, "names of figures are no labels of a span");
+        assert_eq!(told[0]["timestampMs"], "-1", "a time before 1970 is rounded down");
+        assert!(Once::of(&MetricSeries::default(), 1.0).is_none());
+        assert_eq!(Once::of(&one, 4.0).map(|once| once.value), Some(1.5));
+    }
 }
