@@ -204,7 +204,10 @@ mod tests {
         // A text that the memory has no room for is refused before it is copied.
         let mut poor = answer(1 << 20, usize::MAX);
         let long = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
-        assert_eq!(poor.add(&batch(&[(1, &long, 0, 1.0, "{}")])).expect_err("no room").kind, ErrorKind::LimitExceeded);
+        assert_eq!(
+            poor.add(&batch(&[(1, long.as_str(), 0, 1.0, "{}")])).expect_err("no room").kind,
+            ErrorKind::LimitExceeded
+        );
         assert!(poor.out.len() < 100 && poor.series.is_none(), "{} bytes", poor.out.len());
     }
 }
