@@ -168,4 +168,58 @@ mod tests {
         assert_eq!(Body::new(counted).collect().await.unwrap().to_bytes(), "twelve bytes");
         assert_eq!(bytes.load(Relaxed), 12);
     }
+
+    fn begun(path: &str, body: Body) -> (Entry, Request) {
+        let info = RequestInfo::of(&crate::request::RequestIds::default(), &http::Request::new(Body::empty()));
+        Entry::begin(&info, http::Request::post(path).body(body).unwrap())
+    }
+
+    /// What is logged is the path alone, and of a long one the beginning.
+    #[tokio::test]
+    async fn requests_begin_without_an_answer() {
+        let (entry, request) = begun("/a/b?secret=1", Body::from("12345"));
+        assert_eq!((entry.status, entry.path.as_str(), entry.method.as_str()), (CLIENT_LEFT, "/a/b", "POST"));
+        assert!(!entry.whole && entry.bytes_out == 0 && entry.expected.is_none());
+        assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "12345");
+        assert_eq!(entry.bytes_in.load(Relaxed), 5);
+        let long = format!("/{}", "x".repeat(3000));
+        assert_eq!(begun(&long, Body::empty()).0.path, long[..PATH_BYTES_MAX]);
+    }
+
+    #[tokio::test]
+    async fn answers_are_followed_to_their_end() {
+        let piece = |text: &'static str| Ok(Bytes::from_static(text.as_bytes()));
+        let broken = || Err(std::io::Error::other("it breaks"));
+        for (pieces, bytes, whole) in [
+            (vec![], 0, true),
+            (vec![piece("ab"), piece("c")], 3, true),
+            (vec![piece("ab"), broken()], 2, false),
+            (vec![broken()], 0, false),
+        ] {
+            let (entry, _) = begun("/", Body::empty());
+            let mut followed = Followed { body: Body::from_stream(futures::stream::iter(pieces)), entry };
+            while let Some(Ok(_)) = followed.frame().await {
+                assert!(!followed.entry.whole, "more may come");
+            }
+            assert_eq!((followed.entry.bytes_out, followed.entry.whole), (bytes, whole));
+        }
+        // Who leaves before the end had not all of it.
+        let (entry, _) = begun("/", Body::empty());
+        let pieces = vec![piece("ab"), piece("c")];
+        let mut followed = Followed { body: Body::from_stream(futures::stream::iter(pieces)), entry };
+        assert!(followed.frame().await.is_some());
+        assert_eq!((followed.entry.bytes_out, followed.entry.whole), (2, false));
+    }
+
+    /// Of what has a length the end is not asked for: what is left to send is known.
+    #[tokio::test]
+    async fn lengths_are_handed_on() {
+        let (entry, _) = begun("/", Body::empty());
+        let response = entry.follow(Response::new(Body::from("abc")));
+        let body = response.into_body();
+        assert_eq!((HttpBody::size_hint(&body).exact(), HttpBody::is_end_stream(&body)), (Some(3), false));
+        let (entry, _) = begun("/", Body::empty());
+        let none = entry.follow(Response::new(Body::empty())).into_body();
+        assert_eq!((HttpBody::size_hint(&none).exact(), HttpBody::is_end_stream(&none)), (Some(0), true));
+    }
 }

@@ -84,4 +84,37 @@ mod tests {
         drop(first);
         assert_eq!(answer(5 << 20).status(), StatusCode::OK, "one that is alone");
     }
+
+    #[tokio::test]
+    async fn an_answer_holds_its_place_until_it_is_sent() {
+        use http_body_util::BodyExt as _;
+
+        let budget = AnswerBudget::new(200 * 1024);
+        let answer = |bytes: usize| budget.count(Response::new(Body::from(vec![7; bytes])));
+        // What is counted begins above what a connection holds anyway.
+        assert_eq!((answer(SMALL_BYTES as usize).status(), budget.places.available_permits()), (StatusCode::OK, 200));
+        let first = answer(SMALL_BYTES as usize + 1);
+        assert_eq!(budget.places.available_permits(), 200 - 65, "a part of a unit is one");
+        assert_eq!(hyper::body::Body::size_hint(first.body()).exact(), Some(SMALL_BYTES + 1));
+        let body = first.into_body().collect().await.expect("a body").to_bytes();
+        assert_eq!((body.len() as u64, budget.places.available_permits()), (SMALL_BYTES + 1, 200));
+        // A reader who leaves gives it back, too.
+        let second = answer(100 * 1024);
+        assert_eq!(budget.places.available_permits(), 100);
+        assert_eq!(answer(101 * 1024).status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer(100 * 1024).status(), StatusCode::OK);
+        drop(second);
+        assert_eq!(budget.places.available_permits(), 200);
+    }
+
+    #[test]
+    fn answers_of_no_known_length_are_not_counted() {
+        let budget = AnswerBudget::new(0);
+        assert_eq!(budget.places.available_permits(), 1, "a budget of nothing has a place");
+        let pieces = futures::stream::iter([Ok::<_, std::convert::Infallible>(Bytes::from(vec![7; 1 << 20]))]);
+        let streamed = budget.count(Response::new(Body::from_stream(pieces)));
+        assert_eq!((streamed.status(), budget.places.available_permits()), (StatusCode::OK, 1));
+        let alone = budget.count(Response::new(Body::from(vec![7; 1 << 20])));
+        assert_eq!((alone.status(), budget.places.available_permits()), (StatusCode::OK, 0));
+    }
 }

@@ -288,4 +288,112 @@ mod tests {
         let error = Pieces::new(queue).read_to_end(&mut Vec::new()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
     }
+
+    /// The pieces that were sent, read by so many bytes at a time.
+    fn read_pieces(sent: &[Option<&'static [u8]>], step: usize) -> io::Result<Vec<u8>> {
+        let (pieces, queue) = mpsc::channel(16);
+        for piece in sent {
+            pieces.try_send(piece.map(Bytes::from_static)).expect("room");
+        }
+        drop(pieces);
+        let (mut reader, mut out, mut buffer) = (Pieces::new(queue), Vec::new(), vec![0; step]);
+        loop {
+            match reader.read(&mut buffer)? {
+                0 => break,
+                n => out.extend_from_slice(&buffer[..n]),
+            }
+        }
+        // The end stays the end.
+        assert_eq!(reader.read(&mut buffer)?, 0);
+        Ok(out)
+    }
+
+    #[test]
+    fn pieces_are_read_to_the_end_that_is_said() {
+        let piece = |text: &'static str| Some(text.as_bytes());
+        for step in [1, 2, 3, 100] {
+            let all = [piece("ab"), piece(""), piece("c"), piece("defg"), None];
+            assert_eq!(read_pieces(&all, step).expect("an end"), b"abcdefg", "{step}");
+            assert_eq!(read_pieces(&[None], step).expect("an end"), b"");
+            // What comes behind the end is none of it.
+            assert_eq!(read_pieces(&[piece("a"), None, piece("b")], step).expect("an end"), b"a");
+            let broken = read_pieces(&all[..4], step).expect_err("no end");
+            assert_eq!(broken.kind(), io::ErrorKind::ConnectionAborted, "{step}");
+        }
+        let early = unreadable(io::ErrorKind::ConnectionAborted.into(), Encoding::Gzip);
+        assert_eq!((early.kind, early.message.as_str()), (ErrorKind::Invalid, "the body ended early"));
+        assert_eq!(unreadable(io::Error::other("x"), Encoding::Gzip).kind, ErrorKind::Invalid);
+    }
+
+    fn decoded(rejected: &[(Reason, u64, &str)]) -> Decoded {
+        let rejected = rejected.iter().map(|(reason, count, example)| quiver_ingest::Rejected {
+            reason: *reason,
+            count: *count,
+            example: (*example).to_owned(),
+        });
+        Decoded { rejected: rejected.collect(), ..Decoded::default() }
+    }
+
+    fn outcome(samples: u64, exemplars: u64, refused: &[(Refusal, u64)]) -> WriteOutcome {
+        WriteOutcome { samples, exemplars, refused: refused.to_vec(), ..WriteOutcome::default() }
+    }
+
+    #[test]
+    fn batches_add_up() {
+        let mut done = Done::default();
+        done.add(&decoded(&[(Reason::BadLine, 2, "line 3: x"), (Reason::Service, 1, "cart")]), outcome(5, 1, &[]));
+        let refused = [(Refusal::TooOld, 2), (Refusal::ExemplarTime, 9), (Refusal::SeriesLimit, 1)];
+        done.add(&decoded(&[(Reason::BadLine, 1, "line 9: y"), (Reason::NoValue, 7, "")]), outcome(3, 0, &refused));
+        done.add(&decoded(&[(Reason::Service, 4, "pay")]), outcome(0, 2, &[(Refusal::TooOld, 3)]));
+        assert_eq!((done.samples, done.exemplars, done.bad_lines, done.forbidden), (8, 3, 3, 5));
+        assert_eq!((done.first_bad.as_str(), done.first_forbidden.as_deref()), ("line 3: x", Some("cart")));
+        // Each reason once; exemplars that come too late fail nothing.
+        assert_eq!(done.refused, [(Refusal::TooOld, 5), (Refusal::SeriesLimit, 1)]);
+    }
+
+    async fn answered(done: Done) -> (u16, serde_json::Value) {
+        use http_body_util::BodyExt as _;
+
+        let response = done.answer();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).trim_end().into()))
+    }
+
+    #[tokio::test]
+    async fn what_was_taken_and_what_was_not() {
+        let whole = |samples: u64, bad_lines: u64, refused: u64| json!({"samples": samples, "exemplars": 0, "badLines": bad_lines, "refusedSamples": refused});
+        assert_eq!(answered(Done::default()).await, (200, json!({"status": "success", "data": whole(0, 0, 0)})));
+        let good = Done { samples: 5, ..Done::default() };
+        assert_eq!(answered(good).await, (200, json!({"status": "success", "data": whole(5, 0, 0)})));
+        let some = || Done {
+            samples: 5,
+            bad_lines: 2,
+            first_bad: "line 3: x".to_owned(),
+            refused: vec![(Refusal::TooOld, 4)],
+            forbidden: 1,
+            ..Done::default()
+        };
+        let warnings = [
+            "1 samples refused: no right to write this service",
+            "2 bad lines skipped, first line 3: x",
+            "4 samples refused: too old sample",
+        ];
+        let (status, body) = answered(some()).await;
+        assert_eq!((status, &body["data"], &body["warnings"]), (200, &whole(5, 2, 5), &json!(warnings)));
+        // Nothing was taken: an error that says why.
+        let (status, body) = answered(Done { samples: 0, ..some() }).await;
+        assert_eq!(
+            (status, &body["errorType"], &body["error"]),
+            (400, &json!("bad_data"), &json!(warnings.join("; ")))
+        );
+        // More may be taken later.
+        let later = Done { refused: vec![(Refusal::SeriesLimit, 1)], samples: 5, ..Done::default() };
+        assert_eq!(answered(later).await, (429, json!("1 samples refused: too many series")));
+        // None of it is the sender's to write.
+        let others = Done { forbidden: 3, first_forbidden: Some("cart".to_owned()), ..Done::default() };
+        let (status, body) = answered(others).await;
+        assert_eq!((status, &body["code"]), (403, &json!("FORBIDDEN")));
+        assert_eq!(body["error"], "this needs the right {ingest, metrics, cart}");
+    }
 }

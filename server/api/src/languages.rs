@@ -89,4 +89,45 @@ mod tests {
         );
         check(r#"{"measures": ["a.b"], "ungrouped": true}"#, "ungrouped");
     }
+
+    #[test]
+    fn queries_of_rules_have_one_value() {
+        let check = |text: &str, expected: Result<(), &str>| {
+            let read = olap_query(text);
+            match expected {
+                Ok(()) => assert!(read.is_ok(), "{text}: {read:?}"),
+                Err(part) => assert!(read.as_ref().is_err_and(|told| told.contains(part)), "{text}: {read:?}"),
+            }
+        };
+        check(r#"{"measures": ["a.b"]}"#, Ok(()));
+        check(r#"{"measures": ["a.b"], "timeDimensions": []}"#, Ok(()));
+        check(r#"{"measures": ["a.b"], "timeDimensions": [{"dimension": "a.t", "granularity": null}]}"#, Ok(()));
+        check(r#"{"measures": ["a.b"], "ungrouped": false, "total": null}"#, Ok(()));
+        check(r#"{"measures": []}"#, Err("there are 0"));
+        check(r#"{"measures": "a.b"}"#, Err("there are 0"));
+        check(r#"{"measures": ["a.b", "a.b"]}"#, Err("there are 2"));
+        check(r#"{"measures": ["a.b"], "total": true}"#, Err("`total` has no place in a rule"));
+        let compared = r#"{"measures": ["a.b"], "timeDimensions": [{}, {"compareDateRange": ["today", "yesterday"]}]}"#;
+        check(compared, Err("`timeDimensions` takes no `compareDateRange`"));
+        for text in ["", "null", "5", "\"a\"", "[]", "{\"measures\": [\"a.b\"]} x", "{measures: []}"] {
+            check(text, Err("a JSON query is wanted"));
+        }
+    }
+
+    #[test]
+    fn expressions_are_written_in_one_way() {
+        let of = |language, text: &str| Languages.parse(language, text).map(|parsed| parsed.canonical);
+        for (text, canonical) in
+            [("up", "up"), (" sum by (job)( rate( m[5m] ) )", "sum by (job) (rate(m[5m]))"), ("a+b", "a + b")]
+        {
+            let written = of(Language::Promql, text).expect(text);
+            assert_eq!(of(Language::Promql, &written).as_deref(), Ok(written.as_str()), "{text}");
+            assert_eq!(written, canonical, "{text}");
+        }
+        // Of the other languages the text is kept as it is.
+        let logs = " *  | stats  count()  n ";
+        assert_eq!(of(Language::Logsql, logs).as_deref(), Ok(logs));
+        let olap = r#"{ "measures":["a.b"] }"#;
+        assert_eq!(of(Language::Olap, olap).as_deref(), Ok(olap));
+    }
 }

@@ -99,4 +99,32 @@ mod tests {
         assert!(!token.is(b"s3cre") && !token.is(b"s3crets") && !token.is(b"S3cret") && !token.is(b""));
         assert_eq!(format!("{token:?}"), "Token");
     }
+
+    #[test]
+    fn guesses_of_any_length() {
+        let token = Token::new("größe");
+        assert!(token.is("größe".as_bytes()));
+        for guess in ["", "g", "gr", "größ", "größee", "größegröße", "GRÖSSE", "grösse"] {
+            assert!(!token.is(guess.as_bytes()), "{guess}");
+        }
+        assert!(!token.is(&[0; 7]) && !token.is(&[0xff; 1000]));
+        assert!(Token::new("").is(b"") && !Token::new("").is(b"a"));
+    }
+
+    #[test]
+    fn settings_are_read_anew_in_the_way_that_was_said_first() {
+        let reloader = Reloader::default();
+        assert!(reloader.reload().is_none(), "nobody said how");
+        let named = |name: &str| Reloaded { applied: vec![name.to_owned()], needs_restart: Vec::new() };
+        let (first, second) = (named("a.b"), named("c.d"));
+        let expected = first.clone();
+        reloader.set(move || Ok(first.clone()));
+        reloader.set(move || Ok(second.clone()));
+        for _ in 0..2 {
+            assert_eq!(reloader.reload().map(|done| done.expect("it works")), Some(expected.clone()));
+        }
+        let failing = Reloader::default();
+        failing.set(|| Err(quiver_types::Error::invalid("wrong")));
+        assert_eq!(failing.reload().and_then(std::result::Result::err).map(|e| e.message), Some("wrong".to_owned()));
+    }
 }

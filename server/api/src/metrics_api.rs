@@ -311,3 +311,70 @@ async fn parse_query(State(state): State<Arc<AppState>>, request: Request) -> Re
     let show = |expr: &Expr| to_json(expr).map_err(|e| invalid("query", &e.to_string()));
     shown(&state, request, show).await.unwrap_or_else(|e| error_response(&e, "/api/v1/parse_query"))
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use quiver_promql::{QueryValue, SampleResult, SampleSeries};
+    use quiver_types::SeriesTable;
+
+    use super::*;
+
+    /// Series of so many samples each.
+    fn outcome(series: usize, samples: usize, limit: usize) -> Outcome {
+        let one = |row: usize| SampleSeries {
+            row: row as u32,
+            ts: (0..samples as i64).collect(),
+            values: (0..samples).map(|v| v as f64).collect(),
+            ..SampleSeries::default()
+        };
+        let table = Arc::new(SeriesTable::new(series, vec![]));
+        let value = QueryValue::Samples(SampleResult { table, series: (0..series).map(one).collect() });
+        Outcome::new(Arc::new(value), Arc::default(), limit, Some("{}".to_owned()))
+    }
+
+    async fn read(response: Response) -> (Option<u64>, Vec<u8>) {
+        let body = response.into_body();
+        let len = hyper::body::Body::size_hint(&body).exact();
+        (len, body.collect().await.expect("a body").to_bytes().to_vec())
+    }
+
+    /// An answer that is made while it is read is the one that would have been made at once.
+    #[tokio::test]
+    async fn large_answers_are_whole() {
+        let envelope = Envelope { warnings: vec!["w".to_owned()], infos: vec!["i".to_owned()] };
+        let mut behind = Vec::new();
+        close_success(&mut behind, &envelope);
+        for (series, samples, is_large) in [(0, 0, false), (3, 10, false), (3, 90_000, true)] {
+            let mut data = begin_success();
+            assert!(outcome(series, samples, 0).fill(&mut data, usize::MAX));
+            let expected = [&data[..], &behind].concat();
+            let response = encode(outcome(series, samples, 0), &envelope, usize::MAX).await.expect("an answer");
+            let (len, body) = read(response).await;
+            assert!(body == expected, "{series} series of {samples}: {} of {} bytes", body.len(), expected.len());
+            assert_eq!(len.is_none(), is_large, "what is made at once has a length");
+            // The limit is one of data, not of what stands behind.
+            let most = if is_large { WHOLE_BYTES_MAX + 1 } else { data.len() - 1 };
+            let error = encode(outcome(series, samples, 0), &envelope, most).await.expect_err("too large");
+            let text = format!("the answer is larger than the limit of {most} bytes");
+            assert_eq!((error.kind, error.message), (ErrorKind::LimitExceeded, text));
+            if !is_large {
+                assert!(encode(outcome(series, samples, 0), &envelope, data.len()).await.is_ok());
+            }
+        }
+    }
+
+    #[test]
+    fn errors_of_queries_name_the_parameter_where_it_is_wrong() {
+        let parsed = quiver_promql::parser::parse("up +").expect_err("unfinished");
+        let told = query_error(PromqlError::Parse(parsed.clone()));
+        assert_eq!((told.kind, told.message), (ErrorKind::Invalid, format!("invalid parameter \"query\": {parsed}")));
+        let kinds = "invalid expression type \"string\" for range query, must be Scalar or instant Vector";
+        let told = query_error(PromqlError::Evaluation(Error::invalid(kinds)));
+        assert_eq!(told.message, format!("invalid parameter \"query\": {kinds}"));
+        for kind in [ErrorKind::Execution, ErrorKind::Timeout, ErrorKind::Internal] {
+            let told = query_error(PromqlError::Evaluation(Error::new(kind, "x")));
+            assert_eq!((told.kind, told.message.as_str()), (kind, "x"));
+        }
+    }
+}

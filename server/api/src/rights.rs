@@ -495,4 +495,41 @@ mod tests {
             assert_eq!(need.is_ingest(), matches!(need, Need::Has(Right::Ingest, _)), "{path}");
         }
     }
+
+    /// Breaks where a row stands behind one that holds all of it: what it says would never be asked.
+    #[test]
+    fn each_row_counts_somewhere() {
+        for (n, row) in ROWS.iter().enumerate() {
+            let route = row.1.replace("**", "x/{id}");
+            let counts = |method: &Method| ROWS.iter().position(|other| other.fits(method, &route)) == Some(n);
+            assert!([Method::GET, Method::POST].iter().any(counts), "{row:?}");
+        }
+    }
+
+    /// A row of all below a path is of no path that only begins alike, nor of the path itself.
+    #[test]
+    fn rows_end_at_their_path() {
+        for (route, expected) in [
+            ("/metrics", Some(Need::OwnMetrics)),
+            ("/metrics/", None),
+            ("/metricsx", None),
+            ("/admin", None),
+            ("/admin/flush", Some(SYSTEM)),
+            ("/administrator", None),
+            ("/traces", Some(TRACES)),
+            ("/tracesx", None),
+            ("/traces/{id}", Some(TRACES)),
+            ("/health", Some(Need::Public)),
+            ("/healthy", None),
+            ("/health/live", Some(Need::Public)),
+            ("/Metrics", None),
+            ("", None),
+        ] {
+            assert_eq!(need(&Method::GET, route), expected, "{route}");
+        }
+        // Methods that nobody knows are no reading ones.
+        let odd = Method::from_bytes(b"SEARCH").expect("a method");
+        assert_eq!(need(&odd, "/api/v2/silences"), Some(SILENCING));
+        assert_eq!(need(&odd, "/rulesapi/settings"), Some(EDIT_POLICY));
+    }
 }

@@ -217,4 +217,77 @@ mod tests {
         assert_eq!(why, "`segment.many` must be of type number");
         assert_eq!(given(&[("s", "a"), ("s", "a")]).unwrap_err().message, "`segment.s` takes one value");
     }
+
+    #[test]
+    fn texts_are_values_of_the_type_of_their_variable() {
+        for (text, kind, expected) in [
+            ("5", "number", json!(5)),
+            ("-0.5e1", "number", json!(-5.0)),
+            ("true", "number", json!(true)),
+            ("null", "number", json!("null")),
+            ("", "number", json!("")),
+            (" 5 ", "number", json!(5)),
+            ("5 6", "number", json!("5 6")),
+            ("[5]", "number", json!([5])),
+            ("true", "bool", json!(true)),
+            ("True", "bool", json!("True")),
+            ("\"a\"", "bool", json!("a")),
+            ("5", "string", json!("5")),
+            ("null", "string", json!("null")),
+            ("5", "", json!("5")),
+        ] {
+            assert_eq!(typed(text, kind), expected, "{text} as {kind}");
+        }
+    }
+
+    fn segment(body: Value) -> Map<String, Value> {
+        body.as_object().cloned().expect("an object")
+    }
+
+    /// What a segment does to logs: the text of its condition, nothing at all, or no row.
+    fn narrowed(body: Value, given: &[(&str, &str)]) -> std::result::Result<Option<String>, String> {
+        let found = one(&segment(body), "k", given, &mut Vec::new(), "logs").map_err(|error| error.message)?;
+        Ok(found.map(|(text, narrowed)| match narrowed {
+            Narrowed::To(condition) => text_of(&condition),
+            Narrowed::ToNothing => format!("nothing{text}"),
+        }))
+    }
+
+    #[test]
+    fn a_segment_narrows_the_signals_that_it_speaks_of() {
+        let leaf = json!({"field": "a", "op": "eq", "value": "x"});
+        for (body, expected) in [
+            (json!({}), None),
+            (json!({"conditions": {"spans": leaf}}), None),
+            (json!({"conditions": {"logs": null}}), None),
+            (json!({"strict": false, "conditions": {"spans": leaf}}), None),
+            (json!({"strict": true, "conditions": {"spans": leaf}}), Some("nothing")),
+            (json!({"strict": true, "conditions": {"logs": null}}), Some("nothing")),
+            (json!({"strict": "true"}), None),
+            (json!({"strict": true, "conditions": {"logs": leaf}}), Some(r#"("a":="x")"#)),
+        ] {
+            assert_eq!(narrowed(body.clone(), &[]), Ok(expected.map(str::to_owned)), "{body}");
+        }
+        let wrong = json!({"conditions": {"logs": {"field": "a", "op": "none", "value": "x"}}});
+        assert!(narrowed(wrong, &[]).is_err_and(|text| text.starts_with("segment `k`: ")));
+    }
+
+    #[test]
+    fn variables_stand_in_conditions() {
+        let body = json!({
+            "variables": [{"name": "env", "type": "string", "default": "prod"}, {"name": "no", "type": "string"}],
+            "conditions": {"logs": {"field": "env", "op": "eq", "value": "$env"}},
+        });
+        assert_eq!(narrowed(body.clone(), &[]), Ok(Some(r#"("env":="prod")"#.to_owned())));
+        assert_eq!(narrowed(body.clone(), &[("env", "a \"b\"")]), Ok(Some(r#"("env":="a \"b\"")"#.to_owned())));
+        assert!(
+            narrowed(body, &[("env", "a"), ("env", "b")]).is_err_and(|text| text == "`segment.env` takes one value")
+        );
+        // One without a value is asked for where a condition needs it.
+        let lacking = json!({
+            "variables": [{"name": "env", "type": "string"}],
+            "conditions": {"logs": {"field": "env", "op": "eq", "value": "$env"}},
+        });
+        assert!(narrowed(lacking, &[]).is_err_and(|text| text.starts_with("segment `k`: ")));
+    }
 }

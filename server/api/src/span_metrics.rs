@@ -88,7 +88,7 @@ impl SpanMetrics {
 #[cfg(test)]
 mod tests {
     use quiver_ingest::traces::{Refused, SpanReason};
-    use quiver_types::spans::Cut;
+    use quiver_types::spans::{ContextFields, Cut, SpanFields, SpansBuilder};
 
     use super::*;
 
@@ -130,5 +130,57 @@ mod tests {
         let line = r#"quiver_ingest_spans_total{protocol="otlp",service="a\"b\\c\nd"} 3"#;
         let out = written(&metrics);
         assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+    }
+
+    /// A batch of spans: service, and when each ended in milliseconds.
+    fn batch(spans: &[(&str, i64)]) -> SpansBatch {
+        let mut builder = SpansBuilder::default();
+        for (n, (service, end_ms)) in spans.iter().enumerate() {
+            let context = builder.context(&ContextFields { service, ..ContextFields::default() });
+            let end = end_ms * 1_000_000;
+            let (trace_id, span_id) = ([1; 16], (n as u64 + 1).to_be_bytes());
+            builder.span(&SpanFields { trace_id, span_id, context, start: end, end, ..SpanFields::default() });
+        }
+        builder.finish()
+    }
+
+    #[test]
+    fn how_late_spans_come() {
+        let metrics = SpanMetrics::default();
+        let now_ms = 100_000_000;
+        let ends = [0, 1000, 1001, 60_000, 86_400_000, 86_400_001, -5000];
+        let spans: Vec<(&str, i64)> = ends.iter().map(|late_ms| ("a", now_ms - late_ms)).collect();
+        metrics.count("otlp", &batch(&spans), &DecodedSpans::default(), now_ms);
+        let out = written(&metrics);
+        // A span from the future is not late; bounds belong to their bucket.
+        for (bound, count) in
+            [("0.1", 2), ("1", 3), ("5", 4), ("15", 4), ("60", 5), ("21600", 5), ("86400", 6), ("+Inf", 7)]
+        {
+            let line = format!("quiver_ingest_late_seconds_bucket{{le=\"{bound}\"}} {count}");
+            assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+        }
+        let line = "quiver_ingest_spans_total{protocol=\"otlp\",service=\"a\"} 7";
+        assert!(out.lines().any(|l| l == line), "`{line}` is not in\n{out}");
+    }
+
+    /// Who makes up names of services makes no more counters than there may be.
+    #[test]
+    fn services_are_bounded() {
+        let metrics = SpanMetrics::default();
+        let names: Vec<String> = (0..SERVICES_MAX + 5).map(|n| format!("s{n:04}")).collect();
+        let spans: Vec<(&str, i64)> = names.iter().map(|name| (name.as_str(), 0)).collect();
+        metrics.count("otlp", &batch(&spans), &DecodedSpans::default(), 0);
+        // Those that are known are counted on, under each protocol.
+        metrics.count("otlp", &batch(&[("s0000", 0), ("new", 0)]), &DecodedSpans::default(), 0);
+        metrics.count("zipkin", &batch(&[("s0000", 0)]), &DecodedSpans::default(), 0);
+        let out = written(&metrics);
+        for (protocol, service, count) in
+            [("otlp", "s0000", 2), ("otlp", "s0999", 1), ("otlp", "other", 6), ("zipkin", "other", 1)]
+        {
+            let line = format!("quiver_ingest_spans_total{{protocol=\"{protocol}\",service=\"{service}\"}} {count}");
+            assert!(out.lines().any(|l| l == line), "`{line}` is not there");
+        }
+        assert!(!out.contains("s1000"), "there is one more than there may be");
+        assert_eq!(out.lines().filter(|line| line.starts_with("quiver_ingest_spans_total{")).count(), SERVICES_MAX + 2);
     }
 }

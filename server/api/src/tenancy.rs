@@ -38,4 +38,34 @@ mod tests {
         check("projectid", "x", false);
         check("x-scope-orgid", "7", true);
     }
+
+    #[test]
+    fn every_value_of_a_header_counts() {
+        let refused = |values: &[&[u8]]| {
+            let mut headers = HeaderMap::new();
+            for value in values {
+                headers.append("accountid", http::HeaderValue::from_bytes(value).expect("a value"));
+            }
+            refusal(&headers).map(|response| response.status())
+        };
+        assert_eq!(refused(&[]), None);
+        for good in ["0", "", " 0 ", "\t"] {
+            assert_eq!(refused(&[good.as_bytes(), b"0"]), None, "{good:?}");
+        }
+        for wrong in ["1", "00", "-0", "0,0", "0 1", "ä"] {
+            assert_eq!(refused(&[b"0", wrong.as_bytes()]), Some(StatusCode::BAD_REQUEST), "{wrong:?}");
+        }
+        assert_eq!(refused(&[&[0xff]]), Some(StatusCode::BAD_REQUEST), "what is no text is no tenant");
+    }
+
+    #[tokio::test]
+    async fn what_is_repeated_is_short() {
+        use http_body_util::BodyExt as _;
+
+        let mut headers = HeaderMap::new();
+        headers.insert("projectid", http::HeaderValue::from_bytes("é".repeat(5000).as_bytes()).expect("a value"));
+        let body = refusal(&headers).expect("it is refused").into_body().collect().await.expect("a body").to_bytes();
+        let expected = format!("header `ProjectID` is `{}`; only `0` is served\n", "é".repeat(100));
+        assert_eq!(body, expected);
+    }
 }

@@ -78,4 +78,50 @@ mod tests {
             assert!(!is_configuration(path), "{path}");
         }
     }
+
+    async fn read(response: Response) -> (u16, String, String) {
+        use http_body_util::BodyExt as _;
+
+        let kind = response.headers()[header::CONTENT_TYPE].to_str().expect("a text").to_owned();
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, kind, String::from_utf8(body.to_vec()).expect("text"))
+    }
+
+    #[tokio::test]
+    async fn clients_read_what_they_know() {
+        let at = |path: &'static str| Uri::from_static(path);
+        let (text, json) = ("text/plain; charset=utf-8".to_owned(), "application/json".to_owned());
+        assert_eq!(read(not_found(at("/")).await).await, (404, text.clone(), "404 page not found\n".to_owned()));
+        let method = read(not_allowed(at("/metrics-api/api/v1/write")).await).await;
+        assert_eq!(method, (405, text, "Method Not Allowed\n".to_owned()));
+        let (status, kind, body) = read(not_found(at("/realms/other")).await).await;
+        let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        let expected = json!({
+            "error": "invalid_request", "error_description": "nothing is at this path", "code": "NOT_FOUND",
+        });
+        assert_eq!((status, kind, body), (404, json, expected));
+        let (status, kind, body) = read(not_allowed(at("/traces/x")).await).await;
+        let body: serde_json::Value = serde_json::from_str(&body).expect("JSON");
+        assert_eq!(
+            (status, kind.as_str(), &body["code"]),
+            (405, "application/problem+json", &json!("METHOD_NOT_ALLOWED"))
+        );
+        assert_eq!((&body["status"], &body["detail"]), (&json!(405), &json!("this method is not used here")));
+    }
+
+    #[test]
+    fn paths_below_others() {
+        for (path, base, expected) in [
+            ("/traces", "/traces", true),
+            ("/traces/", "/traces", true),
+            ("/traces/x", "/traces", true),
+            ("/tracesx", "/traces", false),
+            ("/Traces", "/traces", false),
+            ("traces", "/traces", false),
+            ("", "/traces", false),
+        ] {
+            assert_eq!(is_below(path, base), expected, "{path} below {base}");
+        }
+    }
 }

@@ -300,4 +300,111 @@ mod tests {
         assert_eq!(read(json!({"start": 1, "end": 0})), Err("OUT_OF_RANGE"));
         assert_eq!(read(json!({"start": 0, "end": 100_000, "step": 1})), Err("LIMIT_EXCEEDED"));
     }
+
+    #[test]
+    fn times_that_are_none() {
+        let read = |value: Value| {
+            times_of(&object(value), 5000).map_err(|problem| (problem.errors[0].field.clone(), problem.errors[0].code))
+        };
+        let wrong = |field: &str, code: &'static str| Err((field.to_owned(), code));
+        for (body, expected) in [
+            (json!({"time": "1970-01-01T00:00:01.5Z"}), Ok((vec![1500], false))),
+            (json!({"time": 2}), Ok((vec![2000], false))),
+            (json!({"time": null}), Ok((vec![5000], false))),
+            // Without an end a range ends now; a time beside it says nothing.
+            (json!({"start": 4, "step": 1, "time": 9}), Ok((vec![4000, 5000], true))),
+            (json!({"start": 4, "end": 4}), Ok((vec![4000], true))),
+            (json!({"start": 0, "end": 5, "step": "2s"}), Ok((vec![0, 2000, 4000], true))),
+            (json!({"start": 0, "end": 1, "step": null}), Ok((vec![0], true))),
+            (json!({"end": 5}), wrong("/start", "REQUIRED")),
+            (json!({"time": "soon"}), wrong("/time", "INVALID_VALUE")),
+            (json!({"time": [1]}), wrong("/time", "INVALID_VALUE")),
+            (json!({"start": 0, "end": "x"}), wrong("/end", "INVALID_VALUE")),
+            (json!({"start": 0, "step": "fast"}), wrong("/step", "INVALID_DURATION")),
+            (json!({"start": 0, "step": 0}), wrong("/step", "OUT_OF_RANGE")),
+            (json!({"start": 0, "step": -1}), wrong("/step", "OUT_OF_RANGE")),
+            (json!({"start": 0, "step": 0.0001}), wrong("/step", "OUT_OF_RANGE")),
+            (json!({"start": 0, "step": {}}), wrong("/step", "OUT_OF_RANGE")),
+        ] {
+            assert_eq!(read(body.clone()), expected, "{body}");
+        }
+        // As many evaluations as there may be, and one more.
+        let range = |steps: i64| json!({"start": 0, "end": steps, "step": 1});
+        assert_eq!(read(range(STEPS_MAX - 1)).map(|(times, _)| times.len()), Ok(1000));
+        assert_eq!(read(range(STEPS_MAX)).map(|(times, _)| times.len()), Err(("/step".to_owned(), "LIMIT_EXCEEDED")));
+    }
+
+    #[test]
+    fn values_of_elements() {
+        for (value, expected) in [
+            (ElementValue::Float(1.5), json!(1.5)),
+            (ElementValue::Float(f64::NAN), json!("NaN")),
+            (ElementValue::Float(f64::INFINITY), json!("+Inf")),
+            (ElementValue::Float(f64::NEG_INFINITY), json!("-Inf")),
+            (ElementValue::Histogram(Box::default(), "{count:3}".to_owned()), json!("{count:3}")),
+        ] {
+            assert_eq!(number(&value), expected);
+        }
+    }
+
+    /// Gives one series at times before a bound, and fails from another one on.
+    struct Until(Millis, Millis);
+
+    impl Engine for Until {
+        fn query(&self, _: usize, _: Language, _: &str, at: Millis) -> Result<Vec<Element>, String> {
+            if at >= self.1 {
+                return Err("it breaks".to_owned());
+            }
+            let element = Element { labels: LabelSet::from_pairs([("i", "1")]), value: ElementValue::Float(2.0) };
+            Ok(if at < self.0 { vec![element] } else { Vec::new() })
+        }
+
+        fn write(&self, _: &[Written]) -> Result<(), String> {
+            Err("nothing is written".to_owned())
+        }
+    }
+
+    fn tried(rule: Value, engine: Until, times: &[Millis], ranged: bool) -> Result<Value, Problem> {
+        let (group, _) = group_of(&object(rule)).expect("valid");
+        let trial = Trial { engine: Arc::new(engine), written: Mutex::default(), stop: CancellationToken::new() };
+        evaluate(group, times, &Setting::default(), &trial, ranged)
+    }
+
+    #[test]
+    fn alerts_of_a_test_have_their_states() {
+        let rule = json!({"alert": "A", "expr": "m", "for": "1m", "annotations": {"v": "{{ $value }}"}});
+        let times = [0, 30_000, 60_000];
+        let answer = tried(rule.clone(), Until(i64::MAX, i64::MAX), &times, true).expect("a test");
+        let expected = json!([{
+            "labels": {"alertname": "A", "i": "1"}, "value": 2.0, "state": "firing", "annotations": {"v": "2"},
+            "points": [[0.0, 2.0, "pending"], [30.0, 2.0, "pending"], [60.0, 2.0, "firing"]],
+        }]);
+        assert_eq!(answer["series"], expected);
+        assert_eq!((&answer["stats"]["evaluations"], &answer["warnings"]), (&json!(3), &json!([])));
+        // At one time there is the last state, and no point.
+        let once = tried(rule.clone(), Until(i64::MAX, i64::MAX), &times[..1], false).expect("a test");
+        assert_eq!((&once["series"][0]["state"], once["series"][0].get("points")), (&json!("pending"), None));
+        // What ended is not there any more; what was there before stays in a range.
+        let gone =
+            |ranged| tried(rule.clone(), Until(30_000, i64::MAX), &times, ranged).expect("a test")["series"].clone();
+        assert_eq!(gone(false), json!([]));
+        assert_eq!(gone(true)[0]["points"], json!([[0.0, 2.0, "pending"]]));
+    }
+
+    #[test]
+    fn records_of_a_test_are_not_written() {
+        let rule = json!({"record": "r:x", "expr": "m"});
+        let answer = tried(rule.clone(), Until(30_000, i64::MAX), &[0, 30_000], true).expect("a test");
+        let expected = json!([{
+            "labels": {"__name__": "r:x", "i": "1"}, "value": 2.0, "state": null, "points": [[0.0, 2.0, null]],
+        }]);
+        // The mark that a series ended is none of its points.
+        assert_eq!(answer["series"], expected);
+        let broken = tried(rule, Until(i64::MAX, 30_000), &[0, 30_000], true).expect_err("it fails at the second time");
+        let error = &broken.errors[0];
+        assert_eq!(
+            (error.field.as_str(), error.code, error.message.as_str()),
+            ("/rule/expr", "INVALID_EXPR", "it breaks")
+        );
+    }
 }

@@ -371,4 +371,111 @@ mod tests {
         let told = check(&parts, &["n".to_owned()]).unwrap_err().errors.remove(0);
         assert_eq!((told.field.as_str(), told.code), ("/content", "INVALID_TEMPLATE"));
     }
+
+    #[test]
+    fn what_says_nothing_is_left_out() {
+        for value in [json!(null), json!(false), json!([]), json!({})] {
+            assert!(says_nothing(&value), "{value}");
+        }
+        for value in [json!(true), json!(0), json!(""), json!([null]), json!({"a": null})] {
+            assert!(!says_nothing(&value), "{value}");
+        }
+        let body = json!({"a": 1, "b": null, "c": [], "d": "x"});
+        let body = body.as_object().unwrap();
+        assert_eq!(Value::Object(said(body, ["d", "a", "b", "c", "none"])), json!({"a": 1, "d": "x"}));
+    }
+
+    #[test]
+    fn matchers_are_texts() {
+        for (matcher, expected) in [
+            (json!("a=b"), "a=b"),
+            (json!({"name": "a", "value": "b"}), r#""a"="b""#),
+            (json!({"name": "a", "value": "b", "isEqual": false}), r#""a"!="b""#),
+            (json!({"name": "a", "value": "b", "isRegex": true}), r#""a"=~"b""#),
+            (json!({"name": "a", "value": "b", "isEqual": false, "isRegex": true}), r#""a"!~"b""#),
+            (json!({"name": "a b", "value": "say \"c\"\n"}), r#""a b"="say \"c\"\n""#),
+            (json!({}), r#"""="""#),
+        ] {
+            assert_eq!(matcher_text(&matcher), json!(expected), "{matcher}");
+            // What is written is read as it was meant.
+            if let Some(name) = matcher.get("name").and_then(Value::as_str) {
+                let read = quiver_alerting::matchers::read(expected).unwrap().matchers;
+                assert_eq!(
+                    (read.len(), read[0].name.as_str(), json!(read[0].value)),
+                    (1, name, matcher["value"].clone())
+                );
+            }
+        }
+        // Other kinds are left to who reads the whole.
+        assert_eq!(matcher_text(&json!(5)), json!(5));
+        let body = json!({"m": ["a=b", {"name": "c", "value": "d"}], "n": "x", "o": [{"name": "c", "value": "d"}]});
+        let Value::Object(body) = body else { panic!("an object") };
+        let expected = json!({"m": ["a=b", "\"c\"=\"d\""], "n": "x", "o": [{"name": "c", "value": "d"}]});
+        assert_eq!(Value::Object(with_matchers(body, &["m", "n", "none"])), expected);
+    }
+
+    #[test]
+    fn routes_stand_below_their_parents() {
+        let route = |id: &str, parent: &str, position: Value| {
+            part(&ROUTES, id, json!({"parentId": parent, "position": position}))
+        };
+        let parts = [
+            route(ROOT_ROUTE_ID, "", json!(0)),
+            route("c", ROOT_ROUTE_ID, json!(5)),
+            route("b", ROOT_ROUTE_ID, json!(1)),
+            route("a", ROOT_ROUTE_ID, json!(5)),
+            route("d", "b", json!(0)),
+            route("e", "gone", json!(0)),
+            part(&RECEIVERS, "r", json!({"parentId": "b"})),
+        ];
+        let all = children(&parts);
+        let below = |id: &str| -> Vec<&str> { all.get(id).into_iter().flatten().map(|p| p.id.as_str()).collect() };
+        assert_eq!((below(ROOT_ROUTE_ID), below("b")), (vec!["b", "a", "c"], vec!["d"]));
+        assert!(below("").is_empty() && below("a").is_empty());
+        // What hangs on nothing is not there.
+        assert_eq!(Composed::of(&parts).route_ids, ["d", "b", "a", "c", ROOT_ROUTE_ID]);
+    }
+
+    #[test]
+    fn a_policy_has_what_is_said_of_it() {
+        let empty = Composed::of(&[]);
+        assert_eq!(empty.value, json!({}));
+        let global = json!({"options": {"resolve_timeout": "5m"}, "template_files": ["*.tmpl"], "other": 1});
+        let parts = [
+            part(&POLICY_GLOBAL, "g", global),
+            part(
+                &ROUTES,
+                ROOT_ROUTE_ID,
+                json!({"receiver": "r", "continue": false, "position": 3, "group_wait": "5s"}),
+            ),
+            part(&RECEIVERS, "r", json!({"name": "r", "labels": {}, "email_configs": [], "unknown": "x"})),
+            part(
+                &INHIBIT_RULES,
+                "i",
+                json!({"name": "n", "equal": ["a"], "source_matchers": [{"name": "s", "value": "1"}], "target_matchers": ["t=1"]}),
+            ),
+            part(&TIME_INTERVALS, "t", json!({"name": "night", "time_intervals": [{"months": ["1"]}], "note": "x"})),
+        ];
+        let composed = Composed::of(&parts);
+        let expected = json!({
+            "global": {"resolve_timeout": "5m"}, "templates": ["*.tmpl"],
+            "route": {"receiver": "r", "group_wait": "5s"}, "receivers": [{"name": "r"}],
+            "inhibit_rules": [
+                {"name": "n", "equal": ["a"], "source_matchers": ["\"s\"=\"1\""], "target_matchers": ["t=1"]},
+            ],
+            "time_intervals": [{"name": "night", "time_intervals": [{"months": ["1"]}]}],
+        });
+        assert_eq!(composed.value, expected);
+    }
+
+    #[test]
+    fn secrets_have_their_places() {
+        let of = |family: &Family, body: Value| secrets(family, body.as_object().unwrap());
+        let slack = json!({"name": "r", "slack_configs": [{"api_url": "https://h/x"}]});
+        assert!(of(&RECEIVERS, slack.clone()).contains(&"/slack_configs/0/api_url".to_owned()));
+        assert!(of(&ROUTES, slack).is_empty(), "of another family");
+        let global = json!({"options": {"slack_api_url": "https://h/x"}, "slack_api_url": "https://h/y"});
+        assert_eq!(of(&POLICY_GLOBAL, global), ["/options/slack_api_url"]);
+        assert!(of(&POLICY_GLOBAL, json!({})).is_empty());
+    }
 }

@@ -352,4 +352,148 @@ mod tests {
         assert_eq!(file, expected);
         assert!(file_rule(&object(json!({"alert": "A", "severity": "a", "labels": {"severity": "b"}}))).is_err());
     }
+
+    #[test]
+    fn what_says_nothing_is_not_written() {
+        for value in [json!(null), json!("0s"), json!({}), json!(0)] {
+            assert!(is_default(&value), "{value}");
+        }
+        for value in
+            [json!(""), json!("0"), json!("1s"), json!([]), json!({"a": null}), json!(1), json!(0.5), json!(false)]
+        {
+            assert!(!is_default(&value), "{value}");
+        }
+    }
+
+    #[test]
+    fn rules_of_files_of_our_own() {
+        let rule = object(json!({
+            "group": "g", "namespace": "n", "position": 3, "alert": "A", "record": null, "expr": "up == 0", "for": "0s",
+            "labels": {}, "annotations": {"a": "b"}, "severity": "page", "service": "", "enabled": true,
+            "description": "why", "language": "promql", "id": "7", "version": 2,
+        }));
+        let own = |of_group: Language| Value::Object(own_rule(&rule, of_group));
+        let bare = json!({
+            "alert": "A", "expr": "up == 0", "annotations": {"a": "b"}, "severity": "page", "description": "why",
+        });
+        assert_eq!(own(Language::Promql), bare, "where it stands, and what is usual, is not said");
+        let mut named = bare;
+        named["language"] = json!("promql");
+        assert_eq!(own(Language::Logsql), named);
+        // What is not usual is said.
+        let odd = object(json!({"record": "r", "expr": "x", "enabled": false, "language": "vlogs"}));
+        let expected = json!({"record": "r", "expr": "x", "enabled": false});
+        assert_eq!(Value::Object(own_rule(&odd, Language::Logsql)), expected);
+        assert_eq!(own_rule(&odd, Language::Olap)["language"], json!("logsql"));
+    }
+
+    #[test]
+    fn groups_of_files() {
+        let settings = object(json!({
+            "interval": "1m", "limit": 0, "concurrency": 1, "labels": {}, "params": {"a": ["b"]}, "debug": false,
+            "description": "no field of a file", "eval_offset": null,
+        }));
+        let expected = json!({"name": "g", "interval": "1m", "params": {"a": ["b"]}, "debug": false, "rules": [1]});
+        assert_eq!(file_group("g", "prometheus", &settings, vec![json!(1)]), expected);
+        let parallel = file_group("g", "vlogs", &object(json!({"concurrency": 2, "limit": 3})), Vec::new());
+        assert_eq!(parallel, json!({"name": "g", "type": "vlogs", "concurrency": 2, "limit": 3, "rules": []}));
+    }
+
+    #[test]
+    fn fields_of_rules_are_known() {
+        let fields = |rule: Value| file_rule(&object(rule)).map(Value::Object);
+        let told = |rule: Value| -> Vec<(String, &'static str)> {
+            fields(rule).unwrap_err().errors.into_iter().map(|error| (error.field, error.code)).collect()
+        };
+        // What is shown with a rule is no mistake in one.
+        assert_eq!(
+            fields(json!({"expr": "1", "interval": "1m", "limit": 5, "staged": true})).unwrap(),
+            json!({"expr": "1"})
+        );
+        let unknown = |name: &str| (format!("/rule/{name}"), "UNKNOWN_FIELD");
+        assert_eq!(told(json!({"Expr": "1", "alerts": 1})), [unknown("Expr"), unknown("alerts")]);
+        let severity = ("/rule/severity".to_owned(), "INVALID_VALUE");
+        assert_eq!(told(json!({"severity": "a", "labels": {"severity": "b"}})), [severity]);
+        // The same twice is said once; of a service and a runbook what the labels say counts.
+        for (rule, expected) in [
+            (json!({"severity": "a", "labels": {"severity": "a"}}), json!({"labels": {"severity": "a"}})),
+            (json!({"service": "a", "labels": {"service": "b"}}), json!({"labels": {"service": "b"}})),
+            (
+                json!({"runbook_url": "u", "annotations": {"runbook_url": "v"}}),
+                json!({"annotations": {"runbook_url": "v"}}),
+            ),
+            (json!({"service": "a", "severity": null}), json!({"labels": {"service": "a"}})),
+        ] {
+            assert_eq!(fields(rule.clone()).unwrap(), expected, "{rule}");
+        }
+        // Labels that are none are for the reader of rules to refuse.
+        assert_eq!(fields(json!({"service": "a", "labels": "x"})).unwrap(), json!({"labels": "x"}));
+    }
+
+    #[test]
+    fn rules_stand_in_their_groups_in_order() {
+        let entity = |id: &str, body: Value| Entity::for_tests(id, body);
+        let rule = |id: &str, group: &str, position: Value| {
+            entity(id, json!({"namespace": "n", "group": group, "position": position}))
+        };
+        let groups = vec![
+            entity("g1", json!({"namespace": "n", "name": "a"})),
+            entity("g2", json!({"namespace": "m", "name": "a"})),
+        ];
+        let rules = vec![
+            rule("r4", "a", json!(2)),
+            rule("r3", "a", json!(1)),
+            rule("r2", "a", json!(2)),
+            rule("r1", "b", json!(0)),
+            rule("r0", "a", json!(null)),
+        ];
+        let all = by_group(groups, rules);
+        let shown: Vec<(&str, &str, Option<&str>, Vec<&str>)> = all
+            .iter()
+            .map(|((namespace, name), stored)| {
+                let ids = stored.rules.iter().map(|rule| rule.id.as_str()).collect();
+                (namespace.as_str(), name.as_str(), stored.settings.as_ref().map(|e| e.id.as_str()), ids)
+            })
+            .collect();
+        let expected = [
+            ("m", "a", Some("g2"), vec![]),
+            // One without a place comes first, of two at one place the older one.
+            ("n", "a", Some("g1"), vec!["r0", "r3", "r2", "r4"]),
+            ("n", "b", None, vec!["r1"]),
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    /// A rule runs with what its last editor may see; with nothing where that is not kept.
+    #[test]
+    fn rights_of_rules() {
+        let triple = Triple::new(quiver_types::Right::View, None, quiver_types::Services::all());
+        let mut rule = Entity::for_tests("r", json!({}));
+        assert_eq!((run_as(&rule).triples().len(), run_by(&rule)), (0, String::new()));
+        rule.sealed.insert(RUN_AS.to_owned(), json!([triple.to_json(), {"right": "none"}, 5]));
+        rule.sealed.insert(RUN_BY.to_owned(), json!("ann"));
+        assert_eq!((run_as(&rule).triples(), run_by(&rule).as_str()), (&[triple][..], "ann"));
+        rule.sealed.insert(RUN_AS.to_owned(), json!("all"));
+        rule.sealed.insert(RUN_BY.to_owned(), json!(5));
+        assert_eq!((run_as(&rule).triples().len(), run_by(&rule)), (0, String::new()));
+    }
+
+    #[test]
+    fn a_service_of_ones_own_yields_to_that_of_an_element() {
+        for (rule, yields) in [
+            (json!({"alert": "A", "expr": "1"}), false),
+            (json!({"alert": "A", "expr": "1", "service": "cart"}), true),
+            (json!({"alert": "A", "expr": "1", "service": "cart", "labels": {"service": "pay"}}), false),
+            (json!({"alert": "A", "expr": "1", "labels": {"service": "pay"}}), false),
+        ] {
+            let (group, _) = group_of(&object(rule.clone())).unwrap();
+            assert_eq!((group.rules.len(), group.rules[0].service_yields), (1, yields), "{rule}");
+        }
+        let (group, _) =
+            group_of(&object(json!({"alert": "A", "expr": "* | stats count() n", "language": "logsql"}))).unwrap();
+        assert_eq!((group.language, group.name.as_str()), (Language::Logsql, "test"));
+        let unknown =
+            group_of(&object(json!({"alert": "A", "expr": "1", "language": "sql"}))).unwrap_err().errors.remove(0);
+        assert_eq!((unknown.field.as_str(), unknown.message.as_str()), ("/rule/language", "unknown language `sql`"));
+    }
 }

@@ -161,4 +161,71 @@ mod tests {
         assert!(tests_of(&tests("100m", 20), 98).is_ok());
         assert!(tests_of(&tests("100m", 20), 100).is_err() && tests_of(&tests("100m", 19), 100).is_ok());
     }
+
+    #[test]
+    fn what_is_lacking_is_named() {
+        let told = |body: Value| {
+            let problem = groups_of(body.get("rules")).unwrap_err();
+            (problem.errors[0].field.clone(), problem.errors[0].code)
+        };
+        let lacking = |field: &str| (field.to_owned(), "REQUIRED");
+        for body in [json!({}), json!({"rules": null}), json!({"rules": 5}), json!({"rules": []})] {
+            assert_eq!(told(body), lacking("/rules"));
+        }
+        for rules in [json!({}), json!({"files": "a"}), json!({"content": "groups: []"})] {
+            assert_eq!(told(json!({"rules": rules})), lacking("/rules/files"));
+        }
+        let second = json!({"rules": {"files": [{"content": "groups: []"}, {"content": 5}]}});
+        assert_eq!(told(second), lacking("/rules/files/1/content"));
+        assert_eq!(groups_of(Some(&json!({"files": []}))).map(|groups| groups.len()).ok(), Some(0));
+        let body = json!({"tests": "x", "other": 5});
+        let body = body.as_object().expect("an object");
+        assert_eq!(text(body, "tests").ok(), Some("x"));
+        for field in ["other", "none"] {
+            assert_eq!(text(body, field).unwrap_err().errors[0].field, format!("/{field}"));
+        }
+    }
+
+    #[test]
+    fn tests_are_bounded() {
+        let tests =
+            |count: usize| format!("tests: [{}]", "{promql_expr_test: [{expr: up, eval_time: 1m}]},".repeat(count));
+        assert_eq!(tests_of(&tests(TESTS_MAX), 1).map(|file| file.tests.len()).ok(), Some(TESTS_MAX));
+        let told = tests_of(&tests(TESTS_MAX + 1), 1).unwrap_err().errors.remove(0);
+        assert_eq!(
+            (told.field.as_str(), told.code, told.message.as_str()),
+            ("/tests", "LIMIT_EXCEEDED", "at most 100 tests")
+        );
+        // Without rules only what is asked by itself is evaluated.
+        assert!(tests_of(&tests(1), 0).is_ok());
+        assert!(tests_of("tests: [", 1).is_err());
+    }
+
+    #[test]
+    fn what_came_of_tests() {
+        let named = "{name: first, promql_expr_test: [{expr: up, eval_time: 1m}]}";
+        let file = tests_of(&format!("tests: [{named}, {{promql_expr_test: [{{expr: up, eval_time: 1m}}]}}]"), 0)
+            .expect("tests");
+        let case = |name: &str, is_ok: bool| unit_tests::Case {
+            name: name.to_owned(),
+            group: String::new(),
+            is_ok,
+            expected: "1".to_owned(),
+            got: "2".to_owned(),
+        };
+        let shown_case = |name: &str, group: &str, ok: bool| json!({"name": name, "group": group, "ok": ok, "expected": "1", "got": "2"});
+        let fault = |text: &str| unit_tests::Fault::from(text.to_owned());
+        // A fault that a case tells is not told twice.
+        let told = Outcome { errors: vec![fault("x")], cases: vec![case("a", true), case("b", false)] };
+        let good = Outcome { errors: Vec::new(), cases: vec![case("c", true)] };
+        let cases = [shown_case("a", "first", true), shown_case("b", "first", false), shown_case("c", "1", true)];
+        assert_eq!(shown(&file, vec![told, good.clone()]), json!({"passed": 2, "failed": 1, "cases": cases}));
+        // One that nothing else tells is a case.
+        let broken = Outcome { errors: vec![fault("cannot be run\n")], cases: vec![case("a", true)] };
+        let answer = shown(&file, vec![good, broken]);
+        let last = json!({"name": "evaluation", "group": "1", "ok": false, "expected": "", "got": "cannot be run"});
+        assert_eq!((&answer["passed"], &answer["failed"], &answer["cases"][2]), (&json!(2), &json!(1), &last));
+        // A test that was not run has no cases.
+        assert_eq!(shown(&file, Vec::new()), json!({"passed": 0, "failed": 0, "cases": []}));
+    }
 }

@@ -265,4 +265,87 @@ mod tests {
         assert_eq!(host.attributes, json!({"id": "h1"}).as_object().cloned().unwrap());
         assert_eq!((host.services.len(), host.service()), (SERVICES_MAX, None));
     }
+
+    /// A type of hosts whose rules look at spans.
+    fn hosts(identity: &Value, keys: &Value, more: &Value) -> Vec<Probe> {
+        let mut rule = json!({"signal": "spans", "identity": identity, "name": "host"});
+        for (name, value) in more.as_object().into_iter().flatten() {
+            rule[name] = value.clone();
+        }
+        of_types(&[quiver_config::Entity::for_tests(
+            "t",
+            json!({"key": "host", "identityKeys": keys, "discovery": [rule]}),
+        )])
+    }
+
+    #[test]
+    fn keys_are_all_there() {
+        let identity = json!({"a": "resource.a", "b": "resource.b", "c": "resource.c"});
+        let probes = hosts(&identity, &json!(["b", "a"]), &json!({}));
+        let found = |values: &[(&str, &str)]| -> Vec<(String, Value)> {
+            let mut found = Found::default();
+            found.add(&probes[0], &told(&probes[0], values));
+            found.resources.into_iter().map(|(key, one)| (key.key, Value::Object(one.attributes))).collect()
+        };
+        let all = [("resource.a", "1"), ("resource.b", "2"), ("resource.c", "3")];
+        assert_eq!(found(&all), [("2/1".to_owned(), json!({"a": "1", "b": "2", "c": "3"}))]);
+        // What is no part of the key may be missing.
+        assert_eq!(found(&all[..2]), [("2/1".to_owned(), json!({"a": "1", "b": "2"}))]);
+        assert!(found(&all[..1]).is_empty() && found(&all[1..]).is_empty() && found(&[]).is_empty());
+        assert!(found(&[("resource.a", "1"), ("resource.b", "")]).is_empty(), "an empty value is none");
+        let long = "é".repeat(KEY_CHARS_MAX / 2);
+        assert_eq!(
+            found(&[("resource.a", long.as_str()), ("resource.b", &long[2..])]).len(),
+            1,
+            "as long as a key may be"
+        );
+        assert!(found(&[("resource.a", long.as_str()), ("resource.b", long.as_str())]).is_empty(), "a letter longer");
+    }
+
+    #[test]
+    fn conditions_choose_rows() {
+        let condition = json!({"condition": {"field": "resource.os", "op": "eq", "value": "linux"}});
+        let probes = hosts(&json!({"id": "resource.id"}), &json!(["id"]), &condition);
+        let count = |values: &[(&str, &str)]| {
+            let mut found = Found::default();
+            found.add(&probes[0], &told(&probes[0], values));
+            found.resources.len()
+        };
+        assert_eq!(count(&[("resource.id", "1"), ("resource.os", "linux")]), 1);
+        assert_eq!(count(&[("resource.id", "1"), ("resource.os", "other")]), 0);
+        assert_eq!(count(&[("resource.id", "1")]), 0);
+    }
+
+    #[test]
+    fn what_is_told_again_is_one_resource() {
+        let probes = hosts(&json!({"id": "resource.id", "os": "resource.os"}), &json!(["id"]), &json!({}));
+        let mut found = Found::default();
+        let mut tell = |values: &[(&str, &str)], first_ms: i64, last_ms: i64| {
+            found.add(&probes[0], &Told { first_ms, last_ms, ..told(&probes[0], values) });
+        };
+        tell(&[("resource.id", "1"), ("service.name", "cart")], 10, 20);
+        tell(&[("resource.id", "1"), ("resource.os", "linux"), ("service.name", "cart")], 5, 15);
+        tell(&[("resource.id", "1")], 12, 30);
+        let one = found.resources.values().next().unwrap();
+        assert_eq!((found.resources.len(), one.first_ms, one.last_ms), (1, 5, 30));
+        assert_eq!(one.attributes, json!({"id": "1", "os": "linux"}).as_object().cloned().unwrap());
+        assert_eq!(one.service().map(String::as_str), Some("cart"), "who names none is no second one");
+    }
+
+    #[test]
+    fn links_have_two_ends() {
+        let mut found = Found::default();
+        let key = |key: &str| Key { kind: SERVICE_TYPE_ID.to_owned(), key: key.to_owned() };
+        for name in ["a", "b"] {
+            let (attributes, services) = (Map::new(), BTreeSet::new());
+            let one = Resource { name: name.to_owned(), attributes, services, first_ms: 0, last_ms: 0 };
+            found.resources.insert(key(name), one);
+        }
+        for (from, to) in [("a", "b"), ("a", "b"), ("b", "a"), ("a", "a"), ("a", "none"), ("none", "b")] {
+            found.call(from, to);
+        }
+        let links: Vec<(&str, &str)> = found.links.iter().map(|l| (l.from.key.as_str(), l.to.key.as_str())).collect();
+        assert_eq!(links, [("a", "b"), ("b", "a")]);
+        assert!(found.links.iter().all(|link| link.kind == "calls"));
+    }
 }

@@ -164,6 +164,8 @@ pub(crate) fn identity_of(of: &Entity, resource: &Entity) -> Option<(Vec<(String
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -177,5 +179,132 @@ mod tests {
         check(Signal::Logs, "resource.host.name", Some("\"host.name\""));
         check(Signal::Metrics, "host.name", Some("coalesce(\"labels.host.name\", \"labels.host_name\")"));
         check(Signal::Metrics, "_msg", None);
+    }
+
+    fn kind(id: &str, keys: &Value, rules: &Value) -> Entity {
+        Entity::for_tests(id, json!({"key": format!("{id}_key"), "identityKeys": keys, "discovery": rules}))
+    }
+
+    fn rule(signal: &str, identity: &Value) -> Value {
+        json!({"signal": signal, "identity": identity, "name": "{service.name}"})
+    }
+
+    #[test]
+    fn rules_that_find_nothing_are_left_out() {
+        let identity = json!({"id": "resource.host.id"});
+        let good = rule("spans", &identity);
+        let with = |name: &str, value: Value| {
+            let mut rule = good.clone();
+            rule[name] = value;
+            rule
+        };
+        let count = |keys: Value, rules: Value| rules_of(&kind("t", &keys, &rules)).len();
+        assert_eq!(count(json!(["id"]), json!([good])), 1);
+        for signal in [json!("events"), json!("Spans"), json!(""), json!(5), json!(null)] {
+            assert_eq!(count(json!(["id"]), json!([with("signal", signal.clone())])), 0, "{signal}");
+        }
+        for identity in [json!(null), json!([]), json!("id"), json!({}), json!({"id": 5}), json!({"other": "a"})] {
+            assert_eq!(count(json!(["id"]), json!([with("identity", identity.clone())])), 0, "{identity}");
+        }
+        for keys in [json!([]), json!(null), json!("id"), json!([5]), json!(["id", "none"])] {
+            assert_eq!(count(keys.clone(), json!([good])), 0, "{keys}");
+        }
+        let condition = json!({"field": "a", "op": "eq", "value": "b"});
+        assert_eq!(count(json!(["id"]), json!([with("condition", condition)])), 1);
+        assert_eq!(count(json!(["id"]), json!([with("condition", json!(null))])), 1);
+        assert_eq!(count(json!(["id"]), json!([with("condition", json!({"field": "a"}))])), 0);
+        // The others of a type go on.
+        assert_eq!(count(json!(["id"]), json!([5, with("signal", json!("x")), good, good])), 2);
+        assert_eq!(count(json!(["id"]), json!({"0": good})), 0);
+    }
+
+    #[test]
+    fn keys_come_first_and_in_their_order() {
+        let identity = json!({"a": "resource.a", "b": "resource.b", "c": "resource.c", "d": 5});
+        let found = rules_of(&kind("t", &json!(["c", "a"]), &json!([rule("logs", &identity)])));
+        let (signal, one) = &found[0];
+        assert_eq!((*signal, one.keys, one.type_id.as_str(), one.type_key.as_str()), (Signal::Logs, 2, "t", "t_key"));
+        let names: Vec<&str> = one.identity.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["c", "a", "b"], "what names no field is none of it");
+    }
+
+    /// Senders share a question, whatever they are told apart by; what they call does where the same fields are asked.
+    #[test]
+    fn rules_share_questions() {
+        let one =
+            |id: &str, signal: &str, field: &str| kind(id, &json!(["k"]), &json!([rule(signal, &json!({"k": field}))]));
+        let probes = of_types(&[
+            one("a", "spans", "resource.host"),
+            one("b", "spans", "resource.pod"),
+            one("c", "metrics", "resource.host"),
+            one("d", "spans", "attributes.db"),
+            one("e", "spans", "attributes.db"),
+            one("f", "spans", "attributes.queue"),
+            // By this no question can be asked.
+            one("g", "metrics", "_msg"),
+        ]);
+        let shown: Vec<(Signal, bool, Vec<&str>)> = probes
+            .iter()
+            .map(|probe| {
+                (probe.signal, probe.is_sender, probe.rules.iter().map(|rule| rule.type_id.as_str()).collect())
+            })
+            .collect();
+        let expected = [
+            (Signal::Spans, true, vec!["a", "b"]),
+            (Signal::Metrics, true, vec!["c"]),
+            (Signal::Spans, false, vec!["d", "e"]),
+            (Signal::Spans, false, vec!["f"]),
+        ];
+        assert_eq!(shown, expected);
+        let fields: BTreeSet<String> = probes[0].fields.iter().map(ToString::to_string).collect();
+        let expected = ["resource.host", "resource.pod", "service.name"].map(str::to_owned);
+        assert_eq!(fields, BTreeSet::from(expected), "each field is asked once");
+        assert_eq!(probes[0].fields.len(), 3);
+    }
+
+    #[test]
+    fn where_a_resource_shows_in_spans() {
+        let identity = json!({"id": "resource.host.id", "zone": "attributes.zone"});
+        let rules = json!([rule("logs", &json!({"id": "x", "zone": "y"})), rule("spans", &identity)]);
+        let of = |keys: Value, attributes: Value| {
+            identity_of(&kind("t", &keys, &rules), &Entity::for_tests("r", json!({"attributes": attributes})))
+        };
+        let columns = |pairs: &[(&str, &str)], is_sender: bool| {
+            let pairs = pairs.iter().map(|(column, value)| ((*column).to_owned(), (*value).to_owned()));
+            Some((pairs.collect::<Vec<_>>(), is_sender))
+        };
+        let host = ("\"resource.host.id\"", "h");
+        assert_eq!(of(json!(["id"]), json!({"id": "h", "zone": "z"})), columns(&[host], true));
+        assert_eq!(
+            of(json!(["zone", "id"]), json!({"id": "h", "zone": 5})),
+            columns(&[("\"attributes.zone\"", "5"), host], false)
+        );
+        assert_eq!(of(json!(["zone"]), json!({"id": "h"})), None, "it lacks a key");
+        assert_eq!(of(json!(["id"]), json!(null)), None);
+        let of_logs = kind("t", &json!(["id"]), &json!([rule("logs", &identity)]));
+        assert!(identity_of(&of_logs, &Entity::for_tests("r", json!({"attributes": {"id": "h"}}))).is_none());
+    }
+
+    #[test]
+    fn columns_of_every_signal() {
+        let check = |signal, field: &str, expected: Option<&str>| {
+            assert_eq!(column_of(signal, &FieldName::parse(field)).as_deref(), expected, "{field}");
+        };
+        check(Signal::Spans, "span.name", Some("name"));
+        check(Signal::Spans, "span.kind", Some("lower(kind)"));
+        check(Signal::Spans, "span.status", Some("lower(status_code)"));
+        check(Signal::Spans, "attributes.a", Some("\"attributes.a\""));
+        let either = "coalesce(CAST(\"attributes.a\" AS VARCHAR), CAST(\"resource.a\" AS VARCHAR))";
+        check(Signal::Spans, "a", Some(either));
+        check(Signal::Spans, "_msg", None);
+        check(Signal::Spans, "severity", None);
+        check(Signal::Logs, "service.name", Some("service_name"));
+        check(Signal::Logs, "_msg", Some("message"));
+        check(Signal::Logs, "severity", Some("coalesce(\"severity\", severity_text, \"level\")"));
+        check(Signal::Logs, "attributes.a", Some("\"a\""));
+        check(Signal::Logs, "span.name", None);
+        check(Signal::Metrics, "service.name", Some("service_name"));
+        check(Signal::Metrics, "attributes.a", Some("\"labels.a\""));
+        check(Signal::Metrics, "severity", None);
     }
 }

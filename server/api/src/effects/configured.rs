@@ -213,4 +213,56 @@ mod tests {
         assert_eq!((whole.threshold_ms, whole.error_rate_slo_pct), (Some(500.0), Some(0.0)));
         assert_eq!(whole.vitals, Vitals { lcp_ms: Some(2500.0), inp_ms: None, cls: Some(0.1) });
     }
+
+    #[test]
+    fn conditions_of_transactions() {
+        let leaf = |op: &str, value: &str| json!({"field": "attributes.bt.name", "op": op, "value": value});
+        for name in ["checkout", "a b", "a?b", ""] {
+            let condition = transaction_condition(&NamePattern::new(name));
+            if NamePattern::new(name).is_pattern() {
+                assert_eq!(condition, json!({"any": [leaf("eq", name), leaf("glob", name)]}), "{name}");
+            } else {
+                assert_eq!(condition, leaf("eq", name), "{name}");
+            }
+        }
+        let both = json!({"any": [leaf("eq", "pay*"), leaf("glob", "pay*")]});
+        assert_eq!(transaction_condition(&NamePattern::new("pay*")), both);
+    }
+
+    #[test]
+    fn kinds_of_steps() {
+        for (word, kind) in [
+            ("transaction", StepKind::Transaction),
+            ("log", StepKind::Log),
+            ("event", StepKind::Event),
+            ("rum", StepKind::Rum),
+            ("span", StepKind::Span),
+            ("", StepKind::Span),
+            ("Log", StepKind::Span),
+        ] {
+            let step = transactions().step(&map(&json!({"kind": word})));
+            assert_eq!(step.kind, kind, "{word}");
+            assert_eq!((step.condition, step.service, step.optional), (Value::Null, None, false), "{word}");
+        }
+        // A transaction of pages is none of services, and one that is gone says nothing.
+        for (word, id) in [("transaction", "k2"), ("rum", "k1"), ("span", "none"), ("span", "")] {
+            let body = json!({"kind": word, "transactionId": id, "condition": {"field": "x"}});
+            let step = transactions().step(&map(&body));
+            assert_eq!((step.condition, step.service), (json!({"field": "x"}), None), "{word} {id}");
+        }
+        // What a step says itself of its service counts; its condition is that of the transaction.
+        let body = json!({"kind": "span", "transactionId": "k1", "condition": {"field": "x"}, "service": "other"});
+        let step = transactions().step(&map(&body));
+        assert_eq!((step.service.as_deref(), step.condition.get("any").is_some()), (Some("other"), true));
+    }
+
+    #[test]
+    fn services_of_processes() {
+        let step = |service: &str| json!({"service": service});
+        let body = json!({"name": "p", "steps": [step("b"), step("a"), 5, step("b"), {}]});
+        let process = transactions().process("p", 7, &map(&body));
+        assert_eq!((process.version, process.name.as_str(), process.steps.len()), (7, "p", 4));
+        // Of a step without a service the spans of any are looked at.
+        assert_eq!(process.services, ["", "a", "b"]);
+    }
 }

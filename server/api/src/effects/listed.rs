@@ -158,7 +158,9 @@ pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &Hold<'_>) -
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::MatchOp::{Equal, NotEqual, Regex};
     use quiver_types::Matcher;
+    use serde_json::json;
 
     use super::*;
 
@@ -176,5 +178,64 @@ mod tests {
         let job = Matchers::new(vec![Matcher::equal("job", "shop")]);
         assert_eq!(named(&names, &job), "shop");
         assert_eq!(of(&[("service", MatchOp::Equal, ""), ("job", MatchOp::Equal, "shop")]), "shop");
+    }
+
+    #[test]
+    fn kinds_of_receivers() {
+        for (body, expected) in [
+            (json!({}), ""),
+            (json!({"name": "ops"}), ""),
+            (json!({"webhook_configs": [{}], "email_configs": [{}, {}]}), "email,webhook"),
+            (json!({"webhook_configs": [], "email_configs": null, "slack_configs": {}}), ""),
+            (json!({"configs": [1], "_configs": [1], "labels": [1]}), ""),
+        ] {
+            assert_eq!(types(&Entity::for_tests("r", body.clone())), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn receivers_count_the_routes_that_name_them() {
+        let uses: HashMap<&str, i64> = [("ops", 3), ("", 9)].into();
+        let of = |body: Value| {
+            let entity = Entity::for_tests("r1", body);
+            let row = receiver(&entity, &uses);
+            (row.id.to_owned(), row.name.to_owned(), row.routes, row.managed_by.to_owned(), row.updated_ms)
+        };
+        let row = |name: &str, routes: i64| ("r1".to_owned(), name.to_owned(), routes, "api".to_owned(), 0);
+        assert_eq!(of(json!({"name": "ops"})), row("ops", 3));
+        assert_eq!(of(json!({"name": "mail"})), row("mail", 0));
+    }
+
+    #[test]
+    fn silences_name_a_service_in_several_ways() {
+        let names = ["service".to_owned(), "job".to_owned()];
+        let of = |pairs: &[(&str, MatchOp, &str)]| {
+            let matchers = pairs.iter().map(|(name, op, value)| Matcher::new(*name, *op, *value).unwrap());
+            let matchers = Matchers::new(matchers.collect());
+            (service(&names, &matchers).to_owned(), named(&names, &matchers).to_owned())
+        };
+        let both = |service: &str, named: &str| (service.to_owned(), named.to_owned());
+        assert_eq!(of(&[]), both("", ""));
+        assert_eq!(of(&[("a", Equal, "b")]), both("", ""));
+        assert_eq!(of(&[("service", Equal, "a"), ("job", Equal, "b")]), both("a", "a"));
+        assert_eq!(of(&[("service", Equal, ""), ("job", Equal, "")]), both("", ""));
+        assert_eq!(of(&[("service", NotEqual, "a"), ("job", Equal, "b")]), both("", "b"));
+        assert_eq!(of(&[("service", Regex, "a"), ("job", Regex, "b")]), both("", ""));
+        assert_eq!(named(&[], &Matchers::new(vec![Matcher::equal("service", "a")])), "");
+    }
+
+    #[test]
+    fn rows_of_the_audit_log() {
+        let row = json!({
+            "id": "7", "at": "1970-01-01T00:00:01.500Z", "actor": "ann", "actorType": "user", "ip": null,
+            "action": "create", "family": "rules", "entityId": "r", "entityName": 5, "outcome": "ok", "other": "x",
+        });
+        let row = row.as_object().expect("an object");
+        let shown = audited(row);
+        assert_eq!((shown.id, shown.at_ms, shown.actor, shown.actor_type), ("7", Some(1500), "ann", "user"));
+        assert_eq!((shown.ip, shown.action, shown.family), ("", "create", "rules"));
+        assert_eq!((shown.entity_id, shown.entity_name, shown.outcome, shown.code), ("r", "", "ok", ""));
+        let bare = Map::new();
+        assert_eq!((audited(&bare).at_ms, audited(&bare).id), (None, ""));
     }
 }

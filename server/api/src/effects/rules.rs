@@ -40,3 +40,30 @@ pub(super) async fn rows(config: &Config) -> Result<RecordBatch> {
     let entities = config.all(&RULES).await.map_err(gone)?;
     rule_rows(&entities.iter().map(rule).collect::<Vec<_>>())
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn rules_have_what_is_said_of_them() {
+        let entity = Entity::for_tests(
+            "r1",
+            json!({
+                "alert": "Down", "namespace": "n", "group": "g", "language": "promql", "expr": "up == 0",
+                "severity": "page", "service": null, "enabled": true, "record": 5,
+            }),
+        );
+        let shown = rule(&entity);
+        assert_eq!((shown.id, shown.alert, shown.record), ("r1", "Down", ""));
+        assert_eq!((shown.namespace, shown.group, shown.language, shown.expr), ("n", "g", "promql", "up == 0"));
+        assert_eq!((shown.severity, shown.service, shown.enabled, shown.managed_by), ("page", "", true, "api"));
+        // Only who says so is enabled.
+        for body in [json!({}), json!({"enabled": false}), json!({"enabled": null}), json!({"enabled": "true"})] {
+            let entity = Entity::for_tests("r", body.clone());
+            assert!(!rule(&entity).enabled, "{body}");
+        }
+    }
+}

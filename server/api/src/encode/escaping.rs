@@ -86,4 +86,54 @@ mod tests {
         assert_eq!(Escaping::of("dots"), Some(Escaping::Dots));
         assert_eq!(Escaping::of("none"), None);
     }
+
+    /// What comes out may stand without quotes, whatever went in; and plain names are left as they are.
+    #[test]
+    fn escaped_names_are_plain() {
+        let letters = ['a', 'Z', '_', ':', '.', '0', '9', ' ', '-', 'é', '\u{1f600}', '\n', '"', '\0'];
+        let mut state = 7_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..500 {
+            let name: String = (0..=next(6)).map(|_| letters[next(letters.len())]).collect();
+            for colons in [false, true] {
+                for escaping in [Escaping::Underscores, Escaping::Dots, Escaping::Values] {
+                    let escaped = escaping.name(&name, colons);
+                    // Dots leave a digit in front as two underscores, so each form is plain.
+                    assert!(is_plain(&escaped, colons), "{name:?} {escaping:?} {escaped}");
+                    assert!(!is_plain(&name, colons) || escaped == name.as_str(), "{name:?} {escaping:?} {escaped}");
+                    assert_eq!(escaping.name(&escaped, colons), escaped, "what is plain is not escaped again");
+                }
+                assert_eq!(Escaping::AllowUtf8.name(&name, colons), name);
+            }
+        }
+    }
+
+    #[test]
+    fn names_that_may_stand_without_quotes() {
+        for (name, of_metric, of_label) in [
+            ("", false, false),
+            ("a", true, true),
+            ("_", true, true),
+            ("_1", true, true),
+            ("1", false, false),
+            ("a1", true, true),
+            (":", true, false),
+            ("a:b", true, false),
+            ("a-b", false, false),
+            ("a b", false, false),
+            ("ä", false, false),
+            ("aä", false, false),
+            ("a٣", false, false),
+        ] {
+            assert_eq!((is_plain(name, true), is_plain(name, false)), (of_metric, of_label), "{name}");
+        }
+        for escaping in [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values] {
+            assert_eq!(Escaping::of(escaping.as_str()), Some(escaping));
+            assert_eq!(Escaping::of(&escaping.as_str().to_uppercase()), None);
+        }
+        assert_eq!(Escaping::of(""), None);
+    }
 }

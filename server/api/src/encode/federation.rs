@@ -238,4 +238,80 @@ mod tests {
         let lines = "a{instance=\"i\"} 1 1500\n".repeat(5000);
         assert!(pieces > 1 && whole == format!("# TYPE a untyped\n{lines}"));
     }
+
+    fn with(more: Histogram) -> Newest {
+        let labels = LabelSet::from_pairs([("__name__", "h")]);
+        Newest { labels, ts: 0, value: Value::Histogram(Box::new(more)) }
+    }
+
+    #[test]
+    fn families_are_of_one_name_and_type() {
+        let native = || with(Histogram::default());
+        let gauge = || with(Histogram { reset_hint: ResetHint::Gauge, ..Histogram::default() });
+        let buckets = || with(Histogram { schema: CUSTOM_SCHEMA, ..Histogram::default() });
+        for (sample, kind, needs_protobuf) in [
+            (float(&[("__name__", "h")], f64::NAN), Kind::Untyped, false),
+            (native(), Kind::Histogram, true),
+            (gauge(), Kind::GaugeHistogram, true),
+            (buckets(), Kind::Histogram, false),
+            (with(Histogram { reset_hint: ResetHint::Reset, ..Histogram::default() }), Kind::Histogram, true),
+        ] {
+            assert_eq!((sample.kind(), sample.needs_protobuf()), (kind, needs_protobuf));
+        }
+        assert!(native().is_of_family(&buckets()), "both are histograms");
+        assert!(!native().is_of_family(&gauge()));
+        assert!(!native().is_of_family(&float(&[("__name__", "h")], 1.0)));
+        let [a, b] = ["a", "b"].map(|name| float(&[("__name__", name)], 1.0));
+        assert!(a.is_of_family(&a) && !a.is_of_family(&b));
+        // Samples without a name are of one family, too.
+        assert!(float(&[("x", "1")], 1.0).is_of_family(&float(&[("x", "2")], 2.0)));
+    }
+
+    #[test]
+    fn counts_add_up_to_the_bounds() {
+        let of = |spans: Vec<Span>, counts: &[f64], bounds: &[f64]| {
+            let h = Histogram {
+                schema: CUSTOM_SCHEMA,
+                positive_spans: spans,
+                positive: counts.to_vec(),
+                custom_bounds: bounds.to_vec(),
+                ..Histogram::default()
+            };
+            cumulative(&h)
+        };
+        assert!(of(Vec::new(), &[], &[]).is_empty());
+        assert_eq!(of(Vec::new(), &[], &[1.0, 2.0]), [(1.0, 0.0), (2.0, 0.0)]);
+        let all = |length: u32| vec![Span { offset: 0, length }];
+        assert_eq!(of(all(2), &[1.0, 2.0], &[1.0, 2.0]), [(1.0, 1.0), (2.0, 3.0)]);
+        // What lies above the last bound counts for none of them.
+        assert_eq!(of(all(3), &[1.0, 2.0, 4.0], &[1.0, 2.0]), [(1.0, 1.0), (2.0, 3.0)]);
+        let late = vec![Span { offset: 2, length: 1 }];
+        assert_eq!(of(late, &[5.0], &[-1.0, 0.0, 1.0]), [(-1.0, 0.0), (0.0, 0.0), (1.0, 5.0)]);
+    }
+
+    #[test]
+    fn the_instance_is_always_said() {
+        let labels = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            float(pairs, 1.0).labels().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+        };
+        let own = |pairs: &[(&str, &str)]| -> Vec<(String, String)> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        assert_eq!(labels(&[("__name__", "a")]), own(&[("instance", "")]));
+        assert_eq!(labels(&[("__name__", "a"), ("instance", "i")]), own(&[("instance", "i")]));
+        assert_eq!(labels(&[("b", "1"), ("instance", "")]), own(&[("b", "1"), ("instance", "")]));
+    }
+
+    #[test]
+    fn what_is_no_plain_text() {
+        let line_of = |name: &str, value: &str| {
+            let mut out = Vec::new();
+            text(&[float(&[("__name__", name), ("instance", value)], -0.0)], 0, Escaping::AllowUtf8, &mut out);
+            String::from_utf8(out).expect("text").lines().last().unwrap_or_default().to_owned()
+        };
+        assert_eq!(line_of("a", "ä\r\t"), "a{instance=\"ä\r\t\"} -0 1500");
+        assert_eq!(line_of("a", "\\n"), "a{instance=\"\\\\n\"} -0 1500");
+        assert_eq!(line_of("a\"b", "i"), "{\"a\\\"b\",instance=\"i\"} -0 1500");
+        assert_eq!(line_of("1a", "i"), "{\"1a\",instance=\"i\"} -0 1500");
+    }
 }

@@ -131,4 +131,100 @@ mod tests {
         }
         assert_eq!(found, [("a".to_owned(), 3, 2), ("a".to_owned(), 4, 1)]);
     }
+
+    /// Reads fields as (number, bytes, number that they hold).
+    fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
+        let (mut r, mut out) = (Reader::new(message), Vec::new());
+        while !r.is_empty() {
+            let tag = r.tag().expect("a tag");
+            out.push(match tag & 7 {
+                0 => (tag >> 3, Vec::new(), r.varint().expect("a number")),
+                1 => (tag >> 3, Vec::new(), r.fixed64().expect("8 bytes")),
+                _ => (tag >> 3, r.bytes().expect("bytes").to_vec(), 0),
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn numbers_with_a_sign() {
+        for (value, expected) in
+            [(0, 0), (-1, 1), (1, 2), (-2, 3), (i32::MAX, u64::from(u32::MAX) - 1), (i32::MIN, u64::from(u32::MAX))]
+        {
+            let mut out = Vec::new();
+            zigzag(&mut out, 5, value);
+            assert_eq!(fields(&out), [(5, Vec::new(), expected)], "{value}");
+        }
+    }
+
+    #[test]
+    fn a_native_histogram() {
+        let h = Histogram {
+            schema: -1,
+            count: 7.5,
+            sum: -2.0,
+            zero_threshold: 0.25,
+            zero_count: 1.0,
+            positive_spans: vec![Span { offset: -3, length: 2 }],
+            positive: vec![2.0, 0.5],
+            negative_spans: vec![Span { offset: 0, length: 1 }],
+            negative: vec![4.0],
+            reset_hint: quiver_types::ResetHint::Gauge,
+            ..Histogram::default()
+        };
+        let labels = LabelSet::from_pairs([("__name__", "h"), ("instance", "i")]);
+        let sample = Newest { labels, ts: -1, value: Value::Histogram(Box::new(h)) };
+        let mut bytes = Vec::new();
+        assert_eq!(delimited(std::slice::from_ref(&sample), 0, Escaping::Underscores, &mut bytes), 1);
+        let mut whole = Reader::new(&bytes);
+        let family = fields(whole.bytes().expect("a message"));
+        assert!(whole.is_empty());
+        assert_eq!(family.iter().map(|f| (f.0, f.2)).collect::<Vec<_>>(), [(1, 0), (3, 5), (4, 0)]);
+        let metric = fields(&family[2].1);
+        assert_eq!(metric.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 7, 6]);
+        assert_eq!(fields(&metric[0].1), [(1, b"instance".to_vec(), 0), (2, b"i".to_vec(), 0)]);
+        assert_eq!(metric[2].2 as i64, -1, "times may lie before 1970");
+        let number = |field: u32, value: f64| (field, Vec::new(), value.to_bits());
+        let expected = [
+            number(2, -2.0),
+            number(4, 7.5),
+            (5, Vec::new(), 1),
+            number(6, 0.25),
+            number(8, 1.0),
+            (9, vec![8, 0, 16, 1], 0),
+            number(11, 4.0),
+            (12, vec![8, 5, 16, 2], 0),
+            number(14, 2.0),
+            number(14, 0.5),
+        ];
+        assert_eq!(fields(&metric[1].1), expected);
+    }
+
+    #[test]
+    fn large_answers_come_in_pieces_of_whole_families() {
+        let sample = |name: String| Newest {
+            labels: LabelSet::from_pairs([("__name__", name.as_str()), ("instance", "i")]),
+            ts: 7,
+            value: Value::Float(1.0),
+        };
+        let samples: Vec<Newest> = (0..6000).map(|n| sample(format!("m{:04}", n / 2))).collect();
+        let (mut at, mut pieces, mut whole) = (0, 0, Vec::new());
+        while at < samples.len() {
+            let mut piece = Vec::new();
+            at = delimited(&samples, at, Escaping::Underscores, &mut piece);
+            assert_eq!(at % 2, 0, "a family is one message");
+            assert!(piece.len() < PIECE_BYTES + 200, "{}", piece.len());
+            whole.append(&mut piece);
+            pieces += 1;
+        }
+        let mut r = Reader::new(&whole);
+        let mut names = Vec::new();
+        while !r.is_empty() {
+            let family = fields(r.bytes().expect("a message"));
+            assert_eq!(family.iter().filter(|f| f.0 == 4).count(), 2);
+            names.push(String::from_utf8(family[0].1.clone()).expect("text"));
+        }
+        let expected: Vec<String> = (0..3000).map(|n| format!("m{n:04}")).collect();
+        assert!(pieces > 1 && names == expected, "{pieces} pieces, {} families", names.len());
+    }
 }

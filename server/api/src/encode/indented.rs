@@ -91,4 +91,87 @@ mod tests {
             assert_eq!(text, serde_json::to_string_pretty(&value).expect("JSON"));
         }
     }
+
+    fn indented(pieces: &[&[u8]]) -> String {
+        let mut indented = Indented::new(Vec::new());
+        for piece in pieces {
+            assert_eq!(indented.write(piece).expect("a list takes all"), piece.len());
+        }
+        indented.flush().expect("a list");
+        String::from_utf8(indented.into_inner()).expect("text")
+    }
+
+    /// A value made by chance.
+    fn value(next: &mut dyn FnMut(usize) -> usize, texts: &[&str], depth: usize) -> serde_json::Value {
+        match next(if depth == 0 { 5 } else { 7 }) {
+            0 => json!(null),
+            1 => json!(next(2) == 0),
+            2 => json!(next(1_000_000) as f64 / 7.0 - 5_000.0),
+            3 => json!(next(1000)),
+            4 => json!(texts[next(texts.len())]),
+            5 => (0..next(4)).map(|_| value(next, texts, depth - 1)).collect(),
+            _ => {
+                let pairs = (0..next(4)).map(|n| {
+                    let key = format!("{n}{}", texts[next(texts.len())]);
+                    (key, value(next, texts, depth - 1))
+                });
+                serde_json::Value::Object(pairs.collect())
+            }
+        }
+    }
+
+    /// Made by chance, with texts that look like what stands around them.
+    #[test]
+    fn any_value_is_written_as_others_write_it() {
+        let texts = ["", "\\", "\"", "\\\"", "{", "}", "[1,2]", "a:b", "größe", "\n\t", "\u{1}", "\u{1f600}"];
+        let mut state = 11_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for round in 0..200 {
+            let value = value(&mut next, &texts, 4);
+            let (text, expected) = (value.to_string(), serde_json::to_string_pretty(&value).expect("JSON"));
+            assert_eq!(indented(&[text.as_bytes()]), expected, "{round}");
+            let bytes: Vec<&[u8]> = text.as_bytes().chunks(1 + round % 5).collect();
+            assert_eq!(indented(&bytes), expected, "{round} in pieces");
+        }
+    }
+
+    #[test]
+    fn the_smallest_texts() {
+        for (text, expected) in [
+            ("", ""),
+            ("1", "1"),
+            ("\"a\\\\\"", "\"a\\\\\""),
+            ("[]", "[]"),
+            ("{}", "{}"),
+            ("[[]]", "[\n  []\n]"),
+            ("[[],{}]", "[\n  [],\n  {}\n]"),
+            ("{\"\":[0]}", "{\n  \"\": [\n    0\n  ]\n}"),
+        ] {
+            assert_eq!(indented(&[text.as_bytes()]), expected, "{text}");
+        }
+    }
+
+    /// Who cannot be written to ends it.
+    #[test]
+    fn faults_of_what_is_written_to_are_told() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                let taken = bytes.len().min(self.0);
+                self.0 -= taken;
+                if taken == 0 { Err(io::ErrorKind::StorageFull.into()) } else { Ok(taken) }
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        }
+        let mut small = Indented::new(Full(4));
+        assert_eq!(small.write(b"123").expect("room"), 3);
+        assert_eq!(small.write(b"[45]").expect_err("no room").kind(), io::ErrorKind::StorageFull);
+        assert_eq!(small.flush().expect_err("no room").kind(), io::ErrorKind::StorageFull);
+    }
 }

@@ -121,4 +121,60 @@ mod tests {
         let mut list = TextList::new(&engine, &ctx, 10);
         assert!(list.push("123456789".to_owned()).is_ok() && list.push(String::new()).is_err());
     }
+
+    fn engine(memory_bytes: usize) -> (std::sync::Arc<QueryEngine>, QueryContext) {
+        let settings = quiver_query::EngineSettings {
+            memory_bytes,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: std::sync::Arc::default(),
+        };
+        let ctx = QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        (QueryEngine::new(&settings).expect("an engine"), ctx)
+    }
+
+    /// The comma behind each text counts, the envelope does not.
+    #[test]
+    fn the_limit_is_met_to_the_byte() {
+        let (engine, ctx) = engine(64 << 20);
+        for (bytes_max, fits) in [(0, 0), (3, 0), (4, 1), (7, 1), (8, 2), (11, 2), (12, 3), (usize::MAX, 3)] {
+            let mut list = TextList::new(&engine, &ctx, bytes_max);
+            let taken = (0..3).take_while(|_| list.push("abc".to_owned()).is_ok()).count();
+            assert_eq!((taken, list.len()), (fits, fits), "{bytes_max}");
+        }
+        let mut list = TextList::new(&engine, &ctx, 3);
+        let error = list.push("abc".to_owned()).expect_err("a comma too much");
+        assert_eq!(error.kind, ErrorKind::LimitExceeded);
+        assert_eq!(error.message, "the answer is larger than the limit of 3 bytes");
+    }
+
+    #[test]
+    fn texts_are_taken_before_they_are_made() {
+        let (engine, ctx) = engine(1 << 20);
+        let list = TextList::new(&engine, &ctx, usize::MAX);
+        list.take(1000).expect("room");
+        assert_eq!(engine.memory_reserved(), 1000 + TEXT_BYTES);
+        assert_eq!(list.take(2 << 20).expect_err("no room").kind, ErrorKind::LimitExceeded);
+        assert_eq!(engine.memory_reserved(), 1000 + TEXT_BYTES, "what is refused is not held");
+        drop(list);
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_cut_is_not_shown() {
+        let (engine, ctx) = engine(64 << 20);
+        for (len, expected) in [(0, "[]"), (1, "[1]"), (2, "[1,2]"), (3, "[1,2,3]"), (9, "[1,2,3]")] {
+            let mut list = TextList::new(&engine, &ctx, 1000);
+            for text in ["1", "2", "3"] {
+                list.push(text.to_owned()).expect("room");
+            }
+            list.truncate(len);
+            let envelope = Envelope { warnings: vec!["cut".to_owned()], ..Envelope::default() };
+            let body = list.response(&envelope).into_body().collect().await.expect("a body").to_bytes();
+            let whole = format!(r#"{{"status":"success","data":{expected},"warnings":["cut"]}}"#);
+            assert_eq!(body, whole, "{len}");
+        }
+    }
 }

@@ -369,4 +369,134 @@ mod tests {
         let expected: [&[u8]; 4] = [b"\"],[-0.5,\"", b"\"],[-0.25,\"", b"\"],[0,\"", b"\"],[0.25,\""];
         assert_eq!(times.iter().collect::<Vec<_>>(), expected);
     }
+
+    /// The whole of an outcome, as JSON.
+    fn whole(value: QueryValue, limit: usize) -> serde_json::Value {
+        let mut out = Vec::new();
+        assert!(Outcome::new(Arc::new(value), Arc::default(), limit, None).fill(&mut out, usize::MAX));
+        serde_json::from_slice(&out).expect("JSON")
+    }
+
+    /// Three rows of one block: floats at steps 0 and 2, nothing, a histogram at step 1.
+    fn steps() -> StepResult {
+        let mut table = quiver_types::series::SeriesTableBuilder::default();
+        for (name, value) in [("a", "1"), ("b", "2\""), ("c", "3")] {
+            table.push([(name, value)]);
+        }
+        let h = Histogram {
+            schema: 0,
+            count: 3.0,
+            sum: 4.5,
+            zero_threshold: 0.25,
+            zero_count: 1.0,
+            positive_spans: vec![quiver_types::histogram::Span { offset: 0, length: 1 }],
+            positive: vec![2.0],
+            ..Histogram::default()
+        };
+        let block = quiver_promql::kernel::Block {
+            rows: vec![0, 1, 2],
+            steps: 3,
+            values: vec![1.5, 9.0, f64::INFINITY, 9.0, 9.0, 9.0, 9.0, 9.0, 9.0],
+            present: vec![true, false, true, false, false, false, false, false, false],
+            hists: vec![(2, 1, h)],
+        };
+        let order = Arc::new((0..3).map(|n| (n, 0, n)).collect());
+        let grid = Grid { start: 1000, step_ms: 500, steps: 3 };
+        StepResult { table: Arc::new(table.finish()), grid, blocks: Arc::new(vec![block]), order }
+    }
+
+    fn histogram_of_steps() -> serde_json::Value {
+        serde_json::json!({
+            "count": "3", "sum": "4.5", "buckets": [[3, "-0.25", "0.25", "1"], [0, "0.5", "1", "2"]],
+        })
+    }
+
+    #[test]
+    fn numbers_and_texts_stand_alone() {
+        for (value, expected) in [
+            (QueryValue::Scalar { time_ms: 1500, value: 1e21 }, serde_json::json!([1.5, "1000000000000000000000"])),
+            (QueryValue::Scalar { time_ms: -1, value: f64::NAN }, serde_json::json!([-0.001, "NaN"])),
+            (QueryValue::Scalar { time_ms: 0, value: -0.0 }, serde_json::json!([0, "-0"])),
+        ] {
+            let expected = serde_json::json!({"resultType": "scalar", "result": expected});
+            // A limit is one of series.
+            assert_eq!((whole(value.clone(), 0), whole(value, 1)), (expected.clone(), expected));
+        }
+        let text = "a \"b\"\n\u{1}é".to_owned();
+        let shown = whole(QueryValue::String { time_ms: 2000, text: text.clone() }, 1);
+        assert_eq!(shown, serde_json::json!({"resultType": "string", "result": [2, text]}));
+    }
+
+    #[test]
+    fn rows_of_a_matrix_have_what_they_have() {
+        let expected = serde_json::json!([
+            {"metric": {"a": "1"}, "values": [[1, "1.5"], [2, "+Inf"]]},
+            {"metric": {"c": "3"}, "histograms": [[1.5, histogram_of_steps()]]},
+        ]);
+        let shown = whole(QueryValue::Matrix(steps()), 0);
+        assert_eq!(shown, serde_json::json!({"resultType": "matrix", "result": expected}));
+        // A row without anything is no series, so it is not cut.
+        for (limit, cut) in [(0, false), (1, true), (2, false), (3, false)] {
+            let outcome = Outcome::new(Arc::new(QueryValue::Matrix(steps())), Arc::default(), limit, None);
+            assert_eq!(outcome.cut(), cut, "{limit}");
+            let series = whole(QueryValue::Matrix(steps()), limit)["result"].as_array().map(Vec::len);
+            assert_eq!(series, Some(if limit == 1 { 1 } else { 2 }), "{limit}");
+        }
+    }
+
+    #[test]
+    fn elements_of_a_vector_have_one_value() {
+        let mut one = steps();
+        let block = quiver_promql::kernel::Block {
+            rows: vec![0, 1, 2],
+            steps: 1,
+            values: vec![-2.5, 9.0, 9.0],
+            present: vec![true, false, false],
+            hists: vec![(2, 0, one.blocks[0].hists[0].2.clone())],
+        };
+        (one.grid.steps, one.blocks) = (1, Arc::new(vec![block]));
+        // The order is that of the expression.
+        one.order = Arc::new(vec![(2, 0, 2), (1, 0, 1), (0, 0, 0)]);
+        let expected = serde_json::json!({"resultType": "vector", "result": [
+            {"metric": {"c": "3"}, "histogram": [1, histogram_of_steps()]},
+            {"metric": {"a": "1"}, "value": [1, "-2.5"]},
+        ]});
+        assert_eq!(whole(QueryValue::Vector(one), 0), expected);
+    }
+
+    #[test]
+    fn nothing_is_an_empty_list() {
+        let empty = || {
+            let mut none = steps();
+            none.order = Arc::default();
+            none
+        };
+        for (value, kind) in
+            [(QueryValue::Vector(empty()), "vector"), (QueryValue::Matrix(empty()), "matrix"), (raw(&[]), "matrix")]
+        {
+            let outcome = Outcome::new(Arc::new(value.clone()), Arc::default(), 1, None);
+            assert!(!outcome.cut(), "{kind}");
+            assert_eq!(whole(value, 1), serde_json::json!({"resultType": kind, "result": []}));
+        }
+        // A series that has no samples is shown all the same: it was there.
+        let bare = serde_json::json!({"resultType": "matrix", "result": [{"metric": {}}]});
+        assert_eq!(whole(raw(&[0]), 0), bare);
+    }
+
+    #[test]
+    fn samples_may_be_of_both_kinds() {
+        let both = SampleSeries {
+            row: 0,
+            ts: vec![1, 2],
+            values: vec![1.0, f64::NEG_INFINITY],
+            hist_ts: vec![3],
+            hists: vec![steps().blocks[0].hists[0].2.clone()],
+        };
+        let table = Arc::new(SeriesTable::new(1, vec![]));
+        let shown = whole(QueryValue::Samples(SampleResult { table, series: vec![both] }), 0);
+        let expected = serde_json::json!([{
+            "metric": {}, "values": [[0.001, "1"], [0.002, "-Inf"]], "histograms": [[0.003, histogram_of_steps()]],
+        }]);
+        assert_eq!(shown["result"], expected);
+    }
 }

@@ -180,4 +180,80 @@ mod tests {
             assert_eq!(read, expected);
         }
     }
+
+    async fn frames(mut body: Body) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while let Some(frame) = body.frame().await {
+            sizes.push(frame.expect("a frame").into_data().expect("data").len());
+        }
+        sizes
+    }
+
+    /// Breaks where a text of exactly a piece is held back, or one of a byte more is lost.
+    #[tokio::test]
+    async fn texts_are_cut_into_pieces() {
+        let (engine, ctx) = engine(8 << 20);
+        for (bytes, expected) in [
+            (0, vec![]),
+            (1, vec![1]),
+            (PIECE_BYTES - 1, vec![PIECE_BYTES - 1]),
+            (PIECE_BYTES, vec![PIECE_BYTES]),
+            (PIECE_BYTES + 1, vec![PIECE_BYTES, 1]),
+            (3 * PIECE_BYTES, vec![PIECE_BYTES; 3]),
+        ] {
+            for step in [7_777, bytes.max(1)] {
+                let mut text = Text::new(&engine, &ctx);
+                let all: Vec<u8> = (0..bytes).map(|n| n as u8).collect();
+                for part in all.chunks(step) {
+                    text.write_all(part).expect("room");
+                }
+                let body = text.body().expect("room");
+                assert_eq!(frames(body).await, expected, "{bytes} by {step}");
+            }
+        }
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_after_the_memory_is_used_up() {
+        let (engine, ctx) = engine(1 << 20);
+        let mut text = Text::new(&engine, &ctx);
+        text.push(vec![b'a'; 1000]).expect("room");
+        assert!(text.push(vec![b'b'; 2 << 20]).is_err());
+        // Even what there would be room for: the text would have a hole.
+        assert!(text.push(vec![b'c'; 10]).is_err());
+        assert!(text.write_all(&b"d".repeat(PIECE_BYTES)).is_err());
+        assert_eq!(text.body().expect_err("a part is lacking").kind, ErrorKind::LimitExceeded);
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    /// What a body is made of goes with its last piece, and with a reader who leaves before.
+    #[tokio::test]
+    async fn what_makes_a_body_is_let_go() {
+        let held = std::sync::Arc::new(());
+        let begun = |pieces: usize| {
+            let (held, mut left) = (std::sync::Arc::clone(&held), pieces);
+            while_read(move |piece| {
+                let _held = &held;
+                left -= 1;
+                piece.extend_from_slice(b"ab");
+                left == 0
+            })
+        };
+        let short = begun(1);
+        assert_eq!(std::sync::Arc::strong_count(&held), 1, "it is made already");
+        assert_eq!(hyper::body::Body::size_hint(&short).exact(), Some(2));
+        let mut long = begun(3);
+        assert_eq!(hyper::body::Body::size_hint(&long).exact(), None);
+        for _ in 0..3 {
+            assert_eq!(std::sync::Arc::strong_count(&held), 2);
+            long.frame().await.expect("a frame").expect("a frame");
+        }
+        assert_eq!(std::sync::Arc::strong_count(&held), 1, "the last piece is made");
+        assert!(long.frame().await.is_none());
+        let mut left = begun(3);
+        left.frame().await.expect("a frame").expect("a frame");
+        drop(left);
+        assert_eq!(std::sync::Arc::strong_count(&held), 1, "its reader has gone");
+    }
 }

@@ -55,6 +55,8 @@ fn zigzag(value: i64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use quiver_ingest::wire::{BYTES, Reader};
+
     use super::*;
 
     #[test]
@@ -69,5 +71,67 @@ mod tests {
         put_double(&mut out, 6, 1.0);
         let expected = [8, 0xac, 2, 16, 3, 26, 2, b'a', b'b', 34, 2, 2, 1, 49, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f];
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn numbers_at_the_ends() {
+        for (value, zigzagged) in
+            [(1_i64, 2_u64), (-1, 1), (63, 126), (-64, 127), (64, 128), (i64::MAX, u64::MAX - 1), (i64::MIN, u64::MAX)]
+        {
+            let (mut signed, mut plain) = (Vec::new(), Vec::new());
+            put_sint(&mut signed, 1, value);
+            put_uint(&mut plain, 1, zigzagged);
+            assert_eq!(signed, plain, "{value}");
+            let mut reader = Reader::new(&signed);
+            assert_eq!(reader.tag(), Ok(tag(1, VARINT)));
+            assert_eq!(reader.varint().map(quiver_ingest::wire::zigzag), Ok(value));
+            assert!(reader.is_empty());
+        }
+        // 0 is what is not there.
+        let mut out = Vec::new();
+        put_sint(&mut out, 1, 0);
+        put_uint(&mut out, 536_870_911, 0);
+        put_sints(&mut out, 1, std::iter::empty());
+        assert!(out.is_empty());
+        // In a list it has a place.
+        put_sints(&mut out, 1, [0, 0].into_iter());
+        assert_eq!(out, [10, 2, 0, 0]);
+    }
+
+    #[test]
+    fn doubles_keep_all_their_bits() {
+        let odd =
+            [0.0, -0.0, f64::INFINITY, f64::NEG_INFINITY, f64::MIN_POSITIVE, f64::from_bits(0x7ff0_0000_0000_0002)];
+        let mut packed = Vec::new();
+        put_doubles(&mut packed, 3, &odd);
+        let mut reader = Reader::new(&packed);
+        assert_eq!(reader.tag(), Ok(tag(3, BYTES)));
+        let mut bits = Vec::new();
+        quiver_ingest::wire::fixed64s(&mut reader, BYTES, |raw| bits.push(raw)).expect("a list");
+        assert_eq!(bits, odd.map(f64::to_bits));
+        for value in odd {
+            let mut one = Vec::new();
+            put_double(&mut one, 3, value);
+            let mut reader = Reader::new(&one);
+            assert_eq!((reader.tag(), reader.fixed64()), (Ok(tag(3, FIXED64)), Ok(value.to_bits())), "0 stands, too");
+        }
+    }
+
+    /// A length of 128 and more takes two bytes, at each level.
+    #[test]
+    fn messages_stand_in_messages() {
+        for len in [0, 1, 127, 128, 300, 20_000] {
+            let text = "x".repeat(len);
+            let mut out = Vec::new();
+            put_message(&mut out, 1, |outer| put_message(outer, 2, |inner| put_text(inner, 3, &text)));
+            let mut left: &[u8] = &out;
+            for field in [1, 2, 3] {
+                let mut reader = Reader::new(left);
+                assert_eq!(reader.tag(), Ok(tag(field, BYTES)), "{len}");
+                left = reader.bytes().expect("bytes");
+                assert!(reader.is_empty(), "{len}");
+            }
+            assert_eq!(left, text.as_bytes());
+        }
     }
 }

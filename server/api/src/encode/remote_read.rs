@@ -376,4 +376,173 @@ mod tests {
         assert!(sizes.iter().all(|s| *s < FRAME_BYTES + 2000), "{sizes:?}");
         frames([("a", "b")].into_iter(), &[], 0, |_| panic!("a series without chunks has no frame"));
     }
+
+    /// Reads the fields of a message: their numbers with their bytes, or with the number that they hold.
+    fn fields(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
+        let (mut r, mut out) = (Reader::new(message), Vec::new());
+        while !r.is_empty() {
+            let tag = r.tag().unwrap();
+            out.push(match tag & 7 {
+                VARINT => (tag >> 3, Vec::new(), r.varint().unwrap()),
+                BYTES => (tag >> 3, r.bytes().unwrap().to_vec(), 0),
+                _ => (tag >> 3, Vec::new(), r.fixed64().unwrap()),
+            });
+        }
+        out
+    }
+
+    fn series(samples: &SeriesSamples<'_>) -> Vec<(u32, Vec<u8>, u64)> {
+        let mut out = Vec::new();
+        put_series(&mut out, [("a", "1"), ("b", "")].into_iter(), samples);
+        let whole = fields(&out);
+        assert_eq!((whole.len(), whole[0].0), (1, 1));
+        fields(&whole[0].1)
+    }
+
+    fn histogram(float: bool) -> Histogram {
+        Histogram {
+            schema: 3,
+            count: 9.0,
+            sum: -0.5,
+            zero_threshold: 0.125,
+            zero_count: 0.0,
+            positive_spans: vec![Span { offset: -1, length: 3 }],
+            positive: vec![2.0, 5.0, 1.0],
+            negative_spans: vec![Span { offset: 0, length: 1 }],
+            negative: vec![1.0],
+            reset_hint: quiver_types::ResetHint::NotReset,
+            float,
+            ..Histogram::default()
+        }
+    }
+
+    #[test]
+    fn series_have_labels_and_samples() {
+        let none = SeriesSamples { ts: &[], values: &[], start_ts: &[], hist_ts: &[], hists: &[], hist_start_ts: &[] };
+        let labels = [(1, vec![10, 1, b'a', 18, 1, b'1'], 0), (1, vec![10, 1, b'b', 18, 0], 0)];
+        assert_eq!(series(&none), labels);
+        let samples = SeriesSamples { ts: &[-1, 0], values: &[0.0, f64::NAN], ..none };
+        let found = series(&samples);
+        assert_eq!(found[..2], labels);
+        // A value stands, though it is 0; a time that is 0 does not.
+        assert_eq!(fields(&found[2].1), [(1, Vec::new(), 0), (2, Vec::new(), u64::MAX)]);
+        assert_eq!(fields(&found[3].1), [(1, Vec::new(), f64::NAN.to_bits())]);
+        assert_eq!(found.len(), 4);
+    }
+
+    #[test]
+    fn histograms_say_of_which_kind_they_are() {
+        let of = |float: bool| {
+            let mut out = Vec::new();
+            put_histogram(&mut out, 1500, &histogram(float));
+            fields(&out)
+        };
+        let bits = |value: f64| (Vec::new(), value.to_bits());
+        let doubles = |values: &[f64]| (values.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>(), 0);
+        let field = |number: u32, (bytes, value): (Vec<u8>, u64)| (number, bytes, value);
+        let (negative, positive) = ((vec![16, 1], 0), (vec![8, 1, 16, 3], 0));
+        let common = [(3, bits(-0.5)), (4, (Vec::new(), 6)), (5, bits(0.125))];
+        let tail = [(14, (Vec::new(), 2)), (15, (Vec::new(), 1500))];
+        let whole: Vec<_> = [(1, (Vec::new(), 9))]
+            .into_iter()
+            .chain(common.clone())
+            .chain([(6, (Vec::new(), 0)), (8, negative.clone()), (9, (vec![2], 0))])
+            // Counts as differences: 2, 3, -4.
+            .chain([(11, positive.clone()), (12, (vec![4, 6, 7], 0))])
+            .chain(tail.clone())
+            .map(|(number, held)| field(number, held))
+            .collect();
+        assert_eq!(of(false), whole);
+        let floats: Vec<_> = [(2, bits(9.0))]
+            .into_iter()
+            .chain(common)
+            .chain([(7, bits(0.0)), (8, negative), (10, doubles(&[1.0]))])
+            .chain([(11, positive), (13, doubles(&[2.0, 5.0, 1.0]))])
+            .chain(tail)
+            .map(|(number, held)| field(number, held))
+            .collect();
+        assert_eq!(of(true), floats);
+    }
+
+    #[test]
+    fn bounds_of_custom_buckets_stand() {
+        let h = Histogram {
+            schema: quiver_types::histogram::CUSTOM_SCHEMA,
+            custom_bounds: vec![0.5, 1.0],
+            ..histogram(true)
+        };
+        let samples =
+            SeriesSamples { ts: &[], values: &[], start_ts: &[], hist_ts: &[7], hists: &[h], hist_start_ts: &[] };
+        let found = series(&samples);
+        let shown = fields(&found[2].1);
+        assert_eq!(found[2].0, 4);
+        let bounds = shown.iter().find(|f| f.0 == 16).map(|f| f.1.clone());
+        assert_eq!(bounds, Some([0.5_f64.to_le_bytes(), 1.0_f64.to_le_bytes()].concat()));
+        assert_eq!(shown.iter().find(|f| f.0 == 15).map(|f| f.2), Some(7));
+    }
+
+    #[test]
+    fn requests_that_leave_things_out() {
+        let none = decode(b"", None).unwrap();
+        assert!(none.queries.is_empty());
+        assert_eq!(none.response_type, ResponseType::Samples);
+        // A query without anything: at 0, of no series that is told apart.
+        let bare = decode(&[10, 0], None).unwrap();
+        let [(matchers, range)] = &bare.queries[..] else { panic!("{bare:?}") };
+        assert_eq!((matchers.len(), range.min, range.max), (0, 0, 0));
+        // A matcher without a type asks for equality; one without a name is of the label without one.
+        let bare = decode(&[10, 2, 26, 0], None).unwrap();
+        assert_eq!(bare.queries[0].0, [Matcher::equal("", "")]);
+        // Fields that nobody knows are skipped, those of another type are not.
+        assert_eq!(decode(&[10, 2, 0x50, 7, 0x50, 1], None).unwrap().queries.len(), 1);
+        for wrong in [&[8, 0][..], &[10, 2, 10, 0], &[10, 2, 24, 0], &[10, 4, 26, 2, 18, 9], &[17, 1]] {
+            let told = decode(wrong, None).unwrap_err();
+            assert!(told.message.starts_with("invalid protobuf: "), "{wrong:?}: {told}");
+        }
+    }
+
+    #[test]
+    fn matchers_are_bounded() {
+        let query = |count: usize| {
+            let mut out = Vec::new();
+            put_message(&mut out, 1, |query| query.extend_from_slice(&[26_u8, 0].repeat(count)));
+            decode(&out, None)
+        };
+        assert_eq!(query(MATCHERS_MAX).unwrap().queries[0].0.len(), MATCHERS_MAX);
+        assert_eq!(query(MATCHERS_MAX + 1).unwrap_err().message, "more than 1000 matchers in one query");
+        // What is repeated of a bad pattern is short, and ends with a whole letter.
+        let long = decode(&request(&[], 2, format!("({}", "é".repeat(20_000)).as_bytes()), None).unwrap_err();
+        assert!(long.message.len() <= ERROR_BYTES_MAX, "{} bytes", long.message.len());
+    }
+
+    #[test]
+    fn the_first_response_type_that_is_known_counts() {
+        for (accepted, expected) in [
+            (vec![], ResponseType::Samples),
+            (vec![0], ResponseType::Samples),
+            (vec![1], ResponseType::StreamedXorChunks),
+            (vec![0, 1], ResponseType::Samples),
+            (vec![1, 0], ResponseType::StreamedXorChunks),
+            (vec![u64::MAX, 5, 1], ResponseType::StreamedXorChunks),
+        ] {
+            assert_eq!(decode(&request(&accepted, 0, b"a"), None).unwrap().response_type, expected, "{accepted:?}");
+        }
+    }
+
+    #[test]
+    fn a_frame_names_its_query_and_its_chunks() {
+        let chunk = Chunk { min_ms: -2, max_ms: 0, encoding: Encoding::FloatHistogram, data: vec![7, 8] };
+        let mut all = Vec::new();
+        frames([("a", "b")].into_iter(), &[chunk], 3, |frame| all.push(frame));
+        let mut r = Reader::new(&all[0]);
+        let len = r.varint().unwrap() as usize;
+        let message = &all[0][all[0].len() - len..];
+        let shown = fields(message);
+        assert_eq!((all.len(), shown.len()), (1, 2));
+        assert_eq!((shown[0].0, &shown[1]), (1, &(2, Vec::new(), 3)));
+        let series = fields(&shown[0].1);
+        assert_eq!(series[0], (1, vec![10, 1, b'a', 18, 1, b'b'], 0));
+        let expected = [(1, Vec::new(), -2_i64 as u64), (3, Vec::new(), 3), (4, vec![7, 8], 0)];
+        assert_eq!(fields(&series[1].1), expected);
+    }
 }

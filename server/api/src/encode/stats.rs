@@ -67,4 +67,52 @@ mod tests {
         assert_eq!(steps("a", &stats, &stats.total_per_step), r#""a":[[1435781451.781,3],[1435781466.781,0]],"#);
         assert_eq!(steps("b", &stats, &stats.read_per_step), r#""b":[],"#);
     }
+
+    fn outcome(samples: Option<SampleStats>) -> QueryOutcome {
+        let seconds = Duration::from_secs;
+        QueryOutcome {
+            value: std::sync::Arc::new(quiver_promql::QueryValue::Scalar { time_ms: 0, value: 0.0 }),
+            warnings: Vec::new(),
+            infos: Vec::new(),
+            samples,
+            timings: quiver_promql::QueryTimings {
+                queue: seconds(1),
+                parse: seconds(2),
+                plan: seconds(4),
+                execute: seconds(8),
+                settle: seconds(16),
+            },
+            memory: std::sync::Arc::default(),
+        }
+    }
+
+    #[test]
+    fn times_are_those_of_the_phases() {
+        let shown: serde_json::Value = serde_json::from_str(&to_json(&outcome(None), true)).expect("JSON");
+        let timings = json!({
+            "evalTotalTime": 30.0, "resultSortTime": 16.0, "queryPreparationTime": 6.0, "innerEvalTime": 8.0,
+            "execQueueTime": 1.0, "execTotalTime": 31.0,
+        });
+        assert_eq!(shown, json!({"timings": timings}), "without counts there are none");
+    }
+
+    #[test]
+    fn samples_by_step_are_for_who_asks() {
+        let stats = SampleStats {
+            start_ms: -500,
+            step_ms: 500,
+            total_per_step: vec![1, 2, 4],
+            read_per_step: vec![1, 0, 3],
+            peak: 7,
+        };
+        let shown = |per_step: bool| -> serde_json::Value {
+            serde_json::from_str(&to_json(&outcome(Some(stats.clone())), per_step)).expect("JSON")
+        };
+        let few = json!({"totalQueryableSamples": 7, "samplesRead": 4, "peakSamples": 7});
+        assert_eq!(shown(false)["samples"], few);
+        let mut all = few;
+        all["totalQueryableSamplesPerStep"] = json!([[-0.5, 1], [0, 2], [0.5, 4]]);
+        all["samplesReadPerStep"] = json!([[-0.5, 1], [0, 0], [0.5, 3]]);
+        assert_eq!(shown(true)["samples"], all);
+    }
 }

@@ -102,3 +102,63 @@ fn senders_and_readers() {
     let open = live(&["*"], &[], None);
     check(&open, HERE, write, &[("host", "localhost"), ("origin", "https://any.example")], 200);
 }
+
+/// Where rights are asked for, where a call of an operator comes from says nothing.
+#[test]
+fn rights_tell_operators() {
+    let live = live(&[], &[], Some("s3cret"));
+    let headers = HeaderMap::from_iter([(header::ORIGIN, HeaderValue::from_static("https://evil.example"))]);
+    for path in ["/admin", "/admin/flush", "/debug/x", "/platform-api/rbac/keys/rotate"] {
+        let (uri, peer): (Uri, _) = (path.parse().unwrap(), THERE.parse().ok());
+        let asking = |by_rights: bool| {
+            let (live, uri, headers) = (&live, &uri, &headers);
+            let family = family_of(path);
+            refused(&Asking { live, by_rights, family, peer, method: &Method::POST, uri, headers }).is_none()
+        };
+        assert!(asking(true) && !asking(false), "{path}");
+    }
+}
+
+#[test]
+fn operators_paths_are_taken_whole() {
+    let plain = live(&[], &[], None);
+    for (request, expected) in [
+        ("GET /admin", 403),
+        ("GET /admin/", 403),
+        ("GET /debug/pprof", 403),
+        ("POST /platform-api/rbac/keys/rotate", 403),
+        ("GET /administrator", 200),
+        ("GET /debug", 200),
+        ("GET /x/admin/flush", 200),
+        ("GET /platform-api/rbac/keys", 200),
+    ] {
+        assert_eq!(status(&plain, THERE, request, &[]), expected, "{request}");
+    }
+}
+
+#[test]
+fn pages_are_told_apart_by_what_browsers_say() {
+    let plain = live(&[], &[], None);
+    let write = "POST /insert/jsonline";
+    for (site, expected) in [
+        ("cross-site", 403),
+        ("same-site", 403),
+        ("same-origin", 200),
+        // Somebody at the keyboard: no page asked for it.
+        ("none", 200),
+    ] {
+        let headers = [("host", "localhost:8800"), ("sec-fetch-site", site)];
+        assert_eq!(status(&plain, HERE, write, &headers), expected, "{site}");
+    }
+    for (host, origin, expected) in [
+        ("localhost:8800", "http://LOCALHOST:8800", 200),
+        ("[::1]:8800", "http://[::1]:8800", 200),
+        ("localhost:8800", "http://localhost", 403),
+        ("localhost", "http://localhost:8800", 403),
+        ("localhost:8800", "localhost:8800", 403),
+        ("localhost:8800", "", 403),
+    ] {
+        let headers = [("host", host), ("origin", origin)];
+        assert_eq!(status(&plain, HERE, write, &headers), expected, "{host} {origin}");
+    }
+}

@@ -49,3 +49,49 @@ pub(super) fn list(
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use quiver_query::{EngineSettings, Limits, QueryContext, QueryEngine};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_as_json() {
+        for text in ["", "a", "say \"x\"", "back\\slash", "\n\r\t", "\u{0}\u{1f}", "größe", "\u{1f600}", "\u{2028}"] {
+            let read: serde_json::Value = serde_json::from_str(&quoted(text)).expect("JSON");
+            assert_eq!(read, text);
+        }
+        assert_eq!((text_bytes(""), text_bytes("größe")), (ENTRY_BYTES, 7 + ENTRY_BYTES), "letters count as bytes");
+    }
+
+    /// Lists of any length are whole, and what they are made of is given back with the last of them.
+    #[tokio::test]
+    async fn lists_are_made_as_they_are_sent() {
+        let settings = EngineSettings {
+            memory_bytes: 8 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: std::sync::Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).expect("an engine");
+        let ctx = QueryContext::new(quiver_types::Access::full(), Limits::default());
+        for count in [0, 1, 2, 30_000] {
+            let memory = engine.collected("values", &ctx);
+            memory.add(1000).expect("room");
+            let response = list("{\"a\":[", (0..count).map(|n| n.to_string()), "]}", memory);
+            assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+            if count > 20_000 {
+                assert_eq!(engine.memory_reserved(), 1000, "what is still to be made");
+            }
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            let read: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            let expected: Vec<i32> = (0..count).collect();
+            assert_eq!(read, serde_json::json!({"a": expected}), "{count}");
+            assert_eq!(engine.memory_reserved(), 0, "{count}");
+        }
+    }
+}

@@ -316,4 +316,24 @@ mod tests {
             r#"{"fields":{},"timestamps":["1970-01-01T00:00:00Z","1970-01-01T00:00:01Z"],"values":[1,2],"total":3}"#;
         check(&[], &group(Some(&[]), &[(0, 1), (1_000_000_000, 2)]), two);
     }
+
+    #[test]
+    fn pipes_are_read_as_those_of_a_query() {
+        assert_eq!(pipes_of("stats by (\"a b\") count() as n | sort by (n)").map(|pipes| pipes.len()).ok(), Some(2));
+        assert_eq!(pipes_of("facets 5 max_value_len 3 keep_const_fields").map(|pipes| pipes.len()).ok(), Some(1));
+        for wrong in ["stats by (", "limit x"] {
+            assert!(pipes_of(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_and_values_of_groups_are_quoted() {
+        let fields = ["a\"b".to_owned(), "ä".to_owned()];
+        let group = Group { key: Some(vec!["x\n".to_owned(), "\\".to_owned()]), points: Vec::new(), total: u64::MAX };
+        let shown: serde_json::Value = serde_json::from_str(&group_json(&fields, &group)).expect("JSON");
+        let expected = serde_json::json!({
+            "fields": {"a\"b": "x\n", "ä": "\\"}, "timestamps": [], "values": [], "total": u64::MAX,
+        });
+        assert_eq!(shown, expected);
+    }
 }

@@ -440,3 +440,134 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
     };
     outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_ingest::codec::pack;
+    use quiver_ingest::logs::{FieldOptions, LogsContext, LogsLimits};
+    use xxhash_rust::xxh3::xxh3_128;
+
+    use super::*;
+    use crate::bodies::BodyBudget;
+
+    fn context() -> LogsContext {
+        let options = FieldOptions::read(|_| None, |_| None, &Arc::from(["app".to_owned()])).expect("the usual ones");
+        let now_ns = 1_750_000_000_000_000_000;
+        LogsContext {
+            options: Arc::new(options),
+            limits: LogsLimits::default(),
+            now_ns,
+            future_max_ns: i64::MAX,
+            sender: None,
+        }
+    }
+
+    /// Rows in order: time, names and values.
+    type Row = (i64, Vec<(String, String)>);
+
+    /// Decodes a body that comes in pieces of so many bytes; gives rows, counts, and the hash if it is wanted.
+    fn read(
+        body: &[u8],
+        encoding: Encoding,
+        piece: usize,
+        with_hash: bool,
+    ) -> Result<(Vec<Row>, Report, Option<u128>)> {
+        let budget = BodyBudget::new(8 << 20, 8 << 20);
+        let mut work = Work {
+            decoder: JsonLines::new(&context()),
+            inflate: Inflate::new(encoding, 1 << 20),
+            room: budget.share(),
+            // Few at a time, so that lines and letters are cut.
+            buffer: vec![0; 37],
+            hash: with_hash.then(|| Box::new(Xxh3::new())),
+        };
+        let mut batches = Vec::new();
+        let mut turns: Vec<(Vec<Bytes>, bool)> =
+            body.chunks(piece).map(|piece| (vec![Bytes::copy_from_slice(piece)], false)).collect();
+        turns.push((Vec::new(), true));
+        for (pieces, ended) in turns {
+            let mut turn = work.turn(pieces, ended);
+            loop {
+                batches.extend(turn.batches);
+                if !turn.more? {
+                    break;
+                }
+                turn = work.turn(Vec::new(), ended);
+            }
+        }
+        let mut rows = Vec::new();
+        for batch in &batches {
+            for (i, time) in batch.time.iter().enumerate() {
+                rows.push((*time, batch.row(i).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()));
+            }
+        }
+        Ok((rows, LineDecoder::report(&work.decoder).clone(), work.hash.map(|hash| hash.digest128())))
+    }
+
+    const BODY: &str = concat!(
+        "{\"_time\":\"2025-03-10T09:46:41Z\",\"_msg\":\"größe 1\",\"app\":\"a\"}\n",
+        "no JSON\n",
+        "\n",
+        "{\"_time\":\"2025-03-10T09:46:42.5Z\",\"_msg\":\"two\\nlines\",\"app\":\"b\",\"n\":5}\r\n",
+        "{\"_msg\":\"\u{1f600}\",\"app\":\"a\"}",
+    );
+
+    /// However a body is cut and packed, its rows, counts and hash are those of the whole.
+    #[test]
+    fn bodies_are_the_same_in_pieces() {
+        let (rows, report, hash) = read(BODY.as_bytes(), Encoding::Identity, BODY.len(), true).expect("lines");
+        assert_eq!((rows.len(), report.rows, report.dropped_count()), (3, 3, 1), "{report:?}");
+        assert_eq!((rows[0].0, rows[1].0), (1_741_600_001_000_000_000, 1_741_600_002_500_000_000));
+        assert_eq!(hash, Some(xxh3_128(BODY.as_bytes())));
+        let packed = pack(BODY.as_bytes()).expect("it is packed");
+        for piece in [1, 2, 3, 7, 64, 1000] {
+            for (body, encoding) in [(BODY.as_bytes(), Encoding::Identity), (&packed[..], Encoding::Zstd)] {
+                let found = read(body, encoding, piece, true).expect("lines");
+                assert_eq!(found, (rows.clone(), report.clone(), hash), "{encoding:?} by {piece}");
+            }
+        }
+        let (again, _, none) = read(BODY.as_bytes(), Encoding::Identity, 5, false).expect("lines");
+        assert_eq!((again, none), (rows, None), "a body that names nothing is not hashed");
+    }
+
+    #[test]
+    fn a_body_without_lines_is_one_of_no_rows() {
+        for encoding in [Encoding::Identity, Encoding::Gzip, Encoding::Zstd, Encoding::Snappy] {
+            let (rows, report, hash) = read(b"", encoding, 1, true).expect("nothing");
+            assert_eq!((rows.len(), report, hash), (0, Report::default(), Some(xxh3_128(b""))), "{encoding:?}");
+        }
+        let (rows, report, _) = read(b"\n\r\n\n", Encoding::Identity, 1, false).expect("empty lines");
+        assert_eq!((rows.len(), report.rows, report.dropped_count()), (0, 0, 0));
+    }
+
+    /// What is cut short, or is none of its encoding, is told; the lines before it may be stored.
+    #[test]
+    fn broken_bodies_are_told() {
+        let packed = pack(BODY.repeat(50).as_bytes()).expect("it is packed");
+        for piece in [1, 10, 10_000] {
+            let cut = read(&packed[..packed.len() - 5], Encoding::Zstd, piece, false).expect_err("cut short");
+            assert_eq!(cut.kind, ErrorKind::Invalid, "{piece}: {cut}");
+            let other = read(BODY.as_bytes(), Encoding::Zstd, piece, false).expect_err("it is no zstd");
+            assert_eq!(other.kind, ErrorKind::Invalid, "{piece}: {other}");
+            assert_eq!(
+                read(BODY.as_bytes(), Encoding::Gzip, piece, false).expect_err("no gzip").kind,
+                ErrorKind::Invalid
+            );
+        }
+    }
+
+    #[test]
+    fn lines_may_be_stored_before_the_end_and_requests_in_bulk_may_not() {
+        let mut lines = JsonLines::new(&context());
+        LineDecoder::feed(&mut lines, BODY.as_bytes()).expect("lines");
+        assert!(LineDecoder::take_full(&mut lines).is_empty(), "no batch is full");
+        assert_eq!(LineDecoder::take_all(&mut lines).iter().map(LogsBatch::len).sum::<usize>(), 2);
+        LineDecoder::finish(&mut lines).expect("the last line has no end");
+        assert_eq!(LineDecoder::take_all(&mut lines).iter().map(LogsBatch::len).sum::<usize>(), 1);
+        assert_eq!(LineDecoder::kept_bytes(&lines), 0);
+        let mut bulk = Bulk::new(&context());
+        assert!(
+            LineDecoder::feed(&mut bulk, b"no action\n{}\n").and_then(|()| LineDecoder::finish(&mut bulk)).is_err()
+        );
+    }
+}

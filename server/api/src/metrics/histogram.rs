@@ -87,4 +87,27 @@ mod tests {
         has("x_seconds_count{a=\"b\"} 5");
         has("x_seconds_sum{a=\"b\"} 61.250201");
     }
+
+    /// Each bound belongs to its bucket, and what lies a nanosecond above to the next one.
+    #[test]
+    fn bounds_belong_to_their_bucket() {
+        for (n, (micros, label)) in BOUNDS.into_iter().enumerate() {
+            assert_eq!(label.parse::<f64>().unwrap() * 1e6, micros as f64, "{label}");
+            let histogram = Histogram::default();
+            let bound = Duration::from_micros(micros);
+            histogram.observe(bound);
+            histogram.observe(bound + Duration::from_nanos(1));
+            let counts: Vec<u64> = histogram.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+            assert_eq!((counts[n], counts[n + 1], counts.iter().sum::<u64>()), (1, 1, 2), "{label}");
+        }
+        assert!(BOUNDS.is_sorted_by(|a, b| a.0 < b.0));
+    }
+
+    #[test]
+    fn the_longest_time_is_counted() {
+        let histogram = Histogram::default();
+        histogram.observe(Duration::MAX);
+        assert_eq!(histogram.buckets[BOUNDS.len()].load(Relaxed), 1);
+        assert_eq!(histogram.nanos.load(Relaxed), u64::MAX);
+    }
 }

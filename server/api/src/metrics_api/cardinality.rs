@@ -218,4 +218,39 @@ mod tests {
         assert_eq!(refused("limit=x"), "limit must be a positive number");
         assert_eq!(refused("limit=10001"), "limit must not exceed 10000");
     }
+
+    #[test]
+    fn bounds_of_what_is_there() {
+        let mut head = Head::nothing();
+        assert_eq!(head, Head { chunks: 0, min_ms: i64::MAX, max_ms: i64::MIN });
+        head.add(3, None);
+        assert_eq!((head.chunks, head.min_ms), (3, i64::MAX), "series without samples have no time");
+        head.add(2, Some(MillisRange::new(-5, 10)));
+        head.add(1, Some(MillisRange::new(0, 5)));
+        assert_eq!(head, Head { chunks: 6, min_ms: -5, max_ms: 10 });
+    }
+
+    fn batch(from: u64, rows: usize) -> RecordBatch {
+        let names: arrow::array::StringArray = (0..rows as u64).map(|n| Some(format!("n\"{}", from + n))).collect();
+        let counts: arrow::array::UInt64Array = (0..rows as u64).map(|n| from + n).collect();
+        let columns: [(&str, arrow::array::ArrayRef); 2] = [("name", Arc::new(names)), ("value", Arc::new(counts))];
+        RecordBatch::try_from_iter(columns).unwrap()
+    }
+
+    /// Breaks where a comma is lost, or one too much, between pieces or batches.
+    #[test]
+    fn lists_are_whole_in_pieces() {
+        for sizes in [vec![], vec![0], vec![1], vec![16], vec![17], vec![33, 0, 1], vec![0, 16, 16]] {
+            let (mut batches, mut from) = (Vec::new(), 0);
+            for rows in &sizes {
+                batches.push(batch(from, *rows));
+                from += *rows as u64;
+            }
+            let pieces: Vec<u8> = list_pieces("list", batches).flatten().collect();
+            let text = String::from_utf8(pieces).unwrap();
+            let whole: Value = serde_json::from_str(&format!("{{\"a\":0{text}}}")).unwrap();
+            let expected: Vec<Value> = (0..from).map(|n| json!({"name": format!("n\"{n}"), "value": n})).collect();
+            assert_eq!(whole["list"], json!(expected), "{sizes:?}");
+        }
+    }
 }

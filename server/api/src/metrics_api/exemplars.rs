@@ -131,3 +131,83 @@ impl Answer {
         finish_success(self.out, envelope)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, UInt64Array};
+    use http_body_util::BodyExt as _;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// Rows: number and labels of a series, time, value, labels of the exemplar.
+    fn batch(rows: &[(u64, &str, i64, f64, &str)]) -> RecordBatch {
+        let numbers: ArrayRef = Arc::new(rows.iter().map(|row| row.0).collect::<UInt64Array>());
+        let series: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.1)).collect::<StringArray>());
+        let times: ArrayRef = Arc::new(rows.iter().map(|row| row.2).collect::<Int64Array>());
+        let values: ArrayRef = Arc::new(rows.iter().map(|row| row.3).collect::<Float64Array>());
+        let labels: ArrayRef = Arc::new(rows.iter().map(|row| Some(row.4)).collect::<StringArray>());
+        let columns = [("number", numbers), ("series", series), ("time", times), ("value", values), ("labels", labels)];
+        RecordBatch::try_from_iter(columns).expect("a batch")
+    }
+
+    fn answer(memory_bytes: usize, bytes_max: usize) -> Answer {
+        let settings = quiver_query::EngineSettings {
+            memory_bytes,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        };
+        let engine = quiver_query::QueryEngine::new(&settings).expect("an engine");
+        let ctx = quiver_query::QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        Answer::begin(engine.reservation("exemplars", &ctx), bytes_max)
+    }
+
+    async fn data(answer: Answer) -> Value {
+        let body = answer.finish(&Envelope::default()).into_body().collect().await.expect("a body").to_bytes();
+        let whole: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(whole["status"], "success");
+        whole["data"].clone()
+    }
+
+    /// A series may go on in the next batch, and begins anew where another one came between.
+    #[tokio::test]
+    async fn exemplars_stand_with_their_series() {
+        let (a, b) = (r#"{"job":"a"}"#, r#"{"job":"b"}"#);
+        let mut shown = answer(8 << 20, 10_000);
+        shown.add(&batch(&[(1, a, 1500, 2.5, "{}"), (1, a, -1, f64::NAN, r#"{"trace_id":"x"}"#)])).expect("room");
+        shown.add(&batch(&[])).expect("room");
+        shown.add(&batch(&[(1, a, 2000, 1e21, "{}"), (2, b, 0, f64::INFINITY, "{}")])).expect("room");
+        let expected = json!([
+            {"seriesLabels": {"job": "a"}, "exemplars": [
+                {"labels": {}, "value": "2.5", "timestamp": 1.5},
+                {"labels": {"trace_id": "x"}, "value": "NaN", "timestamp": -0.001},
+                {"labels": {}, "value": "1e+21", "timestamp": 2},
+            ]},
+            {"seriesLabels": {"job": "b"}, "exemplars": [{"labels": {}, "value": "+Inf", "timestamp": 0}]},
+        ]);
+        assert_eq!(data(shown).await, expected);
+        assert_eq!(data(answer(8 << 20, 10_000)).await, json!([]), "of no series");
+    }
+
+    #[test]
+    fn answers_are_bounded() {
+        let rows = || batch(&[(1, "{}", 0, 1.0, "{}")]);
+        let mut small = answer(8 << 20, 60);
+        let error = small.add(&rows()).expect_err("too large");
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::LimitExceeded, "the answer is larger than the limit of 60 bytes")
+        );
+        // A text that the memory has no room for is refused before it is copied.
+        let mut poor = answer(1 << 20, usize::MAX);
+        let long = format!("{{\"a\":\"{}\"}}", "x".repeat(1 << 20));
+        assert_eq!(
+            poor.add(&batch(&[(1, long.as_str(), 0, 1.0, "{}")])).expect_err("no room").kind,
+            ErrorKind::LimitExceeded
+        );
+        assert!(poor.out.len() < 100 && poor.series.is_none(), "{} bytes", poor.out.len());
+    }
+}

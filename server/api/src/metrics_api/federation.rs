@@ -258,4 +258,82 @@ mod tests {
         let nothing = Format { form: old, escaping: escaped };
         assert_eq!(Format::negotiate(&HeaderMap::new()), nothing);
     }
+
+    #[test]
+    fn what_a_range_of_accept_says() {
+        for (range, quality, form, escaping) in [
+            ("", 1.0, None, None),
+            ("text/plain", 1.0, Some(Form::Text(TEXT)), None),
+            (" TEXT/Plain ; Version = \"1.0.0\" ; Q=0.25", 0.25, Some(Form::Text(TEXT_1)), None),
+            ("text/plain;q=x", 0.0, Some(Form::Text(TEXT)), None),
+            ("text/plain;q=", 0.0, Some(Form::Text(TEXT)), None),
+            ("text/plain;q", 1.0, Some(Form::Text(TEXT)), None),
+            ("text/plain;escaping=dots;escaping=x", 1.0, Some(Form::Text(TEXT)), None),
+            ("text/plain;version=0.0.3", 1.0, None, None),
+            ("application/vnd.google.protobuf", 1.0, Some(Form::Protobuf), None),
+            ("application/vnd.google.protobuf;proto=other", 1.0, None, None),
+            (
+                "application/vnd.google.protobuf;version=9;escaping=values",
+                1.0,
+                Some(Form::Protobuf),
+                Some(Escaping::Values),
+            ),
+            ("application/json;escaping=underscores", 1.0, None, Some(Escaping::Underscores)),
+        ] {
+            let found = Accepted::of(range);
+            assert_eq!((found.quality, found.form, found.escaping), (quality, form, escaping), "{range}");
+        }
+    }
+
+    /// What is told is what is sent.
+    #[test]
+    fn content_types_name_form_and_escaping() {
+        for (form, escaping, expected) in [
+            (Form::Text(TEXT), Escaping::Underscores, "text/plain; version=0.0.4; charset=utf-8; escaping=underscores"),
+            (Form::Text(TEXT_1), Escaping::AllowUtf8, "text/plain; version=1.0.0; charset=utf-8; escaping=allow-utf-8"),
+            (
+                Form::Protobuf,
+                Escaping::Values,
+                "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited; escaping=values",
+            ),
+        ] {
+            let told = Format { form, escaping }.content_type();
+            assert_eq!(told, expected);
+            // Who asks for what was told gets it again.
+            let mut headers = HeaderMap::new();
+            headers.insert(header::ACCEPT, HeaderValue::from_str(&told).unwrap());
+            assert_eq!(Format::negotiate(&headers), Format { form, escaping });
+        }
+    }
+
+    /// Lists in several headers are one list, and what cannot be read of them is none.
+    #[test]
+    fn several_headers_of_accept() {
+        let mut headers = HeaderMap::new();
+        headers.append(header::ACCEPT, HeaderValue::from_bytes(b"text/\xff").unwrap());
+        headers.append(header::ACCEPT, HeaderValue::from_static("text/plain;q=0.5, ,"));
+        headers.append(header::ACCEPT, HeaderValue::from_static("application/vnd.google.protobuf;q=0.6"));
+        assert_eq!(Format::negotiate(&headers).form, Form::Protobuf);
+    }
+
+    #[test]
+    fn answers_fit_to_the_byte() {
+        let sample = |n: usize| Newest {
+            labels: LabelSet::from_pairs([("__name__", "a"), ("n", n.to_string().as_str())]),
+            ts: 0,
+            value: Value::Float(1.0),
+        };
+        let samples: Vec<Newest> = (0..4000).map(sample).collect();
+        for form in [Form::Text(TEXT), Form::Protobuf] {
+            let format = Format { form, escaping: Escaping::Underscores };
+            let (mut at, mut bytes) = (0, 0);
+            while at < samples.len() {
+                let mut piece = Vec::new();
+                at = format.write(&samples, at, &mut piece);
+                bytes += piece.len();
+            }
+            assert!(fits(&samples, format, bytes) && !fits(&samples, format, bytes - 1), "{form:?}: {bytes} bytes");
+            assert!(fits(&[], format, 0), "{form:?}");
+        }
+    }
 }

@@ -335,4 +335,24 @@ mod tests {
         assert_eq!((&body["errorType"], &body["error"]), (&json!("bad_data"), &json!("invalid label name: \"\"")));
         assert_eq!(quoted("a\"b\n"), r#""a\"b\n""#);
     }
+
+    /// Names that were escaped for a path are found again, unless they have letters of six digits or look escaped.
+    #[test]
+    fn escaped_names_are_the_names() {
+        use crate::encode::escaping::Escaping;
+
+        let letters = ['a', 'Z', '_', '.', '0', '7', ' ', '/', 'é', '\u{1f600}', '\n', '"', '\u{1}'];
+        let mut state = 3_u64;
+        let mut next = |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        for _ in 0..1000 {
+            let name: String = (0..=next(7)).map(|_| letters[next(letters.len())]).collect();
+            let escaped = Escaping::Values.name(&name, false).into_owned();
+            assert_eq!(label_name(&escaped).as_deref(), Some(name.as_str()), "{escaped}");
+        }
+        let long = Escaping::Values.name("\u{10ffff}", false).into_owned();
+        assert_eq!(label_name(&long), Some(long.clone()), "as Prometheus reads it");
+    }
 }

@@ -177,4 +177,96 @@ mod tests {
             quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
         }
     }
+
+    /// What a filter of rows says of one row, by the meaning of its parts.
+    fn holds(filter: &LogFilter, row: &[(&str, &str)]) -> bool {
+        match filter {
+            LogFilter::And(all) => all.iter().all(|one| holds(one, row)),
+            LogFilter::Or(any) => any.iter().any(|one| holds(one, row)),
+            LogFilter::Not(one) => !holds(one, row),
+            LogFilter::Value { field: FieldPattern::Name(name), matcher } => {
+                matcher.matches(row.iter().find(|(own, _)| own == name).map_or("", |(_, value)| *value))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    struct Record<'a>(&'a [(&'a str, &'a str)]);
+
+    impl quiver_types::condition::Fields for Record<'_> {
+        fn get(&self, name: &FieldName) -> Option<std::borrow::Cow<'_, str>> {
+            let value = |name: &str| self.0.iter().find(|(own, value)| *own == name && !value.is_empty());
+            // A field that is empty is not there.
+            let found = names_of(name).into_iter().find_map(value);
+            found.map(|(_, value)| (*value).into())
+        }
+    }
+
+    /// Scans without a text above them see the rows that the condition means.
+    #[test]
+    fn rows_are_those_of_the_condition() {
+        let leaf = |field: &str, op: &str, value: serde_json::Value| json!({"field": field, "op": op, "value": value});
+        let leaves = [
+            leaf("a", "eq", json!("x")),
+            leaf("a", "ne", json!("x")),
+            leaf("a", "in", json!(["x", 5])),
+            leaf("a", "contains", json!("y")),
+            leaf("a", "startsWith", json!("x")),
+            leaf("a", "endsWith", json!("y")),
+            leaf("a", "regex", json!("^x.?$")),
+            leaf("a", "glob", json!("x*")),
+            leaf("a", "exists", json!(true)),
+            leaf("a", "exists", json!(false)),
+            leaf("a", "between", json!([1, 5])),
+            leaf("a", "gt", json!(5)),
+            leaf("severity", "eq", json!("error")),
+            leaf("severity", "ne", json!("error")),
+            leaf("severity", "exists", json!(false)),
+            json!({"field": "a", "op": "contains", "value": "Y", "caseSensitive": false}),
+        ];
+        let mut conditions = leaves.to_vec();
+        for (one, other) in leaves.iter().zip(leaves.iter().rev()) {
+            conditions.push(json!({"all": [one, {"not": other}]}));
+            conditions.push(json!({"any": [{"not": one}, other]}));
+            conditions.push(json!({"not": {"any": [one, other]}}));
+        }
+        let rows: [&[(&str, &str)]; 10] = [
+            &[],
+            &[("a", "")],
+            &[("a", "x")],
+            &[("a", "xy"), ("level", "error")],
+            &[("a", "5"), ("severity", "info"), ("level", "error")],
+            &[("a", "5.0"), ("severity_text", "error")],
+            &[("a", "6"), ("severity", ""), ("severity_text", "warn"), ("level", "error")],
+            &[("a", "zY"), ("severity", "error")],
+            &[("A", "x")],
+            &[("a", "x\ny"), ("level", "warn")],
+        ];
+        for condition in conditions {
+            let compiled = Condition::parse(&condition).unwrap();
+            let filter = rows_of(&compiled);
+            for row in rows {
+                assert_eq!(holds(&filter, row), compiled.matches(&Record(row)), "{condition} over {row:?}");
+            }
+            // As text it can be read.
+            let text = text_of(&compiled);
+            quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        }
+    }
+
+    #[test]
+    fn names_in_quotes() {
+        for (name, expected) in [("a", "\"a\""), ("a.b-c", "\"a.b-c\""), ("a \"b\"", r#""a \"b\"""#), ("ä", "\"ä\"")]
+        {
+            assert_eq!(quoted(name), expected);
+        }
+        let shown =
+            |field: &str| text_of(&Condition::parse(&json!({"field": field, "op": "exists", "value": true})).unwrap());
+        // Wherever a key stands in telemetry, a record has it as one field.
+        assert_eq!(shown("resource.host"), "\"host\":*");
+        assert_eq!(shown("attributes.host"), "\"host\":*");
+        assert_eq!(shown("host"), "\"host\":*");
+        assert_eq!(shown("_msg"), "\"_msg\":*");
+        assert_eq!(one_of("\"a\"", std::iter::empty(), false), "!*");
+    }
 }

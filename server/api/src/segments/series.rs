@@ -219,4 +219,54 @@ mod tests {
         let all: Vec<_> = (0..8).map(any).collect();
         assert!(error(json!({"all": all})).contains("combinations"));
     }
+
+    #[test]
+    fn labels_under_the_names_that_senders_give_them() {
+        for (key, expected) in [
+            ("job", vec!["job"]),
+            ("k8s.pod.name", vec!["k8s.pod.name", "k8s_pod_name"]),
+            ("a_b", vec!["a_b"]),
+            ("a-b c", vec!["a-b c", "a_b_c"]),
+            ("größe", vec!["größe", "gr__e"]),
+        ] {
+            assert_eq!(names(key), expected, "{key}");
+        }
+    }
+
+    /// Of a label a number is one however it is written, and nothing else is.
+    #[test]
+    fn numbers_as_labels() {
+        for (value, yes, no) in [
+            (
+                json!(250),
+                vec!["250", "250.0", "250.", "0250", "250.000"],
+                vec!["25", "2500", "250.5", "", "-250", "x250"],
+            ),
+            (json!(0), vec!["0", "00", "0.0"], vec!["", "1", "10"]),
+            (json!(-5), vec!["-5", "-5.0", "-05"], vec!["5", "--5"]),
+            (json!(0.5), vec!["0.5", "0.50"], vec!["0", "5", "0x5"]),
+            (json!("a.b"), vec!["a.b"], vec!["axb", "a.bc", "A.B"]),
+        ] {
+            let condition = Condition::parse(&json!({"field": "n", "op": "in", "value": [value, "q"]})).unwrap();
+            let lists = lists_of(&condition, &[]).unwrap();
+            for (texts, expected) in [(yes, true), (no, false)] {
+                for text in texts {
+                    assert_eq!(matches(&lists, &[("n", text)]), expected, "{value} as {text}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn alternatives_multiply_up_to_a_bound() {
+        let lists = |count: usize| -> Lists { (0..count).map(|n| vec![Matcher::equal("a", n.to_string())]).collect() };
+        assert_eq!(product(&lists(8), &lists(8)).unwrap().len(), LISTS_MAX);
+        assert_eq!(product(&lists(13), &lists(5)).unwrap_err().kind, quiver_types::ErrorKind::Invalid);
+        assert!(product(&lists(0), &lists(1000)).unwrap().is_empty(), "nothing and anything is nothing");
+        let (a, b) = (lists(2), vec![vec![Matcher::equal("b", "1"), Matcher::equal("c", "2")]]);
+        let both = product(&a, &b).unwrap();
+        let shown: Vec<Vec<&str>> = both.iter().map(|list| list.iter().map(|m| m.name.as_str()).collect()).collect();
+        assert_eq!(shown, [["a", "b", "c"], ["a", "b", "c"]]);
+        assert_eq!(product(&a, &vec![Vec::new()]).unwrap(), a, "a list without matchers is of every series");
+    }
 }

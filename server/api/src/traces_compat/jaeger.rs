@@ -432,4 +432,36 @@ mod tests {
             assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
         }
     }
+
+    async fn body_of(response: Response) -> Value {
+        use http_body_util::BodyExt as _;
+
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        serde_json::from_slice(&body).expect("JSON")
+    }
+
+    #[tokio::test]
+    async fn errors_stand_in_a_list() {
+        let of = |code: u16, text: &str| json!({"data": null, "total": 0, "limit": 0, "offset": 0, "errors": [{"code": code, "msg": text}]});
+        assert_eq!(body_of(no_service()).await, of(400, "parameter 'service' is required"));
+        assert_eq!(body_of(failed(&TraceError::NotFound)).await, of(404, "trace not found"));
+        let wrong = TraceError::Param(ParamError::new("limit", "`x` is no number"));
+        assert_eq!(body_of(failed(&wrong)).await, of(400, "parameter 'limit': `x` is no number"));
+        let busy = TraceError::Engine(Error::new(quiver_types::ErrorKind::Unavailable, "say \"later\""));
+        assert_eq!(body_of(failed(&busy)).await, of(503, "say \"later\""));
+        assert_eq!(archive().await.status(), StatusCode::NOT_IMPLEMENTED);
+    }
+
+    #[test]
+    fn operations_have_the_names_of_their_kinds() {
+        let all = (0..6).map(|kind| (format!("o{kind}"), kind)).collect();
+        let shown = operation_objects(all);
+        let kinds: Vec<&str> = shown.iter().map(|one| one["spanKind"].as_str().expect("a word")).collect();
+        assert_eq!(kinds[1..], ["internal", "server", "client", "producer", "consumer"]);
+        assert_eq!(shown[2]["name"], "o2");
+        for (n, word) in kinds.iter().enumerate().skip(1) {
+            assert_eq!(kind("spanKind", word).ok(), Some(n as u8), "{word} is read as it is written");
+        }
+        assert!(operation_objects(Vec::new()).is_empty());
+    }
 }

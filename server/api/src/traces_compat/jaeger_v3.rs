@@ -179,4 +179,28 @@ mod tests {
         assert_eq!(failed(&TraceError::NotFound).status(), StatusCode::NOT_FOUND);
         assert_eq!(failed(&TraceError::InvalidId).status(), StatusCode::BAD_REQUEST);
     }
+
+    #[tokio::test]
+    async fn errors_tell_their_status_in_the_body() {
+        use http_body_util::BodyExt as _;
+
+        for (error, status, text) in [
+            (TraceError::NotFound, 404, "trace not found"),
+            (
+                TraceError::Param(ParamError::new("query.filter", "is not supported")),
+                400,
+                "parameter 'query.filter': is not supported",
+            ),
+            (TraceError::TooLarge(7), 413, "more than 7 spans"),
+        ] {
+            let response = failed(&error);
+            assert_eq!(
+                (response.status().as_u16(), &response.headers()[header::CONTENT_TYPE]),
+                (status, &http::HeaderValue::from_static("application/json"))
+            );
+            let body = response.into_body().collect().await.expect("a body").to_bytes();
+            let body: Value = serde_json::from_slice(&body).expect("JSON");
+            assert_eq!(body, json!({"error": {"httpCode": status, "message": text}}));
+        }
+    }
 }

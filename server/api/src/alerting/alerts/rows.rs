@@ -67,3 +67,82 @@ pub(super) fn group(group: &GroupRow, sight: &Sight) -> Value {
         "alerts": group.alerts.iter().map(|row| alert(row, sight)).collect::<Vec<_>>(),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_alertd::router::AlertState;
+    use quiver_alerting::dispatch::Alert;
+
+    use super::*;
+
+    fn row(name: &str) -> AlertRow {
+        AlertRow {
+            alert: Alert {
+                labels: LabelSet::from_pairs([("alertname", name), ("a", "\"")]),
+                annotations: [("summary".to_owned(), "ä".to_owned())].into(),
+                starts_at: 1_500_000_000,
+                ends_at: 0,
+                is_timeout: false,
+                updated_at: -1_000_000,
+                generator_url: String::new(),
+            },
+            receivers: vec!["ops".to_owned(), "mail".to_owned()],
+            state: AlertState::Suppressed,
+            silenced_by: vec!["s1".to_owned(), "s2".to_owned()],
+            inhibited_by: vec![0xab, u64::MAX],
+            muted_by: vec!["night".to_owned()],
+        }
+    }
+
+    #[test]
+    fn alerts_are_shown_as_alertmanager_shows_them() {
+        let expected = json!({
+            "labels": {"alertname": "A", "a": "\""}, "annotations": {"summary": "ä"},
+            "startsAt": "1970-01-01T00:00:01.500Z", "endsAt": "1970-01-01T00:00:00.000Z",
+            "updatedAt": "1969-12-31T23:59:59.999Z",
+            "fingerprint": fingerprint_text(fingerprint(&row("A").alert.labels)),
+            "receivers": [{"name": "ops"}, {"name": "mail"}],
+            "status": {
+                "state": "suppressed", "silencedBy": ["s1", "s2"],
+                "inhibitedBy": ["00000000000000ab", "ffffffffffffffff"], "mutedBy": ["night"],
+            },
+        });
+        assert_eq!(alert(&row("A"), &Sight(None)), expected, "where it comes from is not known, and not said");
+        let mut known = row("A");
+        known.alert.generator_url = "http://h/x".to_owned();
+        let shown = alert(&known, &Sight(None));
+        assert_eq!(shown["generatorURL"], "http://h/x");
+        assert_eq!(shown.as_object().map(Map::len), expected.as_object().map(|fields| fields.len() + 1));
+    }
+
+    /// What mutes an alert is told as far as the caller may see it: not even its id otherwise.
+    #[test]
+    fn what_mutes_is_told_to_who_may_see_it() {
+        let shown = |alerts: &[u64], silences: &[&str]| {
+            let silences = silences.iter().map(|id| (*id).to_owned()).collect();
+            let status = alert(&row("A"), &Sight(Some((alerts.iter().copied().collect(), silences))))["status"].clone();
+            (status["inhibitedBy"].clone(), status["silencedBy"].clone(), status["mutedBy"].clone())
+        };
+        let night = json!(["night"]);
+        assert_eq!(shown(&[], &[]), (json!([]), json!([]), night.clone()));
+        assert_eq!(shown(&[0xab], &["s2"]), (json!(["00000000000000ab"]), json!(["s2"]), night.clone()));
+        assert_eq!(shown(&[0xac], &["s", "S1"]), (json!([]), json!([]), night));
+    }
+
+    #[test]
+    fn groups_hold_their_alerts_in_order() {
+        let of = |alerts: Vec<AlertRow>| GroupRow {
+            labels: LabelSet::from_pairs([("job", "cart")]),
+            route_labels: [("team".to_owned(), "a".to_owned())].into(),
+            receiver: "ops".to_owned(),
+            alerts,
+        };
+        let shown = group(&of(vec![row("B"), row("A")]), &Sight(None));
+        assert_eq!(shown["labels"], json!({"job": "cart"}));
+        assert_eq!((&shown["routeLabels"], &shown["receiver"]), (&json!({"team": "a"}), &json!({"name": "ops"})));
+        let names: Vec<&Value> =
+            shown["alerts"].as_array().expect("alerts").iter().map(|one| &one["labels"]["alertname"]).collect();
+        assert_eq!(names, ["B", "A"]);
+        assert_eq!(group(&of(Vec::new()), &Sight(None))["alerts"], json!([]));
+    }
+}

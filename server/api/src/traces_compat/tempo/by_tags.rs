@@ -135,4 +135,81 @@ mod tests {
             assert!(TagSearch::of_tags(wrong).is_err(), "{wrong}");
         }
     }
+
+    #[test]
+    fn texts_in_quotes_end_at_their_quote() {
+        for (text, expected) in [
+            (r#""""#, Some(("", ""))),
+            (r#""a""#, Some(("a", ""))),
+            (r#""a" b"#, Some(("a", " b"))),
+            (r#""a"b"#, Some(("a", "b"))),
+            (r#""a\"b" c"#, Some(("a\"b", " c"))),
+            (r#""a\\" b"#, Some(("a\\", " b"))),
+            (r#""a\\\"" b"#, Some(("a\\\"", " b"))),
+            (r#""\u00e4ö""#, Some(("äö", ""))),
+            ("\"", None),
+            (r#""a"#, None),
+            (r#""a\""#, None),
+            (r#""a\x""#, None),
+        ] {
+            let found = unquoted(text);
+            let found = found.as_ref().map(|(value, rest)| (value.as_str(), *rest));
+            assert_eq!(found, expected, "{text}");
+        }
+    }
+
+    /// Breaks where a letter that means something in patterns, or in texts of TraceQL, is not taken as it is.
+    #[test]
+    fn roots_are_found_by_parts_of_their_names() {
+        for name in ["", "a", "GET /a?b=(c)|[d]*", "back\\slash", "a \"quoted\" b", "new\nline", "$1^", "ä{2}"] {
+            let quoted = holding(name);
+            let inner = quoted.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).expect("quotes");
+            // As TraceQL reads it.
+            let mut pattern = String::new();
+            let mut letters = inner.chars();
+            while let Some(c) = letters.next() {
+                pattern.push(if c == '\\' { letters.next().expect("a letter") } else { c });
+            }
+            let whole = regex::Regex::new(&format!("^(?:{pattern})$")).expect("a pattern");
+            for (text, expected) in [
+                (name.to_owned(), true),
+                (format!("x\n{name}\ny"), true),
+                (format!("{}{name}", "z".repeat(50)), true),
+                ("q".to_owned(), name.is_empty()),
+            ] {
+                assert_eq!(whole.is_match(&text), expected, "{name:?} in {text:?}");
+            }
+            let query = format!("{{rootName =~ {quoted}}}");
+            assert!(quiver_traces::traceql::Query::parse(&query).is_ok(), "{query}");
+        }
+    }
+
+    #[test]
+    fn tags_with_a_meaning_of_their_own() {
+        let shown = |key: &str, value: &str| tag(key, value).to_string();
+        for (key, value) in [("status.code", "unset"), ("status.code", "ok"), ("status.code", "error")] {
+            assert!(shown(key, value).starts_with("status = "), "{}", shown(key, value));
+        }
+        // No other word is a state, nor is another case.
+        for value in ["OK", "Error", "2", ""] {
+            assert!(!shown("status.code", value).starts_with("status = "), "{value}");
+        }
+        assert!(shown("error", "true").contains("status = 2"));
+        assert_eq!(shown("span.kind", "server"), "kind in [2]");
+        let [exact, part] = [tag("n", "5"), tag("n", "5x")].map(|filter| format!("{filter:?}"));
+        assert!(exact.contains("Equals(\"5\", Some(5.0))") && part.contains("Contains(\"5x\")"), "{exact} {part}");
+    }
+
+    #[test]
+    fn pairs_stand_apart_by_blanks() {
+        let count = |text: &str| TagSearch::of_tags(text).map(|asked| asked.spans.len()).map_err(|e| e.reason);
+        for (text, expected) in [("", 0), ("   ", 0), ("a=b", 1), ("  a=b   c=d  ", 2), ("a=", 1), ("a= b=", 2)] {
+            assert_eq!(count(text), Ok(expected), "`{text}`");
+        }
+        assert_eq!(count("a=b a=c"), Err("invalid tags: tag a has been set twice".to_owned()));
+        for wrong in ["a", "a b", "=b", " =b", "a=b c", "a=\"b\" c"] {
+            assert_eq!(count(wrong), Err("expected pairs key=value".to_owned()), "`{wrong}`");
+        }
+        assert_eq!(TagSearch::default().query(), "{}");
+    }
 }

@@ -236,4 +236,95 @@ mod tests {
         check(json!({"arrayValue": {"values": [{"intValue": "1"}]}}), 5, &[10, 2, 24, 1], 0);
         check(json!({"bytesValue": "AQI="}), 7, &[1, 2], 0);
     }
+
+    #[test]
+    fn numbers_may_be_texts() {
+        let written = |kind: &Kind, value: Value| {
+            let mut out = Vec::new();
+            put(&mut out, 3, kind, &value);
+            read(&out).into_iter().map(|(number, _, value)| (number, value)).collect::<Vec<_>>()
+        };
+        for (value, expected) in [
+            (json!(0), Some(0)),
+            (json!(5), Some(5)),
+            (json!("5"), Some(5)),
+            (json!(u64::MAX), Some(u64::MAX)),
+            (json!(-1), Some(u64::MAX)),
+            (json!("-9223372036854775808"), Some(1 << 63)),
+            (json!("9223372036854775808"), None),
+            (json!(1.5), None),
+            (json!("x"), None),
+            (json!(""), None),
+            (json!(true), None),
+            (json!(null), None),
+            (json!({"a": 1}), None),
+        ] {
+            let expected: Vec<(u32, u64)> = expected.map(|number| (3, number)).into_iter().collect();
+            assert_eq!(written(&Kind::Whole, value.clone()), expected, "{value}");
+        }
+        for (value, expected) in [
+            (json!(0.25), Some(0.25)),
+            (json!(-3), Some(-3.0)),
+            (json!("1e3"), Some(1000.0)),
+            (json!("inf"), Some(f64::INFINITY)),
+            (json!("x"), None),
+            (json!(false), None),
+        ] {
+            let expected: Vec<(u32, u64)> = expected.map(|number: f64| (3, number.to_bits())).into_iter().collect();
+            assert_eq!(written(&Kind::Double, value.clone()), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_another_kind_is_left_out() {
+        for (kind, value) in [
+            (Kind::Text, json!(5)),
+            (Kind::Text, json!({})),
+            (Kind::Bytes, json!(5)),
+            (Kind::Bool, json!("true")),
+            (Kind::Bool, json!(1)),
+            (Kind::Map(&SERVICE), json!("a")),
+            (Kind::Map(&SERVICE), json!([])),
+            (Kind::Message(&PAIR), json!(null)),
+            (Kind::Text, json!([null, 5])),
+        ] {
+            let mut out = Vec::new();
+            put(&mut out, 1, &kind, &value);
+            assert!(out.is_empty(), "{kind:?} {value}: {out:?}");
+        }
+        // A message of which nothing is known is there, and empty.
+        let mut out = Vec::new();
+        put(&mut out, 1, &Kind::Message(&PAIR), &json!({"other": 1}));
+        assert_eq!(out, [10, 0]);
+        // What is no base64 stands for no bytes.
+        let mut out = Vec::new();
+        put(&mut out, 1, &Kind::Bytes, &json!("%"));
+        assert_eq!(out, [10, 0]);
+    }
+
+    #[test]
+    fn lists_are_repeated_and_maps_are_pairs() {
+        let mut out = Vec::new();
+        put(&mut out, 2, &Kind::Text, &json!(["a", "", "ä"]));
+        let texts: Vec<Vec<u8>> = read(&out).into_iter().map(|field| field.1).collect();
+        assert_eq!(texts, [b"a".to_vec(), Vec::new(), "ä".as_bytes().to_vec()]);
+        let mut out = Vec::new();
+        put(&mut out, 8, &Kind::Map(&SERVICE), &json!({"b": {"spanCount": 1, "errorCount": 2}, "a": {}}));
+        let entries: Vec<_> = read(&out).iter().map(|field| read(&field.1)).collect();
+        assert_eq!(entries.len(), 2);
+        assert_eq!((entries[0][0].1.as_slice(), entries[1][0].1.as_slice()), (&b"a"[..], &b"b"[..]));
+        assert_eq!(entries[0][1], (2, Vec::new(), 0), "a service without spans is named");
+        assert_eq!(read(&entries[1][1].1), [(1, Vec::new(), 1), (2, Vec::new(), 2)]);
+        // Values within values, as deep as they are.
+        let deep = json!({"kvlistValue": {"values": [{"key": "k", "value": {"arrayValue": {"values": [
+            {"boolValue": true}, {"stringValue": "x"},
+        ]}}}]}});
+        let mut out = Vec::new();
+        put_fields(&mut out, &ANY, &deep);
+        let pair = read(&read(&read(&out)[0].1)[0].1);
+        assert_eq!(pair[0], (1, b"k".to_vec(), 0));
+        let list = read(&read(&pair[1].1)[0].1);
+        let values: Vec<_> = list.iter().map(|field| read(&field.1)).collect();
+        assert_eq!(values, [vec![(2, Vec::new(), 1)], vec![(1, b"x".to_vec(), 0)]]);
+    }
 }

@@ -71,7 +71,7 @@ impl Shown<'_> {
         let Steps { first, last, step, by, none } = self.steps;
         // A sample tells of the step that ends there.
         (first..=last).filter_map(move |at| {
-            let value = self.known(at * step).or(none).filter(|value| !value.is_nan())? / by;
+            let value = self.known(at.saturating_mul(step)).or(none).filter(|value| !value.is_nan())? / by;
             // The end of the last step may lie beyond all times.
             Some(((at + 1).saturating_mul(step) / 1_000_000, value))
         })
@@ -187,6 +187,17 @@ mod tests {
         assert_eq!(samples, [(7 * step / 1_000_000, 0.0), (i64::MAX / 1_000_000, 4.0)]);
     }
 
+    /// Breaks where the window begins so long ago that its first step begins before all times.
+    #[test]
+    fn the_first_step_may_begin_before_all_times() {
+        let one = MetricSeries { points: vec![(0, 4.0)], ..MetricSeries::default() };
+        let step = i64::MAX / 2 + 1;
+        let steps = Steps { first: -3, last: 0, step, by: 2.0, none: Some(1.0) };
+        let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
+        let ms = |ns: i64| ns / 1_000_000;
+        assert_eq!(samples, [(ms(i64::MIN), 0.5), (ms(-step), 0.5), (0, 0.5), (ms(step), 2.0)]);
+    }
+
     #[test]
     fn numbers_are_written_as_they_are_read() {
         let one = MetricSeries {
@@ -220,5 +231,53 @@ mod tests {
         assert_eq!(told["timestampMs"], json!("12"));
         let once = Once::of(&one, 2.0).map(|once| serde_json::to_value(once).expect("JSON"));
         assert_eq!(once, Some(json!({"labels": labels, "value": 2.0})));
+    }
+
+    #[test]
+    fn steps_without_spans_have_what_the_function_says() {
+        let one = MetricSeries { points: vec![(0, 1.0), (20, f64::NAN), (30, 3.0)], ..MetricSeries::default() };
+        let of = |none: Option<f64>, first: i64, last: i64| -> Vec<f64> {
+            let steps = Steps { first, last, step: 10, by: 1.0, none };
+            Shown::of(&one, 0, steps).samples().map(|(_, value)| value).collect()
+        };
+        assert_eq!(of(Some(0.0), 0, 4), [1.0, 0.0, 3.0, 0.0], "NaN is none, where others have 0");
+        assert_eq!(of(None, 0, 4), [1.0, 3.0]);
+        assert!(of(None, 1, 1).is_empty());
+        // A window that ends before it begins has no steps.
+        assert!(of(Some(0.0), 1, 0).is_empty());
+        let bytes = |first: i64, last: i64| {
+            Shown::of(&one, 0, Steps { first, last, step: 10, by: 1.0, none: None }).samples_bytes()
+        };
+        assert_eq!((bytes(0, 0), bytes(0, 4), bytes(5, 4)), (SAMPLE_BYTES, 5 * SAMPLE_BYTES, SAMPLE_BYTES));
+    }
+
+    #[test]
+    fn exemplars_tell_of_their_span() {
+        let labels =
+            [("__name__", json!({"stringValue": "rate"})), ("p", json!({"doubleValue": 0.5})), ("a", json!(1))];
+        let one = MetricSeries {
+            labels: labels.map(|(key, value)| (key.to_owned(), value)).to_vec(),
+            points: vec![(0, 6.0)],
+            exemplars: [(Some(7.0), 0), (None, 0), (None, 10)]
+                .map(|(value, at)| MetricExemplar { trace: [0xab; 16], start: -1, at, value })
+                .to_vec(),
+        };
+        let steps = Steps { first: 0, last: 1, step: 10, by: 2.0, none: None };
+        for asked in [0, 2, 9] {
+            assert_eq!(Shown::of(&one, asked, steps).exemplars(), asked.min(3));
+        }
+        let told: Vec<Value> = Shown::of(&one, 3, steps).told().collect();
+        // Its own value, that of its step, and none where the step has none.
+        assert_eq!(
+            told.iter().map(|one| one["value"].clone()).collect::<Vec<_>>(),
+            [json!(7.0), json!(3.0), json!(0.0)]
+        );
+        let labels = json!([
+            {"key": "trace:id", "value": {"stringValue": "ab".repeat(16)}}, {"key": "a", "value": 1},
+        ]);
+        assert_eq!(told[0]["labels"], labels, "names of figures are no labels of a span");
+        assert_eq!(told[0]["timestampMs"], "-1", "a time before 1970 is rounded down");
+        assert!(Once::of(&MetricSeries::default(), 1.0).is_none());
+        assert_eq!(Once::of(&one, 4.0).map(|once| once.value), Some(1.5));
     }
 }

@@ -54,8 +54,12 @@ pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamErr
     {
         return Err(disordered(start as i64, end as i64));
     }
-    let nanos = |seconds: u64| seconds as i64 * 1_000_000_000;
     Ok((start.map(nanos), end.map(nanos)))
+}
+
+/// A second in nanoseconds; the end of all times where it lies behind that.
+fn nanos(seconds: u64) -> i64 {
+    i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)
 }
 
 /// Says of a window, in seconds, that it ends before it begins.
@@ -75,6 +79,24 @@ mod tests {
             (disordered(-1, 0), "http parameter start must be before end. received start=-1 end=0"),
         ] {
             assert_eq!((error.name.as_str(), error.reason.as_str()), ("", text), "no name is put before it");
+        }
+    }
+
+    /// Breaks where a window that ends in the year 3000 ends before 1970: nanoseconds of an `i64` end in 2262.
+    #[test]
+    fn seconds_behind_all_times_are_its_end() {
+        const LAST: u64 = 9_223_372_036;
+        for (seconds, expected) in [
+            (0, 0),
+            (1, 1_000_000_000),
+            (1_741_600_001, 1_741_600_001_000_000_000),
+            (LAST, 9_223_372_036_000_000_000),
+            (LAST + 1, i64::MAX),
+            (32_503_680_000, i64::MAX),
+            (SECONDS_MAX, i64::MAX),
+            (u64::MAX, i64::MAX),
+        ] {
+            assert_eq!(nanos(seconds), expected, "{seconds}");
         }
     }
 }

@@ -262,4 +262,15 @@ mod tests {
         });
         assert_eq!(set(vec![span], attributes), expected);
     }
+
+    #[test]
+    fn sets_of_spans_keep_their_order_and_count() {
+        let spans =
+            (0..3).map(|n| HitSpan { id: [n; 8], name: None, start: i64::MIN, duration: 0, attributes: vec![] });
+        let shown = span_set(&HitSet { matched: usize::MAX, spans: spans.collect(), attributes: Vec::new() });
+        assert_eq!(shown["matched"], json!(u64::MAX));
+        assert_eq!(shown["spans"][2]["spanID"], "0202020202020202");
+        assert_eq!(shown["spans"][0]["startTimeUnixNano"], i64::MIN.to_string());
+        assert_eq!(shown["spans"].as_array().map(Vec::len), Some(3));
+    }
 }
