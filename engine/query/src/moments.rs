@@ -218,8 +218,12 @@ impl Parts {
 impl Words {
     /// A number beside the name of a month.
     fn number(&mut self, digits: &str) -> Option<()> {
-        let number = digits.parse().ok()?;
-        if digits.len() <= 2 && self.day.is_none() { put(&mut self.day, number) } else { put(&mut self.year, number) }
+        let number: u32 = digits.parse().ok()?;
+        match digits.len() {
+            1 | 2 if self.day.is_none() => put(&mut self.day, number),
+            1 | 2 => put(&mut self.year, of_century(number)),
+            _ => put(&mut self.year, number),
+        }
     }
 }
 
@@ -288,15 +292,19 @@ fn date_of(date: &str) -> Option<(u32, u32, u32)> {
     fields.next().is_none().then_some(found)
 }
 
-/// A year of four digits, or of two: those from 70 on are of the last century.
+/// A year of four digits, or of two.
 fn year_of(digits: &str) -> Option<u32> {
     let year: u32 = if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok()? } else { return None };
     match digits.len() {
         4 => Some(year),
-        2 if year < 70 => Some(2000 + year),
-        2 => Some(1900 + year),
+        2 => Some(of_century(year)),
         _ => None,
     }
+}
+
+/// The year that two digits mean: those from 70 on are of the last century.
+fn of_century(digits: u32) -> u32 {
+    digits + if digits < 70 { 2000 } else { 1900 }
 }
 
 /// `10:11:12.5` of that, of `10:11`, and of `101112.5`.
@@ -394,6 +402,9 @@ mod tests {
                 ("Jan-08-1999", Some("1999-01-08")),
                 ("January 8, 1999", Some("1999-01-08")),
                 ("8 Jan 1999", Some("1999-01-08")),
+                ("8 Jan 99", Some("1999-01-08")),
+                ("Jan 8, 24", Some("2024-01-08")),
+                ("Fri 8 January 69", Some("2069-01-08")),
                 ("Fri, 8 January 1999", Some("1999-01-08")),
                 ("2024-01-05 10:00:00+02", Some("2024-01-05")),
                 ("2024-01-05T10:00", Some("2024-01-05")),
