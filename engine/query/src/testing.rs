@@ -2,19 +2,55 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
+use futures::TryStreamExt as _;
+use quiver_types::{Access, Result};
+
+use crate::names::Names;
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, from_datafusion};
 
 /// Rows of a statement under one rule more than DataFusion's, each as its values with `|` between them.
 pub(crate) async fn rows(rule: Arc<dyn AnalyzerRule + Send + Sync>, statement: &str) -> Vec<String> {
     let context = SessionContext::new();
     context.add_analyzer_rule(rule);
     let planned = context.sql(statement).await.unwrap_or_else(|e| panic!("{statement}: {e}"));
-    let batches = planned.collect().await.unwrap_or_else(|e| panic!("{statement}: {e}"));
+    shown(&planned.collect().await.unwrap_or_else(|e| panic!("{statement}: {e}")))
+}
+
+/// An engine of 64 MiB.
+pub(crate) fn engine() -> Arc<QueryEngine> {
+    let settings = EngineSettings {
+        memory_bytes: 64 << 20,
+        spill_dir: std::env::temp_dir(),
+        spill_bytes: 1 << 20,
+        threads: 2,
+        concurrent_max: 2,
+        pressure: Arc::default(),
+    };
+    QueryEngine::new(&settings).unwrap()
+}
+
+/// Rows of a statement in the session of SQL, as those of [`rows`].
+pub(crate) async fn answered(statement: &str) -> Result<Vec<String>> {
+    let (engine, ctx) = (engine(), QueryContext::new(Access::full(), Limits::default()));
+    let (own, inner, statement) = (Arc::clone(&engine), ctx.clone(), statement.to_owned());
+    let work = async move {
+        let plan = Names::new(own.relational()).plan(&statement)?;
+        let stream = own.execute_relational(&plan, &inner).await?;
+        let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
+        Ok(shown(&batches))
+    };
+    engine.run(&ctx, work).await
+}
+
+/// Rows as their values with `|` between them.
+fn shown(batches: &[RecordBatch]) -> Vec<String> {
     let options = FormatOptions::default().with_null("NULL");
     let mut rows = Vec::new();
-    for batch in &batches {
+    for batch in batches {
         let columns = batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap());
         let columns: Vec<ArrayFormatter<'_>> = columns.collect();
         let row = |at: usize| columns.iter().map(|c| c.value(at).to_string()).collect::<Vec<_>>().join("|");
