@@ -1,8 +1,8 @@
 //! What tests of rules share.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
-use arrow::array::RecordBatch;
+use arrow::array::{Array as _, AsArray as _, RecordBatch};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::prelude::SessionContext;
@@ -27,23 +27,26 @@ pub(crate) fn engine() -> Arc<QueryEngine> {
         spill_dir: std::env::temp_dir(),
         spill_bytes: 1 << 20,
         threads: 2,
-        concurrent_max: 2,
+        concurrent_max: 8,
         pressure: Arc::default(),
     };
     QueryEngine::new(&settings).unwrap()
 }
 
+/// The engine of all statements: to make one takes longer than most of them.
+static ENGINE: LazyLock<Arc<QueryEngine>> = LazyLock::new(engine);
+
 /// Rows of a statement in the session of SQL, as those of [`rows`].
 pub(crate) async fn answered(statement: &str) -> Result<Vec<String>> {
-    let (engine, ctx) = (engine(), QueryContext::new(Access::full(), Limits::default()));
-    let (own, inner, statement) = (Arc::clone(&engine), ctx.clone(), statement.to_owned());
+    let ctx = QueryContext::new(Access::full(), Limits::default());
+    let (own, inner, statement) = (Arc::clone(&ENGINE), ctx.clone(), statement.to_owned());
     let work = async move {
         let plan = Names::new(own.relational()).plan(&statement)?;
         let stream = own.execute_relational(&plan, &inner).await?;
         let batches: Vec<RecordBatch> = stream.try_collect().await.map_err(from_datafusion)?;
         Ok(shown(&batches))
     };
-    engine.run(&ctx, work).await
+    ENGINE.run(&ctx, work).await
 }
 
 /// Rows as their values with `|` between them.
@@ -57,4 +60,14 @@ fn shown(batches: &[RecordBatch]) -> Vec<String> {
         rows.extend((0..batch.num_rows()).map(row));
     }
     rows
+}
+
+/// Columns of texts whose first value is not their own name: rows are made of lists of columns, whose order is all that says
+/// which is which.
+pub(crate) fn misplaced(rows: &RecordBatch) -> Vec<String> {
+    let schema = rows.schema();
+    let columns = schema.fields().iter().zip(rows.columns());
+    let texts = columns.filter_map(|(field, column)| Some((field.name(), column.as_string_view_opt()?)));
+    let others = texts.filter(|(name, texts)| texts.is_null(0) || texts.value(0) != name.as_str());
+    others.map(|(name, _)| name.clone()).collect()
 }
