@@ -270,7 +270,7 @@ mod tests {
 
     #[tokio::test]
     async fn partitions_have_what_datafusion_gives_them() {
-        let session = session(16 << 20);
+        let session = session(64 << 20);
         let whole = "rows between unbounded preceding and unbounded following";
         let rows = |n: usize| format!("from (select value as v from generate_series(1, {n})) as t");
         for (statement, batches) in [
