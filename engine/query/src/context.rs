@@ -258,4 +258,58 @@ mod tests {
         ctx.cancel.cancel();
         assert_eq!(ctx.check("query execution").unwrap_err().message, "query was canceled in query execution");
     }
+
+    #[test]
+    fn what_ends_a_query_comes_before_its_limits() {
+        let limits = Limits { series_max: 2, timeout: Duration::ZERO, ..Limits::default() };
+        let late = QueryContext::new(Access::full(), limits.clone());
+        add(&late.stats.series, 3);
+        let error = late.check("query execution").unwrap_err();
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Timeout, "query timed out in query execution"));
+        late.cancel.cancel();
+        assert_eq!(late.check("x").unwrap_err().kind, ErrorKind::Cancelled);
+        let wide = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(1), ..limits });
+        add(&wide.stats.series, 2);
+        assert!(wide.check("x").is_ok(), "as many as are allowed");
+        add(&wide.stats.series, 1);
+        let error = wide.check("x").unwrap_err();
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::LimitExceeded, "query reads 3 series, more than the limit of 2")
+        );
+    }
+
+    #[test]
+    fn another_run_counts_anew_and_is_ended_with_the_query() {
+        let limits = Limits { samples_max: 10, ..Limits::default() };
+        let first = QueryContext::new(Access::services(["cart"]), limits);
+        add(&first.stats.samples, 11);
+        first.set_waited(Duration::from_millis(5));
+        assert!(first.check("x").is_err() && first.stats.is_hidden());
+        let again = first.again();
+        assert!(again.check("x").is_ok() && again.stats.is_hidden(), "rows are hidden from it as before");
+        assert_eq!((again.waited(), first.waited()), (Duration::ZERO, Duration::from_millis(5)));
+        assert_eq!(again.query().id, first.query().id);
+        again.cancel.cancel();
+        assert!(!first.cancel.is_cancelled(), "a run ends by itself");
+        let all = first.again_as(Access::full());
+        assert!(all.access.is_full() && all.stats.is_hidden(), "what was hidden stays so");
+        let full = QueryContext::new(Access::full(), Limits::default());
+        assert!(!full.stats.is_hidden() && full.again_as(Access::services(["cart"])).stats.is_hidden());
+        first.query().stop.cancel();
+        assert!(first.cancel.is_cancelled() && all.cancel.is_cancelled());
+        assert!(first.check("x").unwrap_err().message.contains("operator"));
+    }
+
+    #[tokio::test]
+    async fn waiting_ends_with_the_query() {
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let done = ctx.or_cancelled("x", async { Ok::<_, Error>(5) }).await;
+        assert_eq!(done.unwrap(), 5);
+        let failed = ctx.or_cancelled("x", async { Err::<(), _>(Error::invalid("no")) }).await;
+        assert_eq!(failed.unwrap_err().kind, ErrorKind::Invalid);
+        ctx.cancel.cancel();
+        let error = ctx.or_cancelled("a look-up", std::future::pending::<Result<()>>()).await.unwrap_err();
+        assert_eq!(error.message, "query was canceled in a look-up");
+    }
 }

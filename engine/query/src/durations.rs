@@ -162,6 +162,8 @@ fn in_known_units(pair: &mut [String]) {
 
 #[cfg(test)]
 mod tests {
+    use arrow::compute::kernels::cast_utils::parse_interval_month_day_nano;
+
     use super::*;
 
     #[test]
@@ -195,6 +197,78 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(worded(text).as_deref(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn signs_units_and_blanks_in_any_order() {
+        for (text, expected) in [
+            ("P1.5D", Some("1.5 days")),
+            ("P1M", Some("1 months")),
+            ("PT1M", Some("1 minutes")),
+            ("P1DT1M", Some("1 days 1 minutes")),
+            ("P0001-02-03", Some("1 years 2 months 3 days")),
+            ("P0001-02-03T04:05", Some("1 years 2 months 3 days 04 hours 05 minutes 0 seconds")),
+            ("-1h+30m", Some("-1 h 30 m")),
+            ("1.5h", Some("1.5 h")),
+            ("1d12h ago", Some("-1 d -12 h")),
+            ("1 DAY AGO", Some("-1 DAY")),
+            ("-1 day ago", Some("1 day")),
+            ("1 12:00 ago", Some("-1 days -12 hours -00 minutes -0 seconds")),
+            ("@ 1 hour", Some("1 hour")),
+            ("+1 day", Some("1 day")),
+            ("- 1 day", Some("-1 day")),
+            ("2 millennia", Some("2000 years")),
+            ("-0.5 weeks", Some("-3.5 days")),
+            ("1\u{a0}day", Some("1 day")),
+            ("1:59:59.999", Some("1 hours 59 minutes 59.999 seconds")),
+        ] {
+            let found = worded(text);
+            assert_eq!(found.as_deref(), expected, "{text}");
+            assert_eq!(found.as_deref().and_then(worded), None, "{text}: it is in that form now");
+        }
+    }
+
+    #[test]
+    fn what_is_no_interval_is_left_as_it_is() {
+        for text in [
+            "PT",
+            "P1Y2",
+            "P1D1H",
+            "P--1D",
+            "P0001-xx-03",
+            "1:60",
+            "1:02:03:04",
+            "1::2",
+            ":",
+            "\u{ff11} day",
+            "1día",
+            "1 día",
+            "ü",
+            "day 1",
+        ] {
+            assert_eq!(worded(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn arrow_reads_what_was_meant() {
+        const SECOND: i64 = 1_000_000_000;
+        for (text, months, days, nanos) in [
+            ("P1Y2M3DT4H5M6.5S", 14, 3, 14_706 * SECOND + SECOND / 2),
+            ("1-2 3 4:05:06", 14, 3, 14_706 * SECOND),
+            ("-1-2", -14, 0, 0),
+            ("1 day 02:03:04.25", 0, 1, 7_384 * SECOND + SECOND / 4),
+            ("@ 1 hour ago", 0, 0, -3_600 * SECOND),
+            ("-1:30", 0, 0, -5_400 * SECOND),
+            ("2 weeks 1 day", 0, 15, 0),
+            ("0.5 weeks", 0, 3, 43_200 * SECOND),
+            ("1 millennium", 12_000, 0, 0),
+            ("1h30m", 0, 0, 5_400 * SECOND),
+        ] {
+            let form = worded(text).unwrap_or_else(|| text.to_owned());
+            let read = parse_interval_month_day_nano(&form).unwrap_or_else(|e| panic!("{text}: {e}"));
+            assert_eq!((read.months, read.days, read.nanoseconds), (months, days, nanos), "{text}");
         }
     }
 }

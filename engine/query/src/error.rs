@@ -200,4 +200,81 @@ mod tests {
         assert_eq!(from_datafusion(crowded).kind, ErrorKind::Unavailable);
         assert_eq!(from_datafusion(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
     }
+
+    #[test]
+    fn arguments_that_do_not_fit_are_the_statements() {
+        for (text, expected) in [
+            ("Uncomparable values: List, List", "lists of lists have no order: `min` and `max` do not take them"),
+            (
+                "Failed to coerce types Int64 and Utf8 in BETWEEN expression",
+                "Cannot infer common argument type for comparison operation Int64 BETWEEN Utf8",
+            ),
+            (
+                "Function 'f' failed: 'power' failed to match any signature, errors: …",
+                "No function matches the arguments of `power`. You might need to add explicit type casts",
+            ),
+        ] {
+            for wraps in [false, true] {
+                let error = DataFusionError::Internal(text.to_owned());
+                let error = if wraps { error.context("type_coercion") } else { error };
+                let found = from_datafusion(error);
+                assert_eq!((found.kind, found.message.as_str()), (ErrorKind::Invalid, expected), "{text}");
+            }
+        }
+        for text in [
+            "",
+            "failed to match any signature",
+            "Failed to coerce types Int64 in BETWEEN expression",
+            "in BETWEEN expression",
+        ] {
+            assert_eq!(from_datafusion(DataFusionError::Internal(text.to_owned())).kind, ErrorKind::Internal, "{text}");
+        }
+        let planned = DataFusionError::Plan("'f' failed to match any signature".to_owned());
+        assert_eq!(from_datafusion(planned).kind, ErrorKind::Internal, "the planner's errors are `of_planning`'s");
+    }
+
+    #[test]
+    fn planning_says_what_is_wrong_with_a_statement() {
+        let arrow = |inner| DataFusionError::ArrowError(Box::new(inner), None);
+        for (error, expected) in [
+            (DataFusionError::Plan("no such column".into()), "no such column"),
+            (DataFusionError::Execution("no such zone".into()), "no such zone"),
+            (DataFusionError::NotImplemented("no such thing".into()), "no such thing"),
+            (arrow(ArrowError::ParseError("no date".into())), "no date"),
+            (arrow(ArrowError::ComputeError("no number".into())), "no number"),
+            (arrow(ArrowError::ArithmeticOverflow("too large".into())), "too large"),
+            (
+                DataFusionError::NotImplemented("Physical plan of InSubquery".into()),
+                "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only",
+            ),
+            (
+                DataFusionError::Internal("Cannot run range queries with more keys".into()),
+                "a `RANGE` with a distance is over one key that is a number or a time",
+            ),
+            (DataFusionError::Internal("regex parse error:\n(\n^".into()), "a regular expression cannot be read"),
+        ] {
+            let found = of_planning(error.context("a rule").context("another"));
+            assert_eq!((found.kind, found.message.as_str()), (ErrorKind::Invalid, expected));
+        }
+        for error in [arrow(ArrowError::MemoryError("m".into())), DataFusionError::Internal("m".into())] {
+            assert_eq!(of_planning(error).kind, ErrorKind::Internal);
+        }
+        let memory = DataFusionError::ResourcesExhausted("m".into()).context("a rule");
+        assert_eq!(of_planning(memory).kind, ErrorKind::LimitExceeded, "want of memory is no slip of the statement");
+        let own = to_datafusion(Error::new(ErrorKind::Cancelled, "it was ended")).context("a rule");
+        assert_eq!(of_planning(own).message, "it was ended");
+    }
+
+    #[test]
+    fn own_errors_are_found_however_deep() {
+        let own = || Error::new(ErrorKind::Timeout, "late");
+        let external = |error: DataFusionError| DataFusionError::External(Box::new(error));
+        let shared = |error: DataFusionError| DataFusionError::Shared(std::sync::Arc::new(error));
+        let deep = external(shared(external(to_datafusion(own()).context("a")).context("b"))).context("c");
+        assert_eq!(own_error(&deep).map(|error| error.kind), Some(ErrorKind::Timeout));
+        let read = DataFusionError::IoError(io::Error::other(own()));
+        assert_eq!(own_error(&read).map(|error| error.kind), Some(ErrorKind::Timeout));
+        assert!(own_error(&DataFusionError::IoError(io::Error::other("a disk"))).is_none());
+        assert!(own_error(&external(DataFusionError::Internal("m".into()))).is_none());
+    }
 }

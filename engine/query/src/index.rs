@@ -268,3 +268,6 @@ impl ExecutionPlan for IndexExec {
         Some(self.metrics.clone_inner())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -218,8 +218,12 @@ impl Parts {
 impl Words {
     /// A number beside the name of a month.
     fn number(&mut self, digits: &str) -> Option<()> {
-        let number = digits.parse().ok()?;
-        if digits.len() <= 2 && self.day.is_none() { put(&mut self.day, number) } else { put(&mut self.year, number) }
+        let number: u32 = digits.parse().ok()?;
+        match digits.len() {
+            1 | 2 if self.day.is_none() => put(&mut self.day, number),
+            1 | 2 => put(&mut self.year, of_century(number)),
+            _ => put(&mut self.year, number),
+        }
     }
 }
 
@@ -288,15 +292,19 @@ fn date_of(date: &str) -> Option<(u32, u32, u32)> {
     fields.next().is_none().then_some(found)
 }
 
-/// A year of four digits, or of two: those from 70 on are of the last century.
+/// A year of four digits, or of two.
 fn year_of(digits: &str) -> Option<u32> {
     let year: u32 = if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok()? } else { return None };
     match digits.len() {
         4 => Some(year),
-        2 if year < 70 => Some(2000 + year),
-        2 => Some(1900 + year),
+        2 => Some(of_century(year)),
         _ => None,
     }
+}
+
+/// The year that two digits mean: those from 70 on are of the last century.
+fn of_century(digits: u32) -> u32 {
+    digits + if digits < 70 { 2000 } else { 1900 }
 }
 
 /// `10:11:12.5` of that, of `10:11`, and of `101112.5`.
@@ -394,6 +402,9 @@ mod tests {
                 ("Jan-08-1999", Some("1999-01-08")),
                 ("January 8, 1999", Some("1999-01-08")),
                 ("8 Jan 1999", Some("1999-01-08")),
+                ("8 Jan 99", Some("1999-01-08")),
+                ("Jan 8, 24", Some("2024-01-08")),
+                ("Fri 8 January 69", Some("2069-01-08")),
                 ("Fri, 8 January 1999", Some("1999-01-08")),
                 ("2024-01-05 10:00:00+02", Some("2024-01-05")),
                 ("2024-01-05T10:00", Some("2024-01-05")),
@@ -458,5 +469,104 @@ mod tests {
                 ("2024-01-05", None),
             ],
         );
+    }
+
+    #[test]
+    fn days_are_those_of_the_calendar() {
+        check(
+            Moment::Date,
+            &[
+                ("29 Feb 2024", Some("2024-02-29")),
+                ("29 Feb 2023", None),
+                ("Feb 29, 1900", None),
+                ("Feb 29, 2000", Some("2000-02-29")),
+                ("31 April 2024", None),
+                ("0 Jan 2024", None),
+                ("1/2/69", Some("2069-01-02")),
+                ("1/2/70", Some("1970-01-02")),
+                ("1/2/024", None),
+                ("jan. 5 2024", Some("2024-01-05")),
+                ("Sept 5 2024", Some("2024-09-05")),
+                ("Septem 5 2024", None),
+                ("Jan Feb 5 2024", None),
+                ("1 2 3", None),
+                ("2024/1/5/7", None),
+                ("5 März 2024", None),
+                ("\u{ff12}/1/2024", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn each_form_of_a_day_is_the_same_day() {
+        let first = chrono::NaiveDate::from_ymd_opt(1970, 1, 1).unwrap();
+        // A hundred years, of which the years of two digits are those.
+        for days in (0..36_524).step_by(97) {
+            let day = first + chrono::Days::new(days);
+            let expected = day.format("%Y-%m-%d").to_string();
+            for form in [
+                "%-m/%-d/%Y",
+                "%m-%d-%y",
+                "%Y.%-m.%-d",
+                "%d-%b-%Y",
+                "%Y-%b-%d",
+                "%B %-d, %Y",
+                "%-d %b %Y",
+                "%a %b %-d %y",
+            ] {
+                let text = day.format(form).to_string();
+                assert_eq!(in_form(&text, Moment::Date).as_ref(), Some(&expected), "{text}");
+                assert!(has_date(&text), "{text}");
+            }
+        }
+        for text in ["10:00", "noon", "", "13 Jan"] {
+            assert!(!has_date(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn clocks_and_zones_have_bounds() {
+        check(
+            Moment::Zoned,
+            &[
+                ("2024-01-05 10:00 +0530", Some("2024-01-05 10:00:00+05:30")),
+                ("2024-01-05 10:00 -15:59", Some("2024-01-05 10:00:00-15:59")),
+                ("2024-01-05 10:00 +16", None),
+                ("2024-01-05 10:00 +05:60", None),
+                ("2024-01-05 10:00 +", None),
+                ("2024-01-05 10:00 UTC UTC", None),
+                ("2024-01-05 10:00 EDT", Some("2024-01-05 10:00:00-04:00")),
+                ("2024-01-05 10:00 jst", Some("2024-01-05 10:00:00+09:00")),
+                ("2024-01-05 12:00 PM", Some("2024-01-05 12:00:00")),
+                ("2024-01-05 12:00 AM", Some("2024-01-05 00:00:00")),
+                ("PM 10:00 2024-01-05", Some("2024-01-05 22:00:00")),
+                ("2024-01-05 10:00 PM AM", None),
+                ("2024-01-05 PM", None),
+                ("2024-01-05 10:60", None),
+                ("2024-01-05 10:00 11:00", None),
+                ("2024-01-05 2024-01-06", None),
+                ("Jan 5 2024 10:11:12.1234567891", Some("2024-01-05 10:11:12.123456789")),
+                ("Jan 5 2024 10:11.5", None),
+            ],
+        );
+        check(Moment::Reading, &[("2024-01-05 10:00 PST", Some("2024-01-05 10:00:00")), ("2024-01-05T10:11:12", None)]);
+        check(
+            Moment::Time,
+            &[("1:2", Some("01:02:00")), ("23:59:59.5 UTC", Some("23:59:59.5")), ("24:00", None), ("10", None)],
+        );
+    }
+
+    #[test]
+    fn eras_begin_where_they_are_counted_from() {
+        for (part, expected) in [
+            ("decade", Some((10, 0))),
+            ("CENTURIES", Some((100, 99))),
+            ("millenium", Some((1000, 999))),
+            ("Millennia", Some((1000, 999))),
+            ("year", None),
+            ("", None),
+        ] {
+            assert_eq!(era(part), expected, "{part}");
+        }
     }
 }

@@ -194,3 +194,73 @@ impl ContextProvider for Names<'_> {
         self.state.window_functions().keys().cloned().collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use datafusion::catalog::MemTable;
+    use datafusion::logical_expr::lit;
+    use quiver_types::ErrorKind;
+
+    use super::*;
+    use crate::testing::{answered, engine};
+
+    fn table(column: &str) -> Arc<dyn TableProvider> {
+        let schema = Arc::new(Schema::new(vec![Field::new(column, DataType::Int64, true)]));
+        Arc::new(MemTable::try_new(schema, vec![vec![]]).unwrap())
+    }
+
+    #[tokio::test]
+    async fn tables_are_told_apart_by_their_schemas() {
+        let engine = engine();
+        let mut names = Names::new(engine.relational());
+        names.add(None, "t", table("bare"));
+        names.add(Some("s"), "t", table("within"));
+        names.add(None, "Big T", table("quoted"));
+        names.add_call("picked", &[lit("a"), lit(1_i64)], table("called"));
+        let column = |statement: &str| {
+            names
+                .plan(statement)
+                .map(|plan| plan.schema().fields().iter().map(|f| f.name().clone()).collect::<Vec<_>>())
+        };
+        for (statement, expected) in [
+            ("select * from t", vec!["bare"]),
+            ("select * from T", vec!["bare"]),
+            ("select * from s.t", vec!["within"]),
+            ("select * from \"Big T\"", vec!["quoted"]),
+            ("select * from picked('a', 1)", vec!["called"]),
+            ("select a.bare, b.within from t as a, s.t as b", vec!["bare", "within"]),
+            ("with t as (select 1 as own) select * from t", vec!["own"]),
+        ] {
+            assert_eq!(column(statement).unwrap(), expected, "{statement}");
+        }
+        for statement in [
+            "select * from x.t",
+            "select * from big",
+            "select * from picked('a', 2)",
+            "select * from picked('a')",
+            "select from where",
+            "",
+        ] {
+            assert_eq!(column(statement).unwrap_err().kind, ErrorKind::Internal, "{statement}");
+        }
+        let parsed = DFParser::parse_sql_with_dialect("select * from x.t", &PostgreSqlDialect {}).unwrap();
+        let error = names.plan_statement(parsed.into_iter().next().unwrap()).unwrap_err().to_string();
+        assert!(error.contains("table `x.t` not found"), "{error}");
+        let shown = format!("{names:?}");
+        assert!(shown.contains("Big T"), "it shows itself as its tables: {shown}");
+    }
+
+    #[tokio::test]
+    async fn series_take_numbers_however_they_are_written() {
+        for (call, expected) in [
+            ("generate_series(1, 3)", vec!["1", "2", "3"]),
+            ("generate_series(1::smallint, 2 + 1)", vec!["1", "2", "3"]),
+            ("generate_series(-1, 1::int)", vec!["-1", "0", "1"]),
+            ("generate_series(3, 1, -1)", vec!["3", "2", "1"]),
+        ] {
+            let statement = format!("select value from {call}");
+            assert_eq!(answered(&statement).await.unwrap(), expected, "{statement}");
+        }
+    }
+}

@@ -438,4 +438,36 @@ mod tests {
         let asked = Asked::default().with_text(&format!("x{}", "ä".repeat(TEXT_BYTES_MAX)));
         assert_eq!(asked.text.len(), TEXT_BYTES_MAX - 1);
     }
+
+    #[test]
+    fn long_texts_are_cut_between_characters() {
+        for (text, bytes) in [
+            (String::new(), 0),
+            ("x".repeat(TEXT_BYTES_MAX), TEXT_BYTES_MAX),
+            ("x".repeat(TEXT_BYTES_MAX + 1), TEXT_BYTES_MAX),
+            // The last character would be cut in two.
+            (format!("x{}", "é".repeat(TEXT_BYTES_MAX)), TEXT_BYTES_MAX - 1),
+        ] {
+            let asked = Asked::default().with_text(&text);
+            assert_eq!(asked.text.len(), bytes);
+            assert!(text.starts_with(&asked.text));
+        }
+    }
+
+    #[test]
+    fn the_first_failure_counts() {
+        let query = Query::new(Asked::default());
+        assert_eq!((query.failure(), query.plans(), query.memory()), (None, 0, (0, 0)));
+        query.fail(ErrorKind::Timeout);
+        query.fail(ErrorKind::Internal);
+        query.count_plan();
+        query.count_plan();
+        assert_eq!((query.failure(), query.plans()), (Some(ErrorKind::Timeout), 2));
+        query.spent(Phase::Queue, Duration::from_secs(3));
+        query.spent(Phase::Queue, Duration::from_millis(500));
+        assert_eq!(query.time_in(Phase::Queue), Duration::from_millis(3_500));
+        let words: Vec<&str> = Phase::ALL.iter().map(|phase| phase.word()).collect();
+        assert_eq!(words, ["queue", "plan", "execute", "encode"]);
+        assert_eq!(query.phase(), Phase::Plan, "it is planned first");
+    }
 }

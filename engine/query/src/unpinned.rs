@@ -107,4 +107,32 @@ mod tests {
         assert!((10 * TEXT..20 * TEXT).contains(&copies), "{copies}");
         assert_eq!(checked(&all.slice(1, 2)), 0);
     }
+
+    #[test]
+    fn other_columns_and_rows_without_columns_stay() {
+        let numbers: ArrayRef = Arc::new(arrow::array::Int64Array::from_iter_values(0..30));
+        let few: ArrayRef = Arc::new(texts().slice(30, 30));
+        let batch =
+            RecordBatch::try_from_iter_with_nullable([("n", Arc::clone(&numbers), false), ("t", few, true)]).unwrap();
+        let own = unpinned(batch.clone());
+        assert_eq!((own.schema(), &own), (batch.schema(), &batch));
+        assert!(Arc::ptr_eq(own.column(0), &numbers), "numbers are no texts");
+        assert!(!Arc::ptr_eq(own.column(1), batch.column(1)), "texts were copied");
+        let options = RecordBatchOptions::new().with_row_count(Some(7));
+        let schema = Arc::new(arrow::datatypes::Schema::empty());
+        let none = RecordBatch::try_new_with_options(schema, Vec::new(), &options).unwrap();
+        assert_eq!(unpinned(none).num_rows(), 7);
+    }
+
+    #[test]
+    fn what_is_null_pins_nothing() {
+        let all = texts();
+        let nulls = arrow::buffer::NullBuffer::new_null(all.len());
+        let absent = StringViewArray::new(all.views().clone(), all.data_buffers().to_vec(), Some(nulls));
+        assert_eq!(checked(&absent), 0, "no text lies in these buffers");
+        let small = all.slice(0, 3);
+        let short = StringViewArray::from(vec!["a text of its own buffer", "short"]);
+        assert_eq!(checked(&short), held(&short), "a small buffer stays as it is");
+        assert!((TEXT..2 * TEXT).contains(&checked(&small)), "one long text is copied alone");
+    }
 }

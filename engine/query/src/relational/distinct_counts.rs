@@ -56,3 +56,47 @@ fn counted(expr: &Expr, aggregate: &Aggregate) -> Result<Option<Expr>> {
     let call = AggregateFunction { func: functions::count_distinct(), params };
     Ok(Some(Expr::AggregateFunction(call).alias(name)))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn different_values_are_counted_beside_other_measures() {
+        let rows = "(values (1, 'x', true), (1, 'y', true), (2, 'x', null), (null, null, false)) as t(a, b, c)";
+        for (statement, expected) in [
+            (
+                format!(
+                    "select count(distinct a), count(distinct b), count(distinct c), count(a), count(*) from {rows}"
+                ),
+                vec!["2|2|2|3|4"],
+            ),
+            (format!("select count(distinct a) filter (where a > 1), sum(distinct a) from {rows}"), vec!["1|3"]),
+            (
+                format!("select b, count(distinct a) as n from {rows} group by b order by b nulls last"),
+                vec!["x|2", "y|1", "NULL|0"],
+            ),
+            (format!("select count(distinct a) from {rows} where a > 5"), vec!["0"]),
+            ("select count(distinct a) from (values (0.5), (0.5), (null)) as t(a)".to_owned(), vec!["1"]),
+        ] {
+            let found = crate::testing::rows(Arc::new(DistinctCounts), &statement).await;
+            assert_eq!(found, expected, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn columns_keep_their_names() {
+        let context = datafusion::prelude::SessionContext::new();
+        let statement = "select count(distinct a), count(distinct a) as n from (values (1)) as t(a) group by a";
+        let plan = context.state().create_logical_plan(statement).await.unwrap();
+        let changed = DistinctCounts.analyze(plan.clone(), &ConfigOptions::default()).unwrap();
+        let names = |plan: &LogicalPlan| -> Vec<String> {
+            plan.schema().fields().iter().map(|field| field.name().clone()).collect()
+        };
+        assert_eq!(names(&changed), names(&plan));
+        let shown = changed.display_indent().to_string();
+        assert!(shown.contains("count_distinct("), "{shown}");
+    }
+}

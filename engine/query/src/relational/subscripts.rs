@@ -56,3 +56,26 @@ impl ExprPlanner for Subscripts {
         Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::ErrorKind;
+
+    use crate::testing::answered;
+
+    #[tokio::test]
+    async fn items_of_lists_are_counted_from_the_first() {
+        let lists = "(values (array[10, 20, 30]), (null)) as t(l)";
+        let items = format!("select l[1], l[3], l[4], l[0], l[-1], l[1:2] is null from {lists}");
+        assert_eq!(answered(&items).await.unwrap(), ["10|30|NULL|NULL|NULL|false", "NULL|NULL|NULL|NULL|NULL|true"]);
+    }
+
+    #[tokio::test]
+    async fn texts_of_json_have_members_and_items() {
+        let of = r#"(values ('{"a": {"b": [10, 20]}, "n": null}'), ('[5]'), ('no json'), (null)) as t(j)"#;
+        let found = answered(&format!("select j['a']['b'][1], j[0], j['x'] from {of}")).await.unwrap();
+        assert_eq!(found, ["20|NULL|NULL", "NULL|5|NULL", "NULL|NULL|NULL", "NULL|NULL|NULL"]);
+        let error = answered(&format!("select j[0:1] from {of}")).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Internal, "the planner's error is the caller's to tell");
+    }
+}

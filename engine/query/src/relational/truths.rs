@@ -82,4 +82,18 @@ mod tests {
             assert!(!read(other, &schema).transformed);
         }
     }
+
+    #[tokio::test]
+    async fn rows_are_chosen_by_what_texts_say() {
+        let rows = "select x from (values (1), (2), (null)) as t(x)";
+        for (condition, expected) in [
+            ("(x = 1) in ('t')", vec!["1"]),
+            ("(x = 1) in ('yes', 'false')", vec!["1", "2"]),
+            ("(x = 1) not in ('on')", vec!["2"]),
+            ("(x = 1) in ('0')", vec!["2"]),
+        ] {
+            let statement = format!("{rows} where {condition} order by x");
+            assert_eq!(crate::testing::answered(&statement).await.unwrap(), expected, "{statement}");
+        }
+    }
 }

@@ -222,45 +222,7 @@ fn outgrow(rows: &DFSchema, groups: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use arrow::util::display::{ArrayFormatter, FormatOptions};
-    use futures::TryStreamExt as _;
-    use quiver_types::Access;
-
-    use crate::context::QueryContext;
-    use crate::engine::QueryEngine;
-    use crate::error::from_datafusion;
-    use crate::names::Names;
-    use crate::{EngineSettings, Limits};
-
-    /// Rows of a statement, each as its values with `|` between them.
-    async fn rows(statement: &str) -> quiver_types::Result<Vec<String>> {
-        let settings = EngineSettings {
-            memory_bytes: 64 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 2,
-            concurrent_max: 2,
-            pressure: std::sync::Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings)?;
-        let ctx = QueryContext::new(Access::full(), Limits::default());
-        let (own, inner, statement) = (std::sync::Arc::clone(&engine), ctx.clone(), statement.to_owned());
-        let work = async move {
-            let plan = Names::new(own.relational()).plan(&statement)?;
-            let stream = own.execute_relational(&plan, &inner).await?;
-            let batches: Vec<_> = stream.try_collect().await.map_err(from_datafusion)?;
-            let options = FormatOptions::default().with_null("NULL");
-            let mut rows = Vec::new();
-            for batch in &batches {
-                let columns: Vec<_> =
-                    batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
-                let row = |at: usize| columns.iter().map(|c| c.value(at).to_string()).collect::<Vec<_>>().join("|");
-                rows.extend((0..batch.num_rows()).map(row));
-            }
-            Ok(rows)
-        };
-        engine.run(&ctx, work).await
-    }
+    use crate::testing::answered as rows;
 
     const LISTS: &str = "(select a, array_agg(b) as l from (values (1, 3), (1, 2), (2, 1), (null, 5), (null, 4)) \
         as t(a, b) group by a) as g";

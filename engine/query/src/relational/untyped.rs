@@ -108,4 +108,22 @@ mod tests {
             assert!(!completed(other, &ConfigOptions::default()).transformed);
         }
     }
+
+    #[tokio::test]
+    async fn rows_are_chosen_by_times_as_people_write_them() {
+        let rows = "select count(*) from (values (timestamp '2024-01-05 05:00:00')) as t(x)";
+        for (condition, expected) in [
+            ("x > 'Jan 5, 2024 04:59'", "1"),
+            ("x > 'Jan 5, 24 05:00'", "0"),
+            ("x = '1/5/2024 5:00 AM'", "1"),
+            ("x between '2024-01-05' and '5-Jan-2024 05:00:00.5'", "1"),
+            ("x in ('2024-01-05 06:00', '20240105T050000')", "1"),
+            ("'1 day 02:00' + x = '2024-01-06 07:00'", "1"),
+            ("x > 'yesterday'", "0"),
+            ("x < 'now' and x < 'today'", "1"),
+        ] {
+            let statement = format!("{rows} where {condition}");
+            assert_eq!(crate::testing::answered(&statement).await.unwrap(), [expected], "{statement}");
+        }
+    }
 }

@@ -227,3 +227,86 @@ impl Iterator for Results {
         (!first.is_empty()).then(|| self.batch(first))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+    use datafusion::physical_plan::{collect, displayable};
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use quiver_types::ErrorKind;
+
+    use super::*;
+    use crate::error::from_datafusion;
+
+    /// A session of one partition with so much memory.
+    fn session(bytes: usize) -> SessionContext {
+        let pool = Arc::new(GreedyMemoryPool::new(bytes));
+        let runtime = RuntimeEnvBuilder::new().with_memory_pool(pool).build_arc().unwrap();
+        SessionContext::new_with_config_rt(SessionConfig::new().with_target_partitions(1), runtime)
+    }
+
+    async fn planned(session: &SessionContext, statement: &str) -> [Arc<dyn ExecutionPlan>; 2] {
+        let plan = session.sql(statement).await.unwrap().create_physical_plan().await.unwrap();
+        let own = with_memory(Arc::clone(&plan)).unwrap();
+        let shown = displayable(own.as_ref()).indent(false).to_string();
+        assert!(shown.contains("WindowsExec: wdw=[") && !shown.contains(" WindowAggExec"), "{shown}");
+        [plan, own]
+    }
+
+    /// Rows as a text, a line each.
+    fn lines(batches: &[RecordBatch]) -> Vec<String> {
+        let value = |batch: &RecordBatch, row: usize| {
+            batch.columns().iter().fold(String::new(), |mut line, column| {
+                let value = arrow::util::display::array_value_to_string(column, row).unwrap();
+                write!(line, "{value}|").unwrap();
+                line
+            })
+        };
+        batches.iter().flat_map(|batch| (0..batch.num_rows()).map(move |row| value(batch, row))).collect()
+    }
+
+    #[tokio::test]
+    async fn partitions_have_what_datafusion_gives_them() {
+        let session = session(64 << 20);
+        let whole = "rows between unbounded preceding and unbounded following";
+        let rows = |n: usize| format!("from (select value as v from generate_series(1, {n})) as t");
+        for (statement, batches) in [
+            (format!("select v, sum(v) over (), count(*) over (order by v {whole}) {}", rows(500)), 1),
+            (
+                format!(
+                    "select v, first_value(v) over (partition by v % 7 order by v desc {whole}), \
+                     sum(v) over (partition by v % 7) {}",
+                    rows(500)
+                ),
+                1,
+            ),
+            (format!("select v, last_value(v) over (partition by v order by v {whole}) {}", rows(500)), 1),
+            (format!("select v, last_value(v) over (partition by v / 9000 order by v {whole}) {}", rows(20_000)), 3),
+            (format!("select v, sum(v) over () {} where v > 1000", rows(5)), 0),
+        ] {
+            let [theirs, own] = planned(&session, &statement).await;
+            let expected = collect(theirs, session.task_ctx()).await.unwrap();
+            let found = collect(Arc::clone(&own), session.task_ctx()).await.unwrap();
+            assert_eq!(lines(&found), lines(&expected), "{statement}");
+            assert_eq!(found.len(), batches, "small partitions come together, large ones by themselves: {statement}");
+            assert_eq!(session.task_ctx().memory_pool().reserved(), 0, "it is given back");
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_take_memory_before_they_are_held() {
+        let statement = "select sum(value) over () from generate_series(1, 20000)";
+        let poor = session(100_000);
+        let [theirs, own] = planned(&poor, statement).await;
+        collect(theirs, poor.task_ctx()).await.expect("nobody counts them");
+        let error = from_datafusion(collect(own, poor.task_ctx()).await.unwrap_err());
+        assert_eq!(error.kind, ErrorKind::LimitExceeded);
+        let rich = session(4 << 20);
+        let [_, own] = planned(&rich, statement).await;
+        let rows = collect(own, rich.task_ctx()).await.unwrap();
+        assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), 20_000);
+    }
+}

@@ -124,3 +124,98 @@ impl ExecutionPlan for AtOnceExec {
 pub(super) fn at_once(rows: impl ReadAtOnce, limit: Option<usize>) -> Arc<dyn ExecutionPlan> {
     Arc::new(AtOnceExec::new(Arc::new(rows), limit))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use arrow::array::{ArrayRef, Int64Array};
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::physical_plan::{collect, displayable};
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use quiver_types::stats::{add, get};
+    use quiver_types::{Error, ErrorKind};
+
+    use super::*;
+    use crate::error::from_datafusion;
+
+    /// Batches of so many rows; none: they cannot be read.
+    #[derive(Debug)]
+    struct Fixed {
+        schema: SchemaRef,
+        sizes: Option<Vec<usize>>,
+        reads: Arc<AtomicUsize>,
+    }
+
+    impl ReadAtOnce for Fixed {
+        fn table(&self) -> &'static str {
+            "fixed"
+        }
+
+        fn schema(&self) -> &SchemaRef {
+            &self.schema
+        }
+
+        fn read<'a>(
+            &'a self,
+            _: &'a Arc<TaskContext>,
+            stats: &'a ReadStats,
+        ) -> BoxFuture<'a, Result<Vec<RecordBatch>>> {
+            Box::pin(async move {
+                self.reads.fetch_add(1, Relaxed);
+                let sizes = self.sizes.as_ref().ok_or_else(|| Error::new(ErrorKind::NotFound, "it is gone"))?;
+                add(&stats.series, sizes.len() as u64);
+                let numbers = |rows: usize| Arc::new(Int64Array::from_iter_values(0..rows as i64)) as ArrayRef;
+                let of = |rows: &usize| RecordBatch::try_new(Arc::clone(&self.schema), vec![numbers(*rows)]).unwrap();
+                Ok(sizes.iter().map(of).collect())
+            })
+        }
+
+        fn written(&self, _: &At<'_>) -> DataFusionResult<WrittenRows> {
+            internal_err!("nobody writes it")
+        }
+    }
+
+    fn node(sizes: Option<&[usize]>, limit: Option<usize>) -> (Arc<dyn ExecutionPlan>, Arc<AtomicUsize>) {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let reads = Arc::<AtomicUsize>::default();
+        let rows = Fixed { schema, sizes: sizes.map(<[usize]>::to_vec), reads: Arc::clone(&reads) };
+        (at_once(rows, limit), reads)
+    }
+
+    #[tokio::test]
+    async fn rows_are_cut_at_the_limit() {
+        for (limit, expected) in [(None, 9), (Some(0), 0), (Some(2), 2), (Some(3), 3), (Some(4), 4), (Some(10), 9)] {
+            let (plan, reads) = node(Some(&[3, 0, 3, 3]), limit);
+            assert_eq!(plan.fetch(), limit);
+            let stats = Arc::new(ReadStats::default());
+            let config = SessionConfig::new().with_extension(Arc::clone(&stats));
+            let task = SessionContext::new_with_config(config).task_ctx();
+            for runs in 1..=2 {
+                let rows = collect(Arc::clone(&plan), Arc::clone(&task)).await.unwrap();
+                assert_eq!(rows.iter().map(RecordBatch::num_rows).sum::<usize>(), expected, "{limit:?}");
+                assert_eq!((reads.load(Relaxed), get(&stats.series)), (runs, 4 * runs as u64), "each run reads anew");
+            }
+            let anew = Arc::clone(&plan).reset_state().unwrap();
+            assert_eq!(anew.metrics().unwrap().output_rows(), None, "another run counts anew");
+            assert_eq!(plan.metrics().unwrap().output_rows(), Some(2 * expected));
+        }
+    }
+
+    #[tokio::test]
+    async fn errors_come_when_it_runs() {
+        let (plan, reads) = node(None, Some(1));
+        assert_eq!(
+            displayable(plan.as_ref()).one_line().to_string().trim(),
+            "AtOnceExec: table=fixed, columns=[n], limit=1"
+        );
+        let task = SessionContext::new().task_ctx();
+        assert!(plan.execute(1, Arc::clone(&task)).is_err(), "there is one partition");
+        let stream = plan.execute(0, Arc::clone(&task)).unwrap();
+        assert_eq!(reads.load(Relaxed), 0, "nobody has asked for a row");
+        drop(stream);
+        let error = from_datafusion(collect(plan, task).await.unwrap_err());
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::NotFound, "it is gone"));
+        assert_eq!(reads.load(Relaxed), 1);
+    }
+}

@@ -268,9 +268,17 @@ pub(super) fn kind_of_stored(column: &ArrayRef) -> Option<Kind> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{DictionaryArray, Int32Array, StringArray, UInt32Array};
+    use arrow::datatypes::UInt32Type;
+    use arrow::util::display::array_value_to_string;
     use quiver_types::ErrorKind;
 
     use super::*;
+
+    /// The rows of a column as texts.
+    fn shown(column: &dyn Array) -> Vec<Option<String>> {
+        (0..column.len()).map(|at| column.is_valid(at).then(|| array_value_to_string(column, at).unwrap())).collect()
+    }
 
     #[test]
     fn kinds_of_texts() {
@@ -326,5 +334,150 @@ mod tests {
         let maps = maps.finish().unwrap();
         assert_eq!(maps.data_type(), &map());
         assert_eq!((maps.value_length(0), maps.value_length(1)), (2, 0));
+    }
+
+    #[test]
+    fn what_holds_two_kinds() {
+        for (a, b, expected) in [
+            (Kind::Int, Kind::Int, Kind::Int),
+            (Kind::Float, Kind::Float, Kind::Float),
+            (Kind::Int, Kind::Float, Kind::Float),
+            (Kind::Int, Kind::Text, Kind::Text),
+            (Kind::Float, Kind::Text, Kind::Text),
+            (Kind::Text, Kind::Text, Kind::Text),
+        ] {
+            assert_eq!((a.and(b), b.and(a)), (expected, expected), "{a:?} {b:?}");
+        }
+        for number in [i64::MIN, -1_000, -1, 0, 1, 9_007_199_254_740_993, i64::MAX] {
+            assert_eq!(Kind::of(&number.to_string()), Kind::Int, "{number}");
+        }
+        for text in ["1.5.", "--1", "1-", "1 ", " 1", "1_000", "-", "٣", "0.", "-.5", "00.5", "-007", "1,5", "∞"] {
+            assert_eq!(Kind::of(text), Kind::Text, "{text}");
+        }
+    }
+
+    #[test]
+    fn texts_come_in_two_forms() {
+        let rows = vec![Some("a"), Some(""), None, Some("more than twelve bytes")];
+        let expected = [Some("a"), None, None, Some("more than twelve bytes")];
+        let columns: [ArrayRef; 2] =
+            [Arc::new(StringArray::from(rows.clone())), Arc::new(StringViewArray::from(rows.clone()))];
+        for column in columns {
+            assert_eq!(texts(&column).unwrap().iter().collect::<Vec<_>>(), expected, "{}", column.data_type());
+        }
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        assert!(texts(&numbers).is_none());
+        let full = none_empty(&StringViewArray::from(vec!["a", "b"]));
+        assert!(full.nulls().is_none(), "a column without NULLs says so");
+        assert_eq!(none_empty(&StringViewArray::from(Vec::<&str>::new())).len(), 0);
+    }
+
+    #[test]
+    fn texts_by_codes_lose_their_empty_ones() {
+        let values: ArrayRef = Arc::new(StringViewArray::from(vec!["", "a", "unused"]));
+        let keys = Int32Array::from(vec![Some(1), Some(0), None, Some(1)]);
+        let column: ArrayRef = Arc::new(DictionaryArray::new(keys.clone(), values));
+        let found = uncoded(&column).unwrap();
+        assert_eq!(found.iter().collect::<Vec<_>>(), [Some("a"), None, None, Some("a")]);
+        assert_eq!(coded(&column).unwrap().keys(), &keys, "rows keep their codes");
+        let others: [ArrayRef; 2] = [
+            Arc::new(StringViewArray::from(vec!["a"])),
+            Arc::new(DictionaryArray::new(
+                Int32Array::from(vec![0]),
+                Arc::new(StringArray::from(vec!["a"])) as ArrayRef,
+            )),
+        ];
+        for other in others {
+            assert!(coded(&other).is_none() && uncoded(&other).is_none(), "{}", other.data_type());
+        }
+    }
+
+    #[test]
+    fn stored_columns_become_what_was_found() {
+        let id =
+            FixedSizeBinaryArray::try_from_sparse_iter_with_size([Some([0xab_u8; 16]), None].into_iter(), 16).unwrap();
+        let by_code = |texts: Vec<&str>| {
+            let codes = UInt32Array::from_iter_values(0..texts.len() as u32);
+            Stored::Coded(DictionaryArray::<UInt32Type>::new(codes, Arc::new(StringArray::from(texts))))
+        };
+        let texts = |texts: Vec<Option<&str>>| Stored::Text(StringViewArray::from(texts));
+        let ints = || Stored::Int(Int64Array::from(vec![Some(-7), None]));
+        let floats = || Stored::Float(Float64Array::from(vec![Some(0.5), None]));
+        let hex = "ab".repeat(16);
+        for (stored, kind, found, expected) in [
+            (Stored::Missing, Kind::Int, None, [None, None]),
+            (ints(), Kind::Int, Some(Kind::Int), [Some("-7"), None]),
+            (ints(), Kind::Float, Some(Kind::Int), [Some("-7.0"), None]),
+            (ints(), Kind::Text, Some(Kind::Int), [Some("-7"), None]),
+            (floats(), Kind::Float, Some(Kind::Float), [Some("0.5"), None]),
+            (floats(), Kind::Text, Some(Kind::Float), [Some("0.5"), None]),
+            (texts(vec![Some("7"), Some("")]), Kind::Int, Some(Kind::Int), [Some("7"), None]),
+            (texts(vec![Some("7"), Some("0.5")]), Kind::Float, Some(Kind::Float), [Some("7.0"), Some("0.5")]),
+            (texts(vec![Some("7"), Some("x")]), Kind::Text, Some(Kind::Text), [Some("7"), Some("x")]),
+            (texts(vec![Some(""), None]), Kind::Text, None, [None, None]),
+            (by_code(vec!["3", "4"]), Kind::Int, Some(Kind::Int), [Some("3"), Some("4")]),
+            (by_code(vec!["3", "b"]), Kind::Text, Some(Kind::Text), [Some("3"), Some("b")]),
+            (Stored::Id(id), Kind::Text, Some(Kind::Text), [Some(hex.as_str()), None]),
+        ] {
+            let case = format!("{stored:?} as {kind:?}");
+            let column = stored.into_array(2);
+            assert_eq!(kind_of_stored(&column), found, "{case}");
+            let made = typed_stored("n", &column, kind).unwrap_or_else(|e| panic!("{case}: {e}"));
+            assert_eq!(made.data_type(), &kind.data_type(), "{case}");
+            assert_eq!(shown(&made), expected.map(|text| text.map(str::to_owned)), "{case}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_another_kind_is_an_error() {
+        let fraction = Stored::Float(Float64Array::from(vec![1.5])).into_array(1);
+        let error = typed_stored("load", &fraction, Kind::Int).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Execution);
+        assert!(error.message.contains("`load`") && error.message.contains("`1.5`"), "{error}");
+        let long = Stored::Text(StringViewArray::from(vec!["9223372036854775808"])).into_array(1);
+        assert!(typed_stored("n", &long, Kind::Int).is_err());
+        let plain: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        assert_eq!(typed_stored("n", &plain, Kind::Int).unwrap_err().kind, ErrorKind::Internal);
+        assert_eq!(kind_of_stored(&plain), None);
+    }
+
+    #[test]
+    fn ids_are_their_bytes() {
+        let mut seed = 1_u64;
+        let ids: Vec<Option<[u8; 16]>> = (0..100)
+            .map(|row| {
+                let id = [0; 16].map(|_: u8| {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    (seed >> 56) as u8
+                });
+                (row % 7 != 3).then_some(id)
+            })
+            .collect();
+        let column = FixedSizeBinaryArray::try_from_sparse_iter_with_size(ids.iter().copied(), 16).unwrap();
+        let expected: Vec<Option<String>> = ids.iter().map(|id| id.map(|id| quiver_types::hex(&id))).collect();
+        for zero_is_null in [false, true] {
+            assert_eq!(shown(&hex_ids(&column, zero_is_null)), expected);
+        }
+        let cut = column.slice(50, 9);
+        assert_eq!(shown(&hex_ids(&cut, true)), expected[50..59]);
+    }
+
+    #[test]
+    fn maps_keep_any_text() {
+        let mut maps = TextMaps::default();
+        maps.end();
+        maps.push("", "");
+        maps.push("ключ", "a value\nof two lines");
+        maps.end();
+        let maps = maps.finish().unwrap();
+        assert_eq!((maps.len(), maps.null_count(), maps.value_length(0)), (2, 0, 0));
+        let entries = maps.value(1);
+        let column = |at: usize| shown(entries.column(at)).into_iter().flatten().collect::<Vec<_>>();
+        assert_eq!(
+            (column(0), column(1)),
+            (vec![String::new(), "ключ".into()], vec![String::new(), "a value\nof two lines".into()])
+        );
+        let none = TextMaps::default().finish().unwrap();
+        assert_eq!((none.len(), none.data_type()), (0, &map()));
     }
 }

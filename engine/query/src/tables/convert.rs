@@ -244,3 +244,137 @@ fn limited(batches: Batches, limit: usize) -> Batches {
     })
     .boxed()
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::AsArray as _;
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::datasource::memory::MemorySourceConfig;
+    use datafusion::physical_plan::{collect_partitioned, displayable};
+    use datafusion::prelude::SessionContext;
+    use quiver_types::ErrorKind;
+
+    use super::*;
+    use crate::error::from_datafusion;
+
+    /// Gives each number so many times, and none below zero.
+    #[derive(Debug)]
+    struct Repeated {
+        schema: SchemaRef,
+        times: usize,
+    }
+
+    impl Convert for Repeated {
+        fn schema(&self) -> SchemaRef {
+            Arc::clone(&self.schema)
+        }
+
+        fn convert(self: Arc<Self>, stored: RecordBatch) -> Converted {
+            let numbers = stored.column(0).as_primitive::<Int64Type>().values().to_vec();
+            Box::new(numbers.into_iter().map(move |number| {
+                if number < 0 {
+                    return Err(Error::new(ErrorKind::Execution, format!("{number} is below zero")));
+                }
+                let column: ArrayRef = Arc::new(Int64Array::from_value(number, self.times));
+                batch(&self.schema, vec![column; self.schema.fields().len()], self.times)
+            }))
+        }
+
+        fn detail(&self) -> String {
+            format!(", times={}", self.times)
+        }
+    }
+
+    fn schema(names: &[&str]) -> SchemaRef {
+        Arc::new(Schema::new(names.iter().map(|name| Field::new(*name, DataType::Int64, false)).collect::<Vec<_>>()))
+    }
+
+    /// A conversion of numbers, each list of which is a batch of a partition.
+    fn node(parts: &[&[&[i64]]], times: usize, names: &[&str], limit: Option<usize>) -> ConvertExec {
+        let stored = schema(&["stored"]);
+        let of = |numbers: &&[i64]| {
+            RecordBatch::try_new(Arc::clone(&stored), vec![Arc::new(Int64Array::from(numbers.to_vec()))]).unwrap()
+        };
+        let parts: Vec<Vec<RecordBatch>> = parts.iter().map(|batches| batches.iter().map(of).collect()).collect();
+        let input = MemorySourceConfig::try_new_exec(&parts, Arc::clone(&stored), None).unwrap();
+        ConvertExec::new("numbers", input, Arc::new(Repeated { schema: schema(names), times }), limit)
+    }
+
+    /// The values of a column, partition by partition.
+    async fn values(node: Arc<ConvertExec>, column: usize) -> Result<Vec<Vec<i64>>> {
+        let parts = collect_partitioned(node, SessionContext::new().task_ctx()).await?;
+        let of = |batch: &RecordBatch| batch.column(column).as_primitive::<Int64Type>().values().to_vec();
+        Ok(parts.iter().map(|batches| batches.iter().flat_map(of).collect()).collect())
+    }
+
+    #[tokio::test]
+    async fn each_partition_gives_no_more_than_the_limit() {
+        let parts: &[&[&[i64]]] = &[&[&[1, 2], &[3]], &[&[4]], &[]];
+        for (limit, expected) in [
+            (None, [vec![1, 1, 1, 2, 2, 2, 3, 3, 3], vec![4, 4, 4], vec![]]),
+            (Some(4), [vec![1, 1, 1, 2], vec![4, 4, 4], vec![]]),
+            (Some(3), [vec![1, 1, 1], vec![4, 4, 4], vec![]]),
+            (Some(0), [vec![], vec![], vec![]]),
+        ] {
+            let node = Arc::new(node(parts, 3, &["n"], limit));
+            assert_eq!(values(Arc::clone(&node), 0).await.unwrap(), expected, "{limit:?}");
+            let rows = expected.iter().map(Vec::len).sum::<usize>();
+            assert_eq!(node.metrics().unwrap().output_rows().unwrap_or(0), rows, "{limit:?}");
+        }
+        let shown = |limit| displayable(&node(parts, 3, &["n", "m"], limit)).one_line().to_string();
+        assert_eq!(shown(None).trim(), "ConvertExec: table=numbers, columns=[n, m], times=3");
+        assert_eq!(shown(Some(4)).trim(), "ConvertExec: table=numbers, columns=[n, m], times=3, limit=4");
+    }
+
+    #[tokio::test]
+    async fn no_row_has_the_number_of_another() {
+        let parts: &[&[&[i64]]] = &[&[&[7, 8], &[9]], &[&[7]]];
+        let numbers = values(Arc::new(node(parts, 2, &["n", ROW_ID], None)), 1).await.unwrap();
+        assert_eq!(numbers, [vec![0, 1, 2, 3, 4, 5], vec![1_i64 << ROW_BITS, (1_i64 << ROW_BITS) + 1]]);
+        let kept = values(Arc::new(node(parts, 2, &["n", ROW_ID], None)), 0).await.unwrap();
+        assert_eq!(kept, [vec![7, 7, 8, 8, 9, 9], vec![7, 7]], "other columns stay");
+        let few = values(Arc::new(node(parts, 2, &[ROW_ID], Some(3))), 0).await.unwrap();
+        assert_eq!(few, [vec![0, 1, 2], vec![1_i64 << ROW_BITS, (1_i64 << ROW_BITS) + 1]]);
+    }
+
+    #[tokio::test]
+    async fn what_is_behind_the_limit_is_not_converted() {
+        let parts: &[&[&[i64]]] = &[&[&[1, -2]]];
+        let error = values(Arc::new(node(parts, 3, &["n"], None)), 0).await.unwrap_err();
+        let error = from_datafusion(error);
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, "-2 is below zero"));
+        assert_eq!(values(Arc::new(node(parts, 3, &["n"], Some(3))), 0).await.unwrap(), [[1, 1, 1]]);
+        assert!(values(Arc::new(node(parts, 3, &["n"], Some(4))), 0).await.is_err());
+    }
+
+    #[test]
+    fn batches_are_cut_in_pieces() {
+        for (rows, expected) in [
+            (0, vec![]),
+            (1, vec![1]),
+            (BATCH_ROWS, vec![BATCH_ROWS]),
+            (BATCH_ROWS + 1, vec![BATCH_ROWS, 1]),
+            (2 * BATCH_ROWS, vec![BATCH_ROWS, BATCH_ROWS]),
+        ] {
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(0..rows as i64));
+            let all = batch(&schema(&["n"]), vec![numbers], rows).unwrap();
+            let cut: Vec<RecordBatch> = pieces(all.clone()).collect();
+            assert_eq!(cut.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), expected);
+            let together = arrow::compute::concat_batches(&all.schema(), &cut).unwrap();
+            assert_eq!(together, all, "rows stay in their order");
+        }
+    }
+
+    #[test]
+    fn columns_have_to_fit() {
+        let number: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let cases: [(&[&str], Vec<ArrayRef>, usize); 3] =
+            [(&["a"], vec![], 1), (&["a"], vec![Arc::clone(&number)], 2), (&[], vec![number], 1)];
+        for (names, columns, rows) in cases {
+            assert_eq!(batch(&schema(names), columns, rows).unwrap_err().kind, ErrorKind::Internal);
+        }
+        assert_eq!(batch(&schema(&[]), Vec::new(), 7).unwrap().num_rows(), 7, "rows without columns");
+        assert!(node(&[], 1, &["a"], None).coded().is_none(), "there is no such form");
+        assert!(node(&[], 1, &["a"], None).with_bytes(&[0]).is_none(), "it is no id");
+    }
+}

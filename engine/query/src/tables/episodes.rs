@@ -45,6 +45,17 @@ FROM (
     GROUP BY fingerprint
 ) AS n ON n.fingerprint = e.fingerprint";
 
+/// The statement with columns that were found by name, whatever these names hold.
+fn statement(found: &[String]) -> String {
+    let list = |of: &dyn Fn(String) -> String| {
+        found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
+    };
+    let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
+    let outer = list(&|name| format!("e.{name}"));
+    let (before, behind) = STATEMENT.split_once("@inner").unwrap_or((STATEMENT, ""));
+    [before.replace('@', &outer).as_str(), inner.as_str(), behind].concat()
+}
+
 fn columns() -> Vec<Field> {
     let mut columns: Vec<Field> = ["episode_id", "fingerprint", "state"].map(text).to_vec();
     columns.extend(["starts_at", "ends_at"].map(|name| time(name, TimeUnit::Millisecond)));
@@ -81,13 +92,44 @@ impl NamedTable for EpisodeTable {
             let mut names = Names::new(ask.sources.engine.relational());
             names.add(None, "alert_events", events);
             names.add(None, "notifications", messages);
-            let list = |of: &dyn Fn(String) -> String| {
-                ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
-            };
-            let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
-            let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));
+            let statement = statement(ask.found);
             let plan = names.plan(&statement)?;
             Ok(Arc::new(ViewTable::new(plan, Some(statement))) as Arc<dyn TableProvider>)
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_were_found_stand_in_both_selects() {
+        let plain = statement(&[]);
+        assert!(!plain.contains('@') && plain.contains("AS reopened_within_15m\nFROM"), "{plain}");
+        let names = ["labels.a@b", "annotations.say \"@inner\""].map(str::to_owned);
+        let both = statement(&names);
+        let outer = r#"AS reopened_within_15m, e."labels.a@b", e."annotations.say ""@inner"""
+FROM"#;
+        assert!(both.contains(outer), "{both}");
+        let inner = r#"AS service_name, last_value("labels.a@b" ORDER BY time) AS "labels.a@b", last_value("annotations.say ""@inner""" ORDER BY time) AS "annotations.say ""@inner"""
+"#;
+        assert!(both.contains(inner), "{both}");
+        assert_eq!(both.matches("labels.a@b").count(), 3, "a name is no place for others: {both}");
+    }
+
+    #[test]
+    fn columns_are_found_by_keys_of_maps_alone() {
+        for (name, expected) in [
+            ("labels.team", true),
+            ("annotations.a.b", true),
+            ("labels.", false),
+            ("labels", false),
+            ("values.a", false),
+            (".a", false),
+            ("", false),
+        ] {
+            assert_eq!(EpisodeTable.finds(name), expected, "{name}");
+        }
     }
 }

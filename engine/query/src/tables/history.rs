@@ -335,12 +335,19 @@ mod tests {
     use std::collections::BTreeSet;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+    use arrow::array::{Int64Array, StringArray};
     use async_trait::async_trait;
+    use datafusion::common::ScalarValue;
+    use datafusion::logical_expr::{col, lit};
     use datafusion::physical_plan::collect;
-    use datafusion::prelude::SessionContext;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+    use parking_lot::Mutex;
+    use quiver_types::ErrorKind;
 
     use super::*;
     use crate::forms::tests::passed;
+    use crate::tables::cells::TextMaps;
+    use crate::tables::lower::lower;
 
     /// Counts how often its rows are read.
     #[derive(Debug, Default)]
@@ -384,7 +391,7 @@ mod tests {
     #[test]
     fn services_have_their_names() {
         let check = |stored: &[&str], shown: &[Option<&str>]| {
-            let stored: ArrayRef = Arc::new(arrow::array::StringArray::from(stored.to_vec()));
+            let stored: ArrayRef = Arc::new(StringArray::from(stored.to_vec()));
             assert_eq!(services(&stored).unwrap().iter().collect::<Vec<_>>(), shown);
         };
         check(&["cart", "", "a\nb"], &[Some("cart"), None, Some("a\nb")]);
@@ -393,8 +400,8 @@ mod tests {
 
     #[test]
     fn who_sees_not_all_sees_his_own() {
-        let said = |values: [&str; 3]| Arc::new(arrow::array::StringArray::from(values.to_vec())) as ArrayRef;
-        let read = Arc::new(arrow::array::Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+        let said = |values: [&str; 3]| Arc::new(StringArray::from(values.to_vec())) as ArrayRef;
+        let read = Arc::new(Int64Array::from(vec![1, 2, 3])) as ArrayRef;
         let (who, path) = (said(["ann", "bob", "ann"]), said(["/a", "/b", "/c"]));
         let stored = [(SUBJECT, who), ("path", path), ("scanned_rows", read), ("kept", said(["hit", "miss", "hit"]))];
         let stored = RecordBatch::try_from_iter(stored).unwrap();
@@ -406,5 +413,135 @@ mod tests {
         assert_eq!((paths, nulls(&shown)), (vec!["/a".to_owned(), "/c".to_owned()], [2, 2]));
         assert_eq!(nulls(&cells(&stored, &schema, |_| false).unwrap()), [0, 0]);
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
+    }
+
+    /// Queries of two callers; says with what rights they were asked for.
+    #[derive(Debug, Default)]
+    struct Queries(Mutex<Vec<bool>>);
+
+    #[async_trait]
+    impl RowSnapshot for Queries {
+        async fn rows(
+            &self,
+            _: &'static TableDef,
+            columns: &[&str],
+            access: &Access,
+            _: MillisRange,
+            _: &ReadStats,
+        ) -> Result<Vec<RecordBatch>> {
+            self.0.lock().push(access.is_full());
+            let column = |name: &&str| -> (String, ArrayRef) {
+                let column: ArrayRef = match *name {
+                    "time" => Arc::new(TimestampMillisecondArray::from(vec![1, 2]).with_timezone("UTC")),
+                    "scanned_rows" => Arc::new(Int64Array::from(vec![70, 80])),
+                    SUBJECT => Arc::new(StringArray::from(vec!["ann", "bob"])),
+                    other => Arc::new(StringArray::from(vec![format!("{other} 1"), format!("{other} 2")])),
+                };
+                ((*name).to_owned(), column)
+            };
+            Ok(vec![RecordBatch::try_from_iter(columns.iter().map(column)).unwrap()])
+        }
+    }
+
+    #[tokio::test]
+    async fn own_queries_are_read_whatever_else_may_be_seen() {
+        for (access, own, paths, scanned, is_hidden) in [
+            (Access::full(), None, vec!["path 1", "path 2"], 0, false),
+            (Access::services(["cart"]), Some("bob"), vec!["path 2"], 1, true),
+            (Access::services(["cart"]), Some("eve"), vec![], 0, true),
+        ] {
+            let asked = Arc::new(Queries::default());
+            let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true)];
+            let provider = HistoryProvider {
+                table: &QUERY_LOG,
+                schema: Arc::new(Schema::new(fields)),
+                snapshot: Arc::<Queries>::clone(&asked),
+                access,
+                own: own.map(str::to_owned),
+            };
+            let stats = Arc::new(ReadStats::default());
+            let session = SessionContext::new_with_config(SessionConfig::new().with_extension(Arc::clone(&stats)));
+            let plan = provider.scan(&session.state(), None, &[], None).await.unwrap();
+            let rows = collect(plan, session.task_ctx()).await.unwrap();
+            let found: Vec<&str> =
+                rows.iter().flat_map(|rows| rows.column(0).as_string_view().iter().flatten()).collect();
+            assert_eq!(found, paths);
+            let nulls: usize = rows.iter().map(|rows| rows.column(1).null_count()).sum();
+            assert_eq!((nulls, stats.is_hidden()), (scanned, is_hidden), "{own:?} is not told how much was read");
+            assert_eq!(*asked.0.lock(), [true], "rows are cut to those of their caller here");
+        }
+    }
+
+    #[test]
+    fn times_are_read_out_of_conditions() {
+        let at = |ns: i64| lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())));
+        let range =
+            |expr: &Expr| lower(&ByTime, expr).map(|lowered| (lowered.filter.min, lowered.filter.max, lowered.exact));
+        let ms = 1_000_000;
+        let last = i64::MAX.div_euclid(ms);
+        let first = i64::MIN.div_euclid(ms);
+        for (expr, expected) in [
+            (col("time").gt_eq(at(5 * ms)), Some((5, last, false))),
+            (col("time").gt_eq(at(-1)), Some((-1, last, false))),
+            (col("time").lt(at(5 * ms)), Some((first, 4, false))),
+            (col("time").eq(at(5 * ms + 1)), Some((5, 5, false))),
+            (col("time").between(at(ms), at(3 * ms)), Some((1, 3, false))),
+            (col("time").between(at(ms), at(3 * ms)).and(col("path").eq(lit("a"))), Some((1, 3, false))),
+            (col("time").eq(at(ms)).or(col("time").eq(at(9 * ms))), Some((1, 9, false))),
+            (col("time").eq(at(ms)).or(col("path").eq(lit("a"))), None),
+            (col("starts_at").eq(at(ms)), None),
+            (col("time").not_eq(at(ms)), None),
+            (col("time").is_null(), None),
+        ] {
+            assert_eq!(range(&expr), expected, "{expr}");
+        }
+        let all = ByTime::all_of(Vec::new());
+        assert_eq!((all.min, all.max), (i64::MIN, i64::MAX));
+    }
+
+    #[test]
+    fn entries_of_maps_are_columns() {
+        for (name, expected) in [
+            ("labels.team", Some(("labels", "team"))),
+            ("annotations.a.b", Some(("annotations", "a.b"))),
+            ("labels.", None),
+            ("labels", None),
+            ("value.a", None),
+            ("", None),
+        ] {
+            assert_eq!(entry_of(name), expected, "{name}");
+        }
+        let mut maps = TextMaps::default();
+        for entries in [&[("a", "1"), ("b", "")][..], &[], &[("b", "2")]] {
+            entries.iter().for_each(|(key, value)| maps.push(key, value));
+            maps.end();
+        }
+        let maps = maps.finish().unwrap();
+        for (key, expected) in [("a", [Some("1"), None, None]), ("b", [None, None, Some("2")]), ("c", [None; 3])] {
+            assert_eq!(entry(&maps, key).as_string_view().iter().collect::<Vec<_>>(), expected, "{key}");
+        }
+    }
+
+    #[test]
+    fn what_stands_for_nothing_is_null() {
+        let times = |values: [i64; 2]| Arc::new(TimestampMillisecondArray::from(values.to_vec()).with_timezone("UTC"));
+        let stored = RecordBatch::try_from_iter([
+            ("time", times([0, 5]) as ArrayRef),
+            ("ends_at", times([0, 5]) as ArrayRef),
+            ("value", Arc::new(Float64Array::from(vec![f64::NAN, f64::INFINITY])) as ArrayRef),
+            (SERVICE, Arc::new(StringArray::from(vec!["", "cart"])) as ArrayRef),
+        ]);
+        let at = |name: &str| time(name, TimeUnit::Millisecond);
+        let fields = vec![at("time"), at("ends_at"), Field::new("value", DataType::Float64, true), text(SERVICE_NAME)];
+        let stored = stored.unwrap();
+        let rows = cells(&stored, &Arc::new(Schema::new(fields)), |_| false).unwrap();
+        let nulls: Vec<usize> = rows.columns().iter().map(Array::null_count).collect();
+        assert_eq!(nulls, [0, 1, 1, 1], "a row was made at its time, be it 0");
+        assert_eq!(rows.column(2).as_primitive::<Float64Type>().value(1), f64::INFINITY);
+        let missing = cells(&stored, &Arc::new(Schema::new(vec![text("path")])), |_| false).unwrap_err();
+        assert_eq!(missing.kind, ErrorKind::Internal);
+        assert!(missing.message.contains("`path`"), "{missing}");
+        let no_map = cells(&stored, &Arc::new(Schema::new(vec![text("labels.a")])), |_| false);
+        assert_eq!(no_map.unwrap_err().kind, ErrorKind::Internal);
     }
 }

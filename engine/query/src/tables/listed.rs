@@ -243,7 +243,10 @@ impl NamedTable for ListedTable {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{Int64Type, TimestampMillisecondType};
+
     use super::*;
+    use crate::testing::misplaced;
 
     #[test]
     fn rows_have_the_columns_of_their_tables() {
@@ -255,5 +258,53 @@ mod tests {
         assert!(silences.column_by_name(SERVICE).unwrap().is_null(0), "empty texts are NULL");
         let audit = audit_rows(&[ListedAudit { id: "a", at_ms: Some(5), ..ListedAudit::default() }]).unwrap();
         assert_eq!((audit.num_rows(), audit.schema()), (1, columns(Listed::Audit)));
+    }
+
+    #[test]
+    fn each_value_stands_in_its_column() {
+        let receiver = ListedReceiver {
+            id: "id",
+            name: "name",
+            types: "types".to_owned(),
+            routes: 3,
+            managed_by: "managed_by",
+            updated_ms: 7,
+        };
+        let rows = receiver_rows(&[receiver]).unwrap();
+        assert!(misplaced(&rows).is_empty(), "{:?}", misplaced(&rows));
+        assert_eq!(rows.column_by_name("routes").unwrap().as_primitive::<Int64Type>().values(), &[3]);
+        let silence = ListedSilence {
+            id: "id",
+            state: "state",
+            created_by: "created_by",
+            comment: "comment",
+            service: SERVICE,
+            named_service: "named_service",
+            starts_ms: 1,
+            ends_ms: 2,
+            updated_ms: 3,
+        };
+        let rows = silence_rows(&[silence]).unwrap();
+        assert!(misplaced(&rows).is_empty(), "{:?}", misplaced(&rows));
+        let times = ["starts_at", "ends_at", "updated_at"]
+            .map(|name| rows.column_by_name(name).unwrap().as_primitive::<TimestampMillisecondType>().value(0));
+        assert_eq!(times, [1, 2, 3]);
+        let audit = ListedAudit {
+            id: "id",
+            at_ms: None,
+            actor: "actor",
+            actor_type: "actor_type",
+            ip: "ip",
+            action: "action",
+            family: "family",
+            entity_id: "entity_id",
+            entity_name: "entity_name",
+            outcome: "outcome",
+            code: "code",
+        };
+        let rows = audit_rows(&[audit]).unwrap();
+        assert!(misplaced(&rows).is_empty(), "{:?}", misplaced(&rows));
+        assert!(rows.column_by_name("time").unwrap().is_null(0), "nobody knows when");
+        assert_eq!(audit_rows(&[]).unwrap().num_rows(), 0);
     }
 }

@@ -224,7 +224,7 @@ pub(super) fn range_of(op: Operator, value: i64) -> Option<(i64, i64)> {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::{col, lit};
+    use datafusion::logical_expr::{cast, col, lit};
 
     use super::*;
 
@@ -280,5 +280,246 @@ mod tests {
         assert_eq!(range_of(Operator::GtEq, 5), Some((5, i64::MAX)));
         assert_eq!(nanos_of(&ScalarValue::TimestampSecond(Some(i64::MAX), None)), None);
         assert_eq!(nanos_of(&ScalarValue::TimestampMillisecond(Some(2), None)), Some((2_000_000, 1_000_000)));
+    }
+
+    #[test]
+    fn what_cannot_be_said_stays_above() {
+        let check = |expr: Expr, expected: Option<(&str, bool)>| {
+            let lowered = lower(&Letters, &expr);
+            let found = lowered.as_ref().map(|l| (l.filter.as_str(), l.exact));
+            assert_eq!(found, expected, "{expr}");
+        };
+        let none = || lit(ScalarValue::Int64(None));
+        let both = "(Compare(GtEq, Int64(1))&Compare(LtEq, Int64(5)))";
+        check(col("a").between(lit(1i64), lit(5i64)), Some((both, true)));
+        check(col("b").between(lit(1i64), lit(5i64)), Some(("(b&b)", false)));
+        check(col("a").not_between(lit(1i64), lit(5i64)), None);
+        check(col("a").between(lit(1i64), none()), None);
+        check(col("a").between(lit(1i64), col("b")), None);
+        check(col("a").in_list(vec![lit(1i64), none()], false), None);
+        check(col("a").eq(col("b")), None);
+        check(lit(1i64).eq(lit(1i64)), None);
+        check(lit(1i64).not_eq(col("a")), Some(("NotIn([Int64(1)])", true)));
+        check(lit(1i64).gt_eq(col("a")), Some(("Compare(LtEq, Int64(1))", true)));
+        check((col("a") + lit(1i64)).eq(lit(1i64)), None);
+        check(Expr::Not(Box::new(col("a").is_null())), None);
+        check(col("a").is_null().or(col("b").is_null()), Some(("(Null|b)", false)));
+        check(col("a").ilike(lit("x%")), None);
+        let escaped = Like::new(false, Box::new(col("a")), Box::new(lit("x%")), Some('!'), false);
+        check(Expr::Like(escaped), None);
+        let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        for (to, expected) in [
+            (DataType::Utf8View, Some(("Null", true))),
+            (DataType::Utf8, Some(("Null", true))),
+            (utc, Some(("Null", true))),
+            (DataType::Timestamp(TimeUnit::Second, None), None),
+            (DataType::Int32, None),
+            (DataType::Date32, None),
+        ] {
+            check(cast(col("a"), to).is_null(), expected);
+        }
+        let filters = [col("a").is_null(), col("b").is_null(), col("c").is_null()];
+        assert_eq!(lower_all(&Letters, &filters), ["Null", "b"]);
+        let of: Vec<&Expr> = filters.iter().collect();
+        let expected = [
+            TableProviderFilterPushDown::Exact,
+            TableProviderFilterPushDown::Inexact,
+            TableProviderFilterPushDown::Unsupported,
+        ];
+        assert_eq!(supported(&Letters, &of), expected);
+    }
+
+    #[test]
+    fn patterns_are_beginnings_and_parts() {
+        let prefix = |text: &str| Some(Condition::Prefix(text.to_owned()));
+        let part = |text: &str| Some(Condition::Contains(text.to_owned()));
+        for (pattern, expected) in [
+            ("x%", prefix("x")),
+            ("é %", prefix("é ")),
+            ("%x%", part("x")),
+            ("%*.*%", part("*.*")),
+            ("x", None),
+            ("%x", None),
+            ("%", None),
+            ("%%", None),
+            ("", None),
+            ("%x%y%", None),
+            ("x\\%", None),
+            ("%a_b%", None),
+            ("a_%", None),
+        ] {
+            assert_eq!(like(pattern), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn values_of_literals() {
+        let coded = |value| ScalarValue::Dictionary(Box::new(DataType::Int32), Box::new(value));
+        let text = |text: &str| ScalarValue::Utf8View(Some(text.to_owned()));
+        assert_eq!(text_of(&coded(text("a"))), Some("a"));
+        assert_eq!(text_of(&ScalarValue::LargeUtf8(Some("ü".to_owned()))), Some("ü"));
+        assert_eq!((text_of(&ScalarValue::Utf8(None)), text_of(&ScalarValue::Int64(Some(1)))), (None, None));
+        let (empty, a, one) = (text(""), text("a"), ScalarValue::Int64(Some(1)));
+        assert_eq!(texts_of(&[&empty, &a, &empty]), Some(vec!["a"]), "no text of a table is empty");
+        assert_eq!(texts_of(&[&a, &one]), None);
+        assert_eq!(texts_of(&[]), Some(Vec::new()));
+        for (value, expected) in [
+            (ScalarValue::Int64(Some(i64::MIN)), Some(i64::MIN)),
+            (ScalarValue::Int32(Some(-1)), Some(-1)),
+            (ScalarValue::UInt8(Some(255)), Some(255)),
+            (ScalarValue::Int64(None), None),
+            (ScalarValue::UInt64(Some(1)), None),
+            (ScalarValue::Float64(Some(1.0)), None),
+        ] {
+            assert_eq!(int_of(&value), expected, "{value:?}");
+        }
+        let utc = || Some("UTC".into());
+        for (value, expected) in [
+            (ScalarValue::TimestampNanosecond(Some(i64::MIN), utc()), Some((i64::MIN, 1))),
+            (ScalarValue::TimestampMicrosecond(Some(-5), None), Some((-5_000, 1_000))),
+            (ScalarValue::TimestampMillisecond(Some(i64::MIN), utc()), None),
+            (ScalarValue::TimestampSecond(Some(3), utc()), Some((3_000_000_000, 1_000_000_000))),
+            (ScalarValue::TimestampSecond(None, utc()), None),
+            (ScalarValue::Int64(Some(3)), None),
+        ] {
+            assert_eq!(nanos_of(&value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn ranges_hold_what_a_comparison_takes() {
+        let numbers = [i64::MIN, i64::MIN + 1, -1, 0, 1, i64::MAX - 1, i64::MAX];
+        for bound in numbers {
+            for number in numbers {
+                for (op, expected) in [
+                    (Operator::Eq, number == bound),
+                    (Operator::Lt, number < bound),
+                    (Operator::LtEq, number <= bound),
+                    (Operator::Gt, number > bound),
+                    (Operator::GtEq, number >= bound),
+                ] {
+                    let held = range_of(op, bound).is_some_and(|(min, max)| min <= number && number <= max);
+                    assert_eq!(held, expected, "{number} {op} {bound}");
+                }
+            }
+        }
+        assert_eq!((range_of(Operator::NotEq, 0), range_of(Operator::Gt, i64::MAX)), (None, None));
+    }
+
+    /// Values of the columns of a row.
+    type Row = [Option<i64>; 2];
+
+    /// Says all of `a`, of `b` too much, and nothing of `c`, which holds what `a` does. A filter says which rows it takes.
+    #[derive(Debug)]
+    struct Rows(Vec<Row>);
+
+    impl Rows {
+        fn all() -> Self {
+            let values = [None, Some(0), Some(1), Some(2)];
+            Self(values.iter().flat_map(|a| values.iter().map(|b| [*a, *b])).collect())
+        }
+    }
+
+    impl Lower for Rows {
+        type Filter = Vec<bool>;
+
+        fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<Vec<bool>>> {
+            if column == "c" {
+                return None;
+            }
+            let holds = |row: &Row| match (condition, row[usize::from(column == "b")]) {
+                (Condition::Null, value) => value.is_none(),
+                (_, None) => false,
+                (Condition::NotNull, _) => true,
+                (Condition::Compare(op, bound), Some(value)) => {
+                    range_of(*op, int_of(bound).unwrap()).is_some_and(|(min, max)| min <= value && value <= max)
+                }
+                (Condition::In(values), Some(value)) => values.iter().any(|one| int_of(one) == Some(value)),
+                (Condition::NotIn(values), Some(value)) => values.iter().all(|one| int_of(one) != Some(value)),
+                (Condition::Prefix(_) | Condition::Contains(_), _) => unreachable!("there are no texts"),
+            };
+            let mut taken: Vec<bool> = self.0.iter().map(holds).collect();
+            if column == "a" {
+                return Some(Lowered::exact(taken));
+            }
+            taken.iter_mut().step_by(5).for_each(|takes| *takes = true);
+            Some(Lowered::wider(taken))
+        }
+
+        fn all_of(filters: Vec<Vec<bool>>) -> Vec<bool> {
+            (0..16).map(|row| filters.iter().all(|filter| filter[row])).collect()
+        }
+
+        fn any_of([a, b]: [Vec<bool>; 2]) -> Option<Vec<bool>> {
+            Some(a.into_iter().zip(b).map(|(a, b)| a || b).collect())
+        }
+    }
+
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, n: u64) -> u64 {
+            self.0 ^= self.0 << 13;
+            self.0 ^= self.0 >> 7;
+            self.0 ^= self.0 << 17;
+            self.0 % n
+        }
+    }
+
+    /// An expression, and what it is of each row: true, false or unknown.
+    fn expression(random: &mut Random, rows: &[Row], depth: u32) -> (Expr, Vec<Option<bool>>) {
+        if depth > 0 && random.below(3) > 0 {
+            let (left, a) = expression(random, rows, depth - 1);
+            let (right, b) = expression(random, rows, depth - 1);
+            let is_and = random.below(2) == 0;
+            // One that is false decides an AND, one that is true an OR.
+            let decided = Some(!is_and);
+            let both = a.into_iter().zip(b).map(|(a, b)| match (a, b) {
+                (a, b) if a == decided || b == decided => decided,
+                (Some(_), Some(_)) => Some(is_and),
+                _ => None,
+            });
+            return (if is_and { left.and(right) } else { left.or(right) }, both.collect());
+        }
+        let (name, n) = (["a", "b", "c"][random.below(3) as usize], random.below(3) as i64);
+        let column = col(name);
+        let (expr, holds): (Expr, Box<dyn Fn(i64) -> Option<bool>>) = match random.below(9) {
+            0 => (column.is_null(), Box::new(|_: i64| Some(false))),
+            1 => (column.is_not_null(), Box::new(|_: i64| Some(true))),
+            2 => (column.eq(lit(n)), Box::new(move |v: i64| Some(v == n))),
+            3 => (column.not_eq(lit(n)), Box::new(move |v: i64| Some(v != n))),
+            4 => (lit(n).lt(column), Box::new(move |v: i64| Some(n < v))),
+            5 => (column.in_list(vec![lit(n), lit(2i64)], false), Box::new(move |v: i64| Some(v == n || v == 2))),
+            6 => (column.in_list(vec![lit(n), lit(2i64)], true), Box::new(move |v: i64| Some(v != n && v != 2))),
+            7 => (column.between(lit(n), lit(1i64)), Box::new(move |v: i64| Some(n <= v && v <= 1))),
+            _ => (column.gt_eq(lit(ScalarValue::Int64(None))), Box::new(|_: i64| None)),
+        };
+        let of_null = match expr {
+            Expr::IsNull(_) => Some(true),
+            Expr::IsNotNull(_) => Some(false),
+            _ => None,
+        };
+        let of_row = |row: &Row| row[usize::from(name == "b")].map_or(of_null, &holds);
+        (expr, rows.iter().map(of_row).collect())
+    }
+
+    #[test]
+    fn what_is_lowered_takes_each_row_that_passes() {
+        let (table, mut random) = (Rows::all(), Random(0x9e37_79b9_7f4a_7c15));
+        let (mut exact, mut wider, mut above) = (0, 0, 0);
+        for _ in 0..600 {
+            let (expr, holds) = expression(&mut random, &table.0, 3);
+            let Some(lowered) = lower(&table, &expr) else {
+                above += 1;
+                continue;
+            };
+            for (row, (taken, holds)) in table.0.iter().zip(lowered.filter.iter().zip(holds)) {
+                let holds = holds == Some(true);
+                assert!(*taken || !holds, "{expr} leaves out {row:?}");
+                assert!(!lowered.exact || *taken == holds, "{expr} is not exact of {row:?}");
+            }
+            *(if lowered.exact { &mut exact } else { &mut wider }) += 1;
+        }
+        assert!(exact > 30 && wider > 30 && above > 30, "{exact} {wider} {above}");
     }
 }

@@ -397,4 +397,94 @@ mod tests {
             assert!(statement.text.contains(part), "{part} {}", statement.text);
         }
     }
+
+    fn step(kind: StepKind, text: &str) -> ProcessStep {
+        ProcessStep {
+            id: text.to_owned(),
+            name: text.to_owned(),
+            kind,
+            condition: json!({"field": text, "op": "eq", "value": text}),
+            service: Some(text.to_owned()),
+            correlation: None,
+            optional: false,
+            outcome: text.to_owned(),
+            max_gap_ms: Some(5),
+        }
+    }
+
+    fn process(kinds: &[StepKind], text: &str) -> Process {
+        Process {
+            id: text.to_owned(),
+            name: text.to_owned(),
+            version: 1,
+            correlation: text.to_owned(),
+            timeout_ms: 1,
+            sla_ms: None,
+            services: Vec::new(),
+            steps: kinds.iter().map(|kind| step(*kind, text)).collect(),
+        }
+    }
+
+    #[test]
+    fn fields_are_columns_of_their_signal() {
+        for (field, of_spans, of_logs) in [
+            ("service.name", "service_name", "service_name"),
+            ("trace_id", "trace_id", "trace_id"),
+            ("traceId", "trace_id", "trace_id"),
+            ("span.name", "name", r#"CAST("span.name" AS VARCHAR)"#),
+            ("_msg", r#"CAST("attributes._msg" AS VARCHAR)"#, "message"),
+            ("resource.host.name", r#"CAST("resource.host.name" AS VARCHAR)"#, r#"CAST("host.name" AS VARCHAR)"#),
+            ("attributes.a\"b", r#"CAST("attributes.a""b" AS VARCHAR)"#, r#"CAST("a""b" AS VARCHAR)"#),
+            (
+                "order.id",
+                r#"COALESCE(CAST("attributes.order.id" AS VARCHAR), CAST("resource.order.id" AS VARCHAR))"#,
+                r#"CAST("order.id" AS VARCHAR)"#,
+            ),
+        ] {
+            let mut statement = Statement::default();
+            assert_eq!(
+                (statement.span_value(field).as_str(), statement.log_value(field).as_str()),
+                (of_spans, of_logs)
+            );
+        }
+        let mut statement = Statement::default();
+        statement.span_value("order.id");
+        statement.log_value("resource.host");
+        let spans = ["attributes.order.id", "resource.order.id"].map(str::to_owned);
+        assert_eq!((statement.spans, statement.logs), (spans.into(), ["host".to_owned()].into()));
+    }
+
+    #[test]
+    fn no_text_of_a_process_is_read_as_sql() {
+        use datafusion::sql::parser::DFParser;
+        use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+        let kinds = [StepKind::Span, StepKind::Log, StepKind::Event, StepKind::Transaction, StepKind::Rum];
+        for text in ["plain", "it's", "a\"b", "'); DROP TABLE x; --", "$1 @ {} /*", "\\'", "ü\n", "%s"] {
+            for about in [About::Instances, About::Steps, About::Funnel] {
+                let statement = Statement::of(about, &process(&kinds, text), 5, Some((1, 9)));
+                let parsed = DFParser::parse_sql_with_dialect(&statement.text, &PostgreSqlDialect {});
+                let parsed = parsed.unwrap_or_else(|e| panic!("{text} {about:?}: {e}\n{}", statement.text));
+                assert_eq!(parsed.len(), 1, "{text} {about:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_window_bounds_each_step() {
+        let of = process(&[StepKind::Span, StepKind::Log], "a");
+        let bounded = Statement::of(About::Steps, &of, 5, Some((-1, 9))).text;
+        for (part, times) in [
+            ("start_time >= arrow_cast(CAST(-1 AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')", 1),
+            ("start_time < arrow_cast(CAST(9 AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')", 1),
+            (" time >= arrow_cast(CAST(-1 AS BIGINT)", 1),
+            (" time < arrow_cast(CAST(9 AS BIGINT)", 1),
+        ] {
+            assert_eq!(bounded.matches(part).count(), times, "{part}: {bounded}");
+        }
+        let free = Statement::of(About::Steps, &of, 5, None).text;
+        assert!(!free.contains(" >= arrow_cast(") && free.contains("quiver.logs") && free.contains("quiver.spans"));
+        let mut both = Statement::of(About::Steps, &of, 5, None);
+        both.add(About::Steps, &of, 5, None);
+        assert_eq!(both.text, format!("{free} UNION ALL {free}"));
+    }
 }

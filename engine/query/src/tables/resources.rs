@@ -301,6 +301,7 @@ mod tests {
     use arrow::datatypes::Int64Type;
 
     use super::*;
+    use crate::testing::misplaced;
 
     /// Neither rows nor numbers tell of what a caller does not see.
     #[test]
@@ -341,5 +342,52 @@ mod tests {
         assert!(
             ResourceTable::Resources.finds("attributes.a.b") && !ResourceTable::Relationships.finds("attributes.a")
         );
+    }
+
+    #[test]
+    fn each_value_stands_in_its_column() {
+        let resource = ManagedResource {
+            id: "id",
+            display_name: "display_name",
+            key: "key",
+            kind: "type",
+            ci_class: "ci_class",
+            ci_subclass: "ci_subclass",
+            state: "state",
+            health: "health",
+            service: SERVICE,
+            source: "source",
+            attributes: Vec::new(),
+            first_seen_ms: Some(1),
+            last_seen_ms: None,
+            relationships: 4,
+        };
+        let rows = resource_rows(&[resource]).unwrap();
+        assert!(misplaced(&rows).is_empty(), "{:?}", misplaced(&rows));
+        let is_null = |rows: &RecordBatch, name: &str| rows.column_by_name(name).unwrap().is_null(0);
+        assert!(!is_null(&rows, "first_seen") && is_null(&rows, "last_seen"));
+        let edge = ManagedRelationship {
+            id: "id",
+            kind: "type",
+            source: RelatedResource {
+                id: "source_id",
+                display_name: "source_name",
+                kind: "source_type",
+                service: SERVICE,
+            },
+            target: RelatedResource {
+                id: "target_id",
+                display_name: "target_name",
+                kind: "target_type",
+                service: TARGET_SERVICE,
+            },
+            origin: "origin",
+            confidence: Some(0.5),
+            valid_from_ms: None,
+            valid_to_ms: Some(2),
+        };
+        let rows = relationship_rows(&[edge]).unwrap();
+        assert!(misplaced(&rows).is_empty(), "{:?}", misplaced(&rows));
+        assert!(is_null(&rows, "valid_from") && !is_null(&rows, "valid_to"));
     }
 }

@@ -143,4 +143,26 @@ mod tests {
         let is_null = |name: &str| rows.column_by_name(name).unwrap().is_null(0);
         assert_eq!((is_null("alert"), is_null("record"), is_null(SERVICE)), (false, true, true));
     }
+
+    #[test]
+    fn each_value_stands_in_its_column() {
+        let rule = ConfiguredRule {
+            id: "id",
+            alert: "alert",
+            record: "record",
+            namespace: "namespace",
+            group: "rule_group",
+            language: "language",
+            expr: "expr",
+            severity: "severity",
+            service: SERVICE,
+            enabled: true,
+            managed_by: "managed_by",
+            updated_ms: 5,
+        };
+        let rows = rule_rows(&[rule]).unwrap();
+        let misplaced = crate::testing::misplaced(&rows);
+        assert!(misplaced.is_empty(), "{misplaced:?}");
+        assert!(rows.column_by_name("enabled").unwrap().as_boolean().value(0));
+    }
 }

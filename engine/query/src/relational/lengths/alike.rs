@@ -116,3 +116,45 @@ fn picked(rows: &mut DistinctOn) -> bool {
     }
     is_changed
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::answered;
+
+    const DAYS: &str = "(values (1, interval '1 day'), (1, interval '24 hours'), (2, interval '2 days'), \
+                        (2, interval '24 hours'), (3, null)) as t(k, i)";
+
+    #[tokio::test]
+    async fn intervals_of_one_length_are_one() {
+        for (statement, expected) in [
+            (format!("select count(*) from (select distinct i from {DAYS}) as q"), vec!["3"]),
+            (format!("select count(*) from (select distinct k, i from {DAYS}) as q"), vec!["4"]),
+            (format!("select count(distinct i) from {DAYS}"), vec!["2"]),
+            (
+                format!("select n from (select i, count(*) as n from {DAYS} group by i) as q order by n"),
+                vec!["1", "1", "3"],
+            ),
+            (
+                format!("select k, count(*) as n from {DAYS} group by k, i order by k, n"),
+                vec!["1|2", "2|1", "2|1", "3|1"],
+            ),
+            (
+                format!("select k from (select distinct on (i) k, i from {DAYS} order by i, k desc) as q order by k"),
+                vec!["2", "2", "3"],
+            ),
+        ] {
+            assert_eq!(answered(&statement).await.unwrap(), expected, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_group_shows_the_interval_that_it_saw() {
+        let only = "(values (interval '36 hours', 5)) as t(i, n)";
+        let shown = format!("select i = interval '1 day 12 hours', i::text, sum(n) as s from {only} group by i");
+        let plain = format!("select i = interval '1 day 12 hours', i::text, n from {only}");
+        assert_eq!(answered(&shown).await.unwrap(), answered(&plain).await.unwrap(), "it is no length");
+        let sets = "select k, i is null, count(*) from (values (1, interval '1 day'), (1, interval '24 hours'), \
+                    (2, interval '24 hours')) as t(k, i) group by rollup(k, i) order by 1, 2";
+        assert_eq!(answered(sets).await.unwrap(), ["1|false|2", "1|true|2", "2|false|1", "2|true|1", "NULL|true|3"]);
+    }
+}

@@ -196,7 +196,11 @@ fn walk<'m>(map: &'m MapArray, mut see: impl FnMut(&mut dyn Iterator<Item = (&'m
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::TimestampNanosecondArray;
+    use arrow::array::{StringViewArray, TimestampNanosecondArray, UInt8Array};
+    use arrow::datatypes::{DataType, Field, Float64Type, Int32Type, Int64Type, Schema};
+    use quiver_types::ErrorKind;
+    use quiver_types::logs::Stored;
+    use serde_json::json;
 
     use super::*;
     use crate::tables::logs::LogTable;
@@ -228,5 +232,116 @@ mod tests {
     fn counting_reads_times_only() {
         let rows = LogRows::new(&LogTable.columns(), &[], &[]).unwrap();
         assert_eq!((rows.stored(), rows.rest()), (&[LogColumn::text(TIME)][..], false));
+    }
+
+    fn planned(names: &[&str], kinds: &[(&str, Kind)]) -> LogRows {
+        let fixed = LogTable.columns();
+        let field = |name: &&str| {
+            let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+            fixed.field_with_name(name).cloned().unwrap_or_else(|_| Field::new(*name, kind.data_type(), true))
+        };
+        let schema: SchemaRef = Arc::new(Schema::new(names.iter().map(field).collect::<Vec<_>>()));
+        let kinds: Vec<(String, Kind)> = kinds.iter().map(|(name, kind)| ((*name).to_owned(), *kind)).collect();
+        let all: Vec<usize> = (0..names.len()).collect();
+        LogRows::new(&schema, &all, &kinds).unwrap()
+    }
+
+    fn views(values: &[Option<&str>]) -> ArrayRef {
+        Arc::new(StringViewArray::from(values.to_vec()))
+    }
+
+    fn converted(rows: LogRows, stored: Vec<(&str, ArrayRef)>) -> Result<RecordBatch> {
+        let stored =
+            RecordBatch::try_from_iter_with_nullable(stored.into_iter().map(|(name, column)| (name, column, true)));
+        Arc::new(rows).convert(stored.unwrap()).next().unwrap()
+    }
+
+    #[test]
+    fn each_column_is_made_of_its_stored_one() {
+        let names = ["message", "severity_number", "service_name", "bytes", "level", "bytes"];
+        let rows = planned(&names, &[("bytes", Kind::Int)]);
+        let stored = ["_msg", SEVERITY_NUMBER, SERVICE].map(LogColumn::text).into_iter();
+        let stored: Vec<LogColumn> = stored.chain([LogColumn::stored("bytes"), LogColumn::text("level")]).collect();
+        assert_eq!((rows.stored(), rows.rest()), (stored.as_slice(), false), "a column is read once");
+        let out = converted(
+            rows,
+            vec![
+                ("message", views(&[Some("a"), Some("")])),
+                ("severity", Arc::new(UInt8Array::from(vec![Some(0), Some(24)]))),
+                ("service", views(&[None, Some("cart")])),
+                ("bytes", Stored::Int(Int64Array::from(vec![Some(7), None])).into_array(2)),
+                ("level", views(&[Some(""), Some("info")])),
+            ],
+        );
+        let out = out.unwrap();
+        let texts = |at: usize| out.column(at).as_string_view().iter().collect::<Vec<_>>();
+        assert_eq!(
+            (texts(0), texts(2), texts(4)),
+            (vec![Some("a"), None], vec![None, Some("cart")], vec![None, Some("info")])
+        );
+        let severity: Vec<Option<i32>> = out.column(1).as_primitive::<Int32Type>().iter().collect();
+        assert_eq!(severity, [None, Some(24)], "0 is no severity");
+        for at in [3, 5] {
+            assert_eq!(out.column(at).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(7), None]);
+        }
+    }
+
+    #[test]
+    fn fields_out_of_the_map_have_their_kinds() {
+        let kinds = [("bytes", Kind::Int), ("load", Kind::Float), (ROW_ID, Kind::Int)];
+        let map = |value: &str| {
+            let mut maps = TextMaps::default();
+            maps.push("bytes", value);
+            maps.push("load", "0.5");
+            maps.push("trace_id", "ab");
+            maps.end();
+            maps.end();
+            Arc::new(maps.finish().unwrap()) as ArrayRef
+        };
+        let plan = || planned(&["fields", "bytes", "load", "trace_id", "none", ROW_ID], &kinds);
+        assert!(plan().rest() && plan().stored().is_empty(), "all is in the map");
+        let out = converted(plan(), vec![(REST, map("12"))]).unwrap();
+        assert_eq!(out.column(1).as_primitive::<Int64Type>().iter().collect::<Vec<_>>(), [Some(12), None]);
+        assert_eq!(out.column(2).as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(0.5), None]);
+        assert_eq!(out.column(3).as_string_view().iter().collect::<Vec<_>>(), [Some("ab"), None]);
+        assert_eq!(out.column(4).null_count(), 2, "no record has it");
+        let maps = out.column(0).as_map();
+        assert_eq!((maps.value_length(0), maps.value_length(1)), (2, 0), "what has a column is not among them");
+        let error = converted(plan(), vec![(REST, map("many"))]).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::Execution);
+        assert!(error.message.contains("`bytes`") && error.message.contains("`many`"), "{error}");
+        let error = converted(plan(), vec![("other", views(&[None]))]).unwrap_err();
+        assert_eq!(
+            (error.kind, error.message.as_str()),
+            (ErrorKind::Internal, "a scan of logs lacks the map of fields")
+        );
+    }
+
+    #[test]
+    fn conditions_are_columns() {
+        let condition = |value: serde_json::Value| configured::when(&value);
+        let severe = condition(json!({"field": "severity", "op": "eq", "value": "error"}));
+        let of_cart = condition(json!({"field": "service.name", "op": "eq", "value": "cart"}));
+        let names = [severe.as_str(), of_cart.as_str()];
+        let kinds = names.map(|name| (name, Kind::Int));
+        let rows = planned(&names, &kinds);
+        let expected = ["level", "severity", "severity_text", SERVICE].map(LogColumn::text);
+        assert_eq!(rows.stored(), expected, "severity goes by several names");
+        let out = converted(
+            rows,
+            vec![
+                ("level", views(&[Some("error"), Some("error"), Some("error"), None])),
+                ("severity", views(&[None, Some("info"), Some(""), None])),
+                ("severity_text", views(&[None, None, None, Some("error")])),
+                ("service", views(&[Some("cart"), Some("Cart"), None, Some("cart")])),
+            ],
+        );
+        let out = out.unwrap();
+        let holds = |at: usize| out.column(at).as_primitive::<Int64Type>().values().to_vec();
+        assert_eq!(holds(0), [1, 0, 1, 1], "the first that is there decides");
+        assert_eq!(holds(1)[0], 1);
+        assert_eq!(holds(1)[2], 0, "no service is none");
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("config@apdex_t", DataType::Float64, true)]));
+        assert_eq!(LogRows::new(&schema, &[0], &[]).unwrap_err().kind, ErrorKind::Invalid, "logs have no threshold");
     }
 }

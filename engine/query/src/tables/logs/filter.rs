@@ -265,7 +265,7 @@ fn number(field: &str, condition: &Condition<'_>) -> Found {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::logical_expr::{Expr, cast, col, lit};
+    use datafusion::logical_expr::{Expr, cast, col, ident, lit};
 
     use super::*;
     use crate::tables::lower::lower;
@@ -305,5 +305,84 @@ mod tests {
             assert_eq!(format!("{read:?}"), format!("{matcher:?}"));
         }
         assert!(read_value(&form("begins")).expect("no error").is_none());
+    }
+
+    #[test]
+    fn each_matcher_takes_its_values() {
+        let one_of = |texts: &[&str]| OneOf(texts.iter().map(|text| (*text).to_owned()).collect());
+        let within = |min, max| Within(NumberRange { min, max });
+        let cases: [(Box<dyn ValueMatcher>, &[&str], &[&str]); 8] = [
+            (Box::new(Present), &["a", " ", "0"], &[""]),
+            (Box::new(one_of(&["a", "b c"])), &["a", "b c"], &["", "A", "b", "a "]),
+            (Box::new(one_of(&[])), &[], &["", "a"]),
+            (Box::new(Begins("ä/".to_owned())), &["ä/", "ä/x"], &["", "ä", "a/", " ä/"]),
+            (Box::new(Holds("a.c".to_owned())), &["a.c", "xa.cx"], &["", "abc", "a.", "A.C"]),
+            (Box::new(within(-1.0, 5.0)), &["-1", "5", "5.0", "1e0", "-0", "0.5"], &["", "5.1", "x", "NaN", "1 ", "6"]),
+            (Box::new(within(5.0, f64::INFINITY)), &["5", "1e300"], &["4.9", "-inf", "five"]),
+            (Box::new(within(1.0, 0.0)), &[], &["0", "0.5", "1"]),
+        ];
+        for (matcher, yes, no) in cases {
+            for value in yes {
+                assert!(matcher.matches(value), "{} {value:?}", matcher.describe());
+            }
+            for value in no {
+                assert!(!matcher.matches(value), "{} {value:?}", matcher.describe());
+            }
+        }
+    }
+
+    #[test]
+    fn hints_hold_for_all_that_matches() {
+        let hints = OneOf(["GET /a", "boom"].map(str::to_owned).into()).hints();
+        assert_eq!(hints.words, [vec!["GET", "a"], vec!["boom"]], "texts in their order");
+        assert_eq!(hints.exact, Some(vec!["GET /a".to_owned(), "boom".to_owned()]));
+        assert!(Present.hints().present);
+        assert_eq!(Begins("ab".to_owned()).hints().substring.as_deref(), Some("ab"));
+        assert_eq!(Holds("ab".to_owned()).hints().substring.as_deref(), Some("ab"));
+        assert_eq!(Within(NumberRange { min: 0.0, max: 1.0 }).hints(), MatchHints::default());
+    }
+
+    #[test]
+    fn conditions_on_each_kind_of_column() {
+        let kinds = vec![("bytes".to_owned(), Kind::Int), ("load".to_owned(), Kind::Float)];
+        let table = LogLower { kinds };
+        let at = |ns: i64| lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())));
+        let check = |expr: Expr, expected: Option<(&str, bool)>| {
+            let lowered = lower(&table, &expr).map(|lowered| (lowered.filter.to_string(), lowered.exact));
+            assert_eq!(lowered.as_ref().map(|(text, exact)| (text.as_str(), *exact)), expected, "{expr}");
+        };
+        check(col("time").eq(at(5)), Some(("_time:[(5, 5)]", true)));
+        check(col("time").lt(at(i64::MIN)), Some(("!*", true)));
+        let both = "(_time:[(7, 9223372036854775807)] _time:[(-9223372036854775808, 8)])";
+        check(col("time").gt_eq(at(7)).and(col("time").lt(at(9))), Some((both, true)));
+        check(col("time").not_eq(at(5)), None);
+        check(col("time").is_null(), None);
+        check(col("time").eq(lit("yesterday")), None);
+        check(col("observed_time").eq(at(5)), None);
+        check(col("trace_id").eq(lit("ab")), Some(("trace_id:=\"ab\"", true)));
+        check(col("stream").is_not_null(), Some(("_stream:*", true)));
+        check(col("stream_id").eq(lit("x")), Some(("_stream_id:=\"x\"", true)));
+        check(col("level").in_list(vec![lit("b"), lit(""), lit("a")], false), Some(("level:in(\"a\",\"b\")", true)));
+        check(col("level").in_list(vec![lit("")], true), Some(("level:*", true)));
+        check(col("level").in_list(vec![lit("")], false), Some(("!*", true)));
+        check(col("level").like(lit("err%")), Some(("level:=\"err\"*", true)));
+        check(col("level").eq(lit(5i64)), None);
+        check(ident("a b.c").is_not_null(), Some(("a b.c:*", true)));
+        check(col("bytes").eq(lit(5i64)), Some(("bytes:range[5, 5]", false)));
+        check(col("bytes").lt(lit(5i64)), Some(("bytes:range[-inf, 5]", false)));
+        let either = "(bytes:range[1, 1] or bytes:range[2, 2])";
+        check(col("bytes").in_list(vec![lit(1i64), lit(2i64)], false), Some((either, false)));
+        check(col("bytes").not_eq(lit(5i64)), Some(("bytes:*", false)));
+        check(col("bytes").is_null(), Some(("!bytes:*", true)));
+        check(col("bytes").is_not_null(), Some(("bytes:*", true)));
+        check(col("bytes").eq(lit("5")), None);
+        check(col("load").gt(lit(0.5)), Some(("load:range[0.5, inf]", false)));
+        check(col("load").lt(lit(f64::INFINITY)), None);
+        check(col("load").eq(lit(f64::NAN)), None);
+        check(ident(crate::tables::convert::ROW_ID).eq(lit(5i64)), None);
+        let any = "(level:=\"a\" or bytes:range[1, inf])";
+        check(col("level").eq(lit("a")).or(col("bytes").gt(lit(1i64))), Some((any, false)));
+        check(col("level").eq(lit("a")).or(col("fields").is_null()), None);
+        assert_eq!(LogLower::all_of(Vec::new()).to_string(), "*", "no condition takes all");
     }
 }

@@ -210,9 +210,31 @@ fn regex_escape(text: &str) -> String {
 mod tests {
     use datafusion::common::ScalarValue;
     use datafusion::logical_expr::{Expr, col, ident, lit};
+    use quiver_types::series::SeriesTableBuilder;
 
     use super::*;
     use crate::tables::lower::lower;
+
+    fn lowered(expr: &Expr) -> Option<MetricFilter> {
+        let table = MetricLower { service_labels: ["service_name", "job"].map(str::to_owned).to_vec().into() };
+        lower(&table, expr).inspect(|lowered| assert!(lowered.exact, "{expr}")).map(|lowered| lowered.filter)
+    }
+
+    fn series<'a>(all: impl IntoIterator<Item = Vec<(&'a str, &'a str)>>) -> SeriesTable {
+        let mut table = SeriesTableBuilder::default();
+        all.into_iter().for_each(|labels| table.push(labels));
+        table.finish()
+    }
+
+    /// Which series a filter takes.
+    fn taken(filter: &MetricFilter, table: &SeriesTable) -> Vec<bool> {
+        let services = ["service_name", "job"].map(str::to_owned);
+        (0..table.len()).map(|row| filter.takes(table, row, &services)).collect()
+    }
+
+    fn at(ns: i64) -> Expr {
+        lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())))
+    }
 
     #[test]
     fn filters_of_samples() {
@@ -232,5 +254,117 @@ mod tests {
         check(col("time").lt(at(2_000_000)), "time in [-9223372036854775808, 1]");
         assert!(lower(&table, &col("time").lt(at(1)).or(col("name").eq(lit("up")))).is_none());
         assert!(lower(&table, &col("value").gt(lit(1.0))).is_none());
+    }
+
+    #[test]
+    fn texts_are_themselves_whatever_they_hold() {
+        for mark in (b' '..=b'~').map(char::from).filter(char::is_ascii_punctuation).chain(['\n', 'é', '\u{1f600}']) {
+            let name = format!("a{mark}b");
+            let others = ["axb", "ab", "other", "aab"].map(|name| vec![("__name__", name)]);
+            let table = series([vec![("__name__", name.as_str())]].into_iter().chain(others));
+            let check = |expr: Expr, expected: [bool; 5]| {
+                let filter = lowered(&expr).unwrap_or_else(|| panic!("{expr}"));
+                assert_eq!(taken(&filter, &table), expected, "{expr}");
+            };
+            check(col("name").eq(lit(name.as_str())), [true, false, false, false, false]);
+            let list = || vec![lit(name.as_str()), lit("other")];
+            check(col("name").in_list(list(), false), [true, false, false, true, false]);
+            check(col("name").in_list(list(), true), [false, true, true, false, true]);
+            if !['%', '_', '\\'].contains(&mark) {
+                check(col("name").like(lit(format!("a{mark}%"))), [true, false, false, false, false]);
+                check(col("name").like(lit(format!("%{mark}%"))), [true, false, false, false, false]);
+            }
+        }
+    }
+
+    #[test]
+    fn labels_that_are_not_there_equal_nothing() {
+        let table = series([vec![("mode", "idle")], vec![("mode", "user")], vec![("other", "idle")]]);
+        let mode = || ident("labels.mode");
+        for (expr, expected) in [
+            (mode().is_null(), [false, false, true]),
+            (mode().is_not_null(), [true, true, false]),
+            (mode().eq(lit("idle")), [true, false, false]),
+            (mode().not_eq(lit("idle")), [false, true, false]),
+            (mode().not_eq(lit("")), [true, true, false]),
+            (mode().in_list(vec![lit("idle"), lit("user"), lit("")], true), [false, false, false]),
+            (mode().in_list(vec![lit("idle"), lit("")], false), [true, false, false]),
+            (mode().is_null().or(mode().eq(lit("user"))), [false, true, true]),
+        ] {
+            let filter = lowered(&expr).unwrap_or_else(|| panic!("{expr}"));
+            assert_eq!(taken(&filter, &table), expected, "{expr}");
+        }
+        let nothing = lowered(&mode().eq(lit(""))).unwrap();
+        assert!(nothing.range().min > nothing.range().max, "no label is the empty text");
+        for expr in [mode().gt(lit("a")), mode().eq(lit(1i64)), ident("labels.").is_null(), col("value").is_null()] {
+            assert_eq!(lowered(&expr).map(|f| f.to_string()), None, "{expr}");
+        }
+    }
+
+    #[test]
+    fn services_are_the_first_label_that_names_one() {
+        let table = series([
+            vec![("job", "x"), ("service_name", "cart")],
+            vec![("job", "api")],
+            vec![("service_name", "api")],
+            vec![("mode", "idle")],
+        ]);
+        let check = |expr: Expr, expected: [bool; 4]| {
+            let filter = lowered(&expr).unwrap_or_else(|| panic!("{expr}"));
+            assert_eq!(taken(&filter, &table), expected, "{expr}");
+            assert!(filter.needs_rows() && filter.matchers().is_empty(), "{expr}");
+        };
+        check(col("service_name").eq(lit("api")), [false, true, true, false]);
+        check(col("service_name").eq(lit("x")), [false; 4]);
+        check(col("service_name").not_eq(lit("api")), [true, false, false, false]);
+        check(col("service_name").is_null(), [false, false, false, true]);
+        let mixed = col("name").eq(lit("up")).and(col("service_name").eq(lit("api"))).and(ident("labels.a").is_null());
+        let filter = lowered(&mixed).unwrap();
+        let matchers: Vec<String> = filter.matchers().iter().map(|m| format!("{m:?}")).collect();
+        assert_eq!(matchers, ["__name__=\"up\"", "a=\"\""], "the index answers these");
+        assert!(filter.needs_rows());
+        let mut labels = Vec::new();
+        filter.labels(&["service_name", "job"].map(str::to_owned), &mut labels);
+        labels.sort_unstable();
+        assert_eq!(labels, ["__name__", "a", "job", "service_name"]);
+        let plain = lowered(&col("name").eq(lit("up")).and(col("time").gt(at(0)))).unwrap();
+        assert!(!plain.needs_rows(), "nothing is left for rows");
+    }
+
+    #[test]
+    fn times_are_those_of_whole_milliseconds() {
+        for ns in [-1_000_001, -1_000_000, -999_999, -1, 0, 1, 999_999, 1_000_000, 1_000_001, i64::MIN, i64::MAX] {
+            let comparisons: [(&str, Expr, fn(i64, i64) -> bool); 5] = [
+                ("=", col("time").eq(at(ns)), |a, b| a == b),
+                ("<", col("time").lt(at(ns)), |a, b| a < b),
+                ("<=", col("time").lt_eq(at(ns)), |a, b| a <= b),
+                (">", col("time").gt(at(ns)), |a, b| a > b),
+                (">=", col("time").gt_eq(at(ns)), |a, b| a >= b),
+            ];
+            for (name, expr, holds) in comparisons {
+                let range = lowered(&expr).unwrap().range();
+                for ms in -3..=3 {
+                    assert_eq!(range.contains(ms), holds(ms * 1_000_000, ns), "{ms} ms {name} {ns} ns");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_of_all_conditions_meet() {
+        let between = |from: i64, to: i64| col("time").between(at(from * 1_000_000), at(to * 1_000_000));
+        let range = |expr: Expr| {
+            let range = lowered(&expr).unwrap().range();
+            (range.min, range.max)
+        };
+        assert_eq!(range(between(1, 5)), (1, 5));
+        assert_eq!(range(between(1, 5).and(between(3, 9)).and(col("name").eq(lit("up")))), (3, 5));
+        let apart = range(between(1, 2).and(between(3, 4)));
+        assert!(apart.0 > apart.1, "{apart:?}");
+        let names = col("name").eq(lit("a")).or(col("name").eq(lit("b")));
+        assert_eq!(range(names), (i64::MIN, i64::MAX));
+        let timed = between(1, 2).and(col("name").eq(lit("a"))).or(col("name").eq(lit("b")));
+        assert!(lowered(&timed).is_none(), "a range within an alternative is no range of the scan");
+        assert!(lowered(&col("time").not_eq(at(0))).is_none());
     }
 }

@@ -106,3 +106,67 @@ impl LabelCells {
         }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _};
+    use arrow::datatypes::{DataType, Schema, TimeUnit};
+    use quiver_types::series::SeriesTableBuilder;
+
+    use super::*;
+    use crate::tables::cells::{text, text_map, time};
+
+    fn planned(fields: Vec<Field>) -> LabelCells {
+        LabelCells::new(&Arc::new(Schema::new(fields)), &["service_name", "job"].map(str::to_owned).to_vec().into())
+    }
+
+    fn shown(column: Option<&ArrayRef>) -> Vec<Option<&str>> {
+        column.unwrap().as_string_view().iter().collect()
+    }
+
+    #[test]
+    fn columns_are_of_their_series() {
+        let mut table = SeriesTableBuilder::default();
+        table.push([("__name__", "up"), ("job", "api"), ("zone", "ü")]);
+        table.push([("job", "x"), ("service_name", "cart")]);
+        table.push([("__name__", "up")]);
+        let table = table.finish();
+        let value = Field::new("value", DataType::Float64, true);
+        let mut fields = ["name", "series_id", "service_name"].map(text).to_vec();
+        fields.extend([
+            text_map("labels"),
+            text("labels.zone"),
+            time("time", TimeUnit::Millisecond),
+            value,
+            text("labels."),
+        ]);
+        let columns = planned(fields).columns(&table, &[2, 0, 1, 0]).unwrap();
+        assert_eq!(shown(columns[0].as_ref()), [Some("up"), Some("up"), None, Some("up")]);
+        assert_eq!(shown(columns[2].as_ref()), [None, Some("api"), Some("cart"), Some("api")]);
+        assert_eq!(shown(columns[4].as_ref()), [None, Some("ü"), None, Some("ü")]);
+        let ids: Vec<&str> = shown(columns[1].as_ref()).into_iter().flatten().collect();
+        assert!(ids.iter().all(|id| id.len() == 32 && quiver_types::is_hex(id)), "{ids:?}");
+        assert!(ids[1] == ids[3] && ids[0] != ids[1] && ids[1] != ids[2], "each series has its own: {ids:?}");
+        let maps = columns[3].as_ref().unwrap().as_map();
+        assert_eq!([0, 1, 2, 3].map(|row| maps.value_length(row)), [0, 2, 2, 2], "the name is no label there");
+        let keys = maps.value(1);
+        assert_eq!(keys.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["job", "zone"]);
+        assert!(columns[5..].iter().all(Option::is_none), "these are no columns of series");
+        assert!(planned(Vec::new()).columns(&table, &[0]).unwrap().is_empty());
+        let none = planned(vec![text("name"), text_map("labels")]).columns(&table, &[]).unwrap();
+        for column in none.iter().flatten() {
+            assert_eq!(column.len(), 0);
+        }
+    }
+
+    #[test]
+    fn labels_are_asked_for_as_columns_need_them() {
+        let labels = |fields: Vec<Field>| planned(fields).labels();
+        assert_eq!(labels(Vec::new()), Some(Vec::new()));
+        assert_eq!(labels(vec![text("value")]), Some(Vec::new()), "samples need none");
+        let some = labels(vec![text("name"), text("service_name"), text("labels.a.b")]);
+        assert_eq!(some.unwrap(), ["__name__", "service_name", "job", "a.b"]);
+        assert_eq!(labels(vec![text("name"), text("series_id")]), None, "an id is of all labels");
+        assert_eq!(labels(vec![text_map("labels")]), None);
+    }
+}

@@ -370,4 +370,95 @@ mod tests {
         assert_eq!(out[0].column(2).as_string_view().iter().collect::<Vec<_>>(), [Some("up"), Some("cpu")]);
         assert_eq!(out[0].column(3).as_string_view().iter().collect::<Vec<_>>(), [None, Some("idle")]);
     }
+
+    /// Rows of one series with these samples in one stored row, batch by batch.
+    fn of_series(
+        columns: Vec<Field>,
+        samples: &[(i64, f64)],
+        starts: Option<Vec<i64>>,
+        from_ms: i64,
+    ) -> Vec<RecordBatch> {
+        let schema: SchemaRef = Arc::new(Schema::new(columns));
+        let mut table = SeriesTableBuilder::default();
+        table.push([("__name__", "a")]);
+        let cells = LabelCells::new(&schema, &Vec::new().into());
+        let rows = SampleRows { schema, cells, table: Arc::new(table.finish()), filter: String::new(), from_ms };
+        let (mut times, mut values) =
+            (ListViewBuilder::new(Int64Builder::new()), ListViewBuilder::new(Float64Builder::new()));
+        times.append_value(samples.iter().map(|(time, _)| Some(*time)));
+        values.append_value(samples.iter().map(|(_, value)| Some(*value)));
+        let mut stored = vec![
+            ("row", Arc::new(UInt32Array::from(vec![0])) as ArrayRef),
+            ("ts", Arc::new(times.finish()) as ArrayRef),
+            ("v", Arc::new(values.finish()) as ArrayRef),
+        ];
+        if let Some(starts) = starts {
+            let starts = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(starts.into_iter().map(Some))]);
+            stored.push(("start_ts", Arc::new(starts)));
+        }
+        Arc::new(rows).convert(RecordBatch::try_from_iter(stored).unwrap()).map(Result::unwrap).collect()
+    }
+
+    fn value() -> Field {
+        Field::new("value", DataType::Float64, true)
+    }
+
+    fn rise() -> Field {
+        Field::new(INCREASE, DataType::Float64, true)
+    }
+
+    fn floats(batches: &[RecordBatch], column: usize) -> Vec<Option<f64>> {
+        batches.iter().flat_map(|batch| batch.column(column).as_primitive::<Float64Type>().iter()).collect()
+    }
+
+    #[test]
+    fn long_series_are_cut_and_rise_across_the_cut() {
+        let samples: Vec<(i64, f64)> = (0..10_000).map(|n| (n * 1_000, (n * n) as f64)).collect();
+        let out = of_series(vec![value(), rise(), text("name")], &samples, None, i64::MIN);
+        assert_eq!(out.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 10_000 - BATCH_ROWS]);
+        assert_eq!(floats(&out, 0), samples.iter().map(|(_, value)| Some(*value)).collect::<Vec<_>>());
+        // From n - 1 to n it rises by n² - (n - 1)².
+        let expected: Vec<Option<f64>> = (0..10_000_i32).map(|n| (n > 0).then_some(f64::from(2 * n - 1))).collect();
+        assert_eq!(floats(&out, 1), expected);
+        assert!(out.iter().all(|batch| batch.column(2).as_string_view().iter().all(|name| name == Some("a"))));
+    }
+
+    #[test]
+    fn samples_before_the_range_are_only_risen_from() {
+        let samples = [(0, 1.0), (10, 4.0), (20, stale_nan()), (30, 6.0), (40, f64::INFINITY), (50, f64::NAN)];
+        let out = of_series(vec![time("time", TimeUnit::Millisecond), rise()], &samples, None, 5);
+        let times = out[0].column(0).as_primitive::<arrow::datatypes::TimestampMillisecondType>().values().to_vec();
+        assert_eq!(times, [10, 30, 40, 50], "a NaN of a sender is a sample, a stale marker is none");
+        let rises = floats(&out, 1);
+        assert_eq!(rises[..3], [Some(3.0), Some(2.0), Some(f64::INFINITY)]);
+        assert!(rises[3].is_some_and(f64::is_nan));
+        let none = of_series(vec![value()], &samples, None, 60);
+        assert_eq!(none.iter().map(RecordBatch::num_rows).sum::<usize>(), 0);
+        assert!(of_series(vec![value()], &[], None, i64::MIN).iter().all(|batch| batch.num_rows() == 0));
+    }
+
+    #[test]
+    fn start_times_may_be_missing() {
+        let started = |starts| {
+            let out =
+                of_series(vec![time("start_time", TimeUnit::Millisecond)], &[(5, 1.0), (6, 2.0), (7, 3.0)], starts, 6);
+            out[0].column(0).as_primitive::<arrow::datatypes::TimestampMillisecondType>().iter().collect::<Vec<_>>()
+        };
+        assert_eq!(started(Some(vec![1, 2, 0])), [Some(2), None], "0 is none");
+        assert_eq!(started(Some(vec![1, 2])), [Some(2), None], "fewer than samples");
+        assert_eq!(started(Some(vec![])), [None, None]);
+        assert_eq!(started(None), [None, None]);
+    }
+
+    #[test]
+    fn what_is_no_series_is_an_error() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![value()]));
+        let cells = LabelCells::new(&schema, &Vec::new().into());
+        let table = Arc::new(SeriesTableBuilder::default().finish());
+        let rows = Arc::new(SampleRows { schema, cells, table, filter: "all".to_owned(), from_ms: 0 });
+        assert_eq!(rows.detail(), ", filter=all, series=0");
+        let other = RecordBatch::try_from_iter([("row", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]).unwrap();
+        let error = rows.convert(other).next().unwrap().unwrap_err();
+        assert_eq!(error.message, "a scan of samples has other columns");
+    }
 }

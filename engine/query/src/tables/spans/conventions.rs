@@ -310,4 +310,68 @@ mod tests {
         assert_eq!(kind_of("@http.route"), Some(Kind::Text));
         assert_eq!(kind_of("attributes.http.route"), None);
     }
+
+    #[test]
+    fn hosts_and_paths_of_any_text() {
+        let cases: [(Form, &[(&str, &str)]); 4] = [
+            (
+                Form::Host,
+                &[
+                    ("a", "a"),
+                    ("a:80", "a"),
+                    ("[::1]", "::1"),
+                    ("[fe80::1]:443", "fe80::1"),
+                    ("fe80::1", "fe80::1"),
+                    ("[", ""),
+                    (":80", ""),
+                    ("", ""),
+                    ("ü:1", "ü"),
+                ],
+            ),
+            (Form::Path, &[("/a", "/a"), ("/a#b?c", "/a"), ("?", ""), ("", ""), ("/ü?x", "/ü")]),
+            (Form::Send, &[("publish", "send"), ("Publish", "Publish"), ("receive", "receive"), ("", "")]),
+            (
+                Form::Status,
+                &[
+                    ("0", "OK"),
+                    ("16", "UNAUTHENTICATED"),
+                    ("17", "17"),
+                    ("-1", "-1"),
+                    ("NOT_FOUND", "NOT_FOUND"),
+                    ("", ""),
+                ],
+            ),
+        ];
+        for (form, values) in cases {
+            for (value, expected) in values {
+                assert_eq!(form.apply(value, "before"), *expected, "{form:?} of {value:?}");
+            }
+        }
+        let behind = Form::Behind("code.namespace", ".");
+        for (value, before, expected) in
+            [("run", "a.B", "a.B.run"), ("a.run", "b", "a.run"), ("run", "", "run"), ("", "a", "a.")]
+        {
+            assert_eq!(behind.apply(value, before), expected, "{value:?} behind {before:?}");
+        }
+    }
+
+    #[test]
+    fn newer_names_come_first_in_spans_and_then_in_resources() {
+        let read = |column: &str| {
+            steps(column).map(|steps| steps.iter().map(|s| (s.place, s.key.clone())).collect::<Vec<_>>())
+        };
+        let of = |place, keys: &[&str]| keys.iter().map(|key| (place, (*key).to_owned())).collect::<Vec<_>>();
+        let keys = ["http.request.method", "http.method"];
+        let both = [of(Place::Span, &keys), of(Place::Resource, &keys)].concat();
+        assert_eq!(read("@http.request.method"), Some(both));
+        assert_eq!(read("res@http.request.method"), Some(of(Place::Resource, &keys)));
+        assert_eq!(
+            read("@rpc.method"),
+            Some([of(Place::Span, &["rpc.method"]), of(Place::Resource, &["rpc.method"])].concat())
+        );
+        assert_eq!(read("@made.up"), Some([of(Place::Span, &["made.up"]), of(Place::Resource, &["made.up"])].concat()));
+        for other in ["", "@", "res@", "res", "http.method", "attributes.@a"] {
+            assert_eq!((read(other), kind_of(other)), (None, None), "{other}");
+        }
+    }
 }

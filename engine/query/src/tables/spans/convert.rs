@@ -557,43 +557,4 @@ impl NestedColumns {
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::tables::cells::{text, time};
-    use arrow::array::Int64Array;
-    use arrow::datatypes::{Schema, TimeUnit};
-    use quiver_types::spans::{Value, push_event};
-
-    use super::*;
-
-    #[test]
-    fn events_become_rows() {
-        let schema: SchemaRef = Arc::new(Schema::new(vec![text("name"), time("span_start", TimeUnit::Nanosecond)]));
-        let rows = SpanRows::new(Each::Event, &schema, &[0, 1], &Vec::new(), &Arc::default()).unwrap();
-        assert_eq!(rows.stored(), [SpanColumn::Own("start"), SpanColumn::Own("events")]);
-        let attributes = Attributes::of([("k", Value::Int(1))]);
-        let mut two = Vec::new();
-        for name in ["first", ""] {
-            push_event(&mut two, &EventRef { time: 5, name, dropped: 0, attributes: attributes.bytes() });
-        }
-        let stored = RecordBatch::try_from_iter([
-            ("start", Arc::new(Int64Array::from(vec![7, 8])) as ArrayRef),
-            ("events", Arc::new(arrow::array::BinaryArray::from_vec(vec![&[], &two])) as ArrayRef),
-        ]);
-        let stored = stored.unwrap();
-        let out: Vec<RecordBatch> = Arc::new(rows).convert(stored).map(Result::unwrap).collect();
-        assert_eq!(out.iter().map(RecordBatch::num_rows).sum::<usize>(), 2);
-        assert_eq!(out[0].column(0).as_string_view().iter().collect::<Vec<_>>(), [Some("first"), None]);
-        let starts = out[0].column(1).as_primitive::<arrow::datatypes::TimestampNanosecondType>();
-        assert_eq!(starts.values(), &[8, 8]);
-    }
-
-    #[test]
-    fn counting_needs_no_column() {
-        let schema: SchemaRef = Arc::new(Schema::new(vec![text("name")]));
-        let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new(), &Arc::default()).unwrap();
-        assert_eq!(rows.stored(), []);
-        let stored = batch(&Arc::new(Schema::empty()), Vec::new(), 10_000);
-        let out = Arc::new(rows).convert(stored.unwrap()).map(|b| b.unwrap().num_rows());
-        assert_eq!(out.collect::<Vec<_>>(), [8192, 1808]);
-    }
-}
+mod tests;

@@ -295,4 +295,153 @@ mod tests {
         assert!(lower(&events, &col("name").eq(lit("exception"))).is_none());
         assert_eq!(lower(&events, &col("span_name").eq(lit("GET"))).unwrap().filter.to_string(), "name = \"GET\"");
     }
+
+    fn said(each: Each, expr: &Expr) -> Option<(String, bool)> {
+        let kinds = [
+            ("attributes.n", Kind::Int),
+            ("attributes.t", Kind::Text),
+            ("resource.service.name", Kind::Text),
+            ("@server.port", Kind::Int),
+            ("@url.path", Kind::Text),
+            ("res@service.name", Kind::Text),
+        ];
+        let kinds = kinds.map(|(name, kind)| (name.to_owned(), kind)).to_vec();
+        lower(&SpanLower { each, kinds }, expr).map(|lowered| (lowered.filter.to_string(), lowered.exact))
+    }
+
+    #[test]
+    fn what_the_store_can_say_of_spans() {
+        let at = |ns: i64| lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())));
+        let (min, max) = (i64::MIN, i64::MAX);
+        for (expr, expected, exact) in [
+            (col("start_time").gt(at(5)), format!("start in [6, {max}]"), true),
+            (col("start_time").lt(at(min)), "none".to_owned(), true),
+            (col("end_time").gt_eq(at(5)), format!("overlaps [5, {max}]"), true),
+            (col("end_time").lt_eq(at(5)), format!("overlaps [{min}, 5]"), false),
+            (col("end_time").eq(at(5)), "overlaps [5, 5]".to_owned(), false),
+            (col("end_time").gt(at(max)), "none".to_owned(), true),
+            (col("duration").eq(lit(5i64)), "duration in [5, 5]".to_owned(), true),
+            (col("duration").lt(lit(min)), "none".to_owned(), true),
+            (
+                col("duration").in_list(vec![lit(1i64), lit(3i64)], false),
+                "(duration in [1, 1] or duration in [3, 3])".to_owned(),
+                true,
+            ),
+            (col("parent_span_id").is_not_null(), "not root".to_owned(), true),
+            (
+                col("kind").in_list(vec![lit("CLIENT"), lit("x"), lit("SERVER")], false),
+                "kind in [2, 3]".to_owned(),
+                true,
+            ),
+            (col("kind").not_eq(lit("SERVER")), "not kind in [2]".to_owned(), true),
+            (col("kind").not_eq(lit("x")), "not kind in []".to_owned(), true),
+            (col("status_code").not_eq(lit("OK")), "not (status = 1)".to_owned(), true),
+            (col("status_code").eq(lit("ok")), "()".to_owned(), true),
+            (col("name").like(lit("%pay%")), "name contains \"pay\"".to_owned(), true),
+            (col("name").in_list(vec![lit("b"), lit("")], false), "name = \"b\"".to_owned(), true),
+            (col("scope_name").eq(lit("a")), "scope name = \"a\"".to_owned(), true),
+            (col("scope_version").like(lit("1.%")), "scope version begins with \"1.\"".to_owned(), true),
+            (col("status_message").eq(lit("a")), "status message = \"a\"".to_owned(), true),
+            (col("service_name").like(lit("%know%")), "service contains \"know\"".to_owned(), false),
+            (
+                col("service_name").in_list(vec![lit("a"), lit(NO_SERVICE)], false),
+                "(service = \"a\" or service = \"unknown_service\")".to_owned(),
+                false,
+            ),
+        ] {
+            assert_eq!(said(Each::Span, &expr), Some((expected, exact)), "{expr}");
+        }
+    }
+
+    #[test]
+    fn what_it_cannot_say() {
+        let list = |values: [&str; 2]| values.map(lit).to_vec();
+        for expr in [
+            col("service_name").not_eq(lit(NO_SERVICE)),
+            col("service_name").is_null(),
+            col("name").gt(lit("a")),
+            col("name").eq(lit(5i64)),
+            col("kind").is_null(),
+            col("kind").gt(lit("A")),
+            col("parent_span_id").eq(lit("0011223344556677")),
+            col("trace_id").is_not_null(),
+            col("trace_id").not_eq(lit("00")),
+            col("duration").not_eq(lit(5i64)),
+            col("duration").gt(lit(0.5)),
+            col("start_time").is_null(),
+            col("span_id").eq(lit("0011223344556677")),
+            col("attributes").is_null(),
+            ident("attributes.unknown").eq(lit("a")),
+            ident("attributes.t").is_null(),
+            ident("attributes.t").gt(lit("a")),
+            ident("attributes.n").is_null(),
+            ident("attributes.n").in_list(list(["1", "2"]), false),
+            ident("res@service.name").eq(lit("a")),
+            ident("@url.path").is_null(),
+        ] {
+            assert_eq!(said(Each::Span, &expr), None, "{expr}");
+        }
+    }
+
+    #[test]
+    fn ids_of_traces_are_written_in_one_form() {
+        let id = |digit: &str| digit.repeat(32);
+        let list = |texts: Vec<String>| {
+            said(Each::Span, &col("trace_id").in_list(texts.into_iter().map(lit).collect(), false))
+        };
+        let of = |text: String| Some((text, true));
+        assert_eq!(list(vec![id("a"), id("1")]), of("trace in 2 ids".to_owned()));
+        assert_eq!(
+            list(vec![id("a"), id("a"), id("A"), "a".to_owned(), id("g"), String::new()]),
+            of(format!("trace = {}", id("a")))
+        );
+        assert_eq!(list(vec!["ä".repeat(16)]), of("none".to_owned()));
+        assert_eq!(said(Each::Link, &col("trace_id").eq(lit(id("b")))), of(format!("trace = {}", id("b"))));
+    }
+
+    #[test]
+    fn attributes_are_asked_for_more_than_they_are() {
+        for (expr, expected, exact) in [
+            (ident("attributes.t").is_not_null(), "span.t exists", false),
+            (
+                ident("attributes.t").in_list(vec![lit("a"), lit("b")], false),
+                "(span.t = \"a\" or span.t = \"b\")",
+                true,
+            ),
+            (ident("attributes.n").lt(lit(5i64)), "span.n in [-inf, 5]", false),
+            (ident("attributes.n").not_eq(lit(5i64)), "span.n exists", false),
+            (ident("resource.service.name").eq(lit("a")), "service = \"a\"", false),
+            (
+                ident("@server.port").eq(lit(80i64)),
+                "(span.server.port in [80, 80] or span.net.peer.port in [80, 80] or span.net.host.port in [80, 80] or \
+                 resource.server.port in [80, 80] or resource.net.peer.port in [80, 80] or resource.net.host.port in [80, 80])",
+                false,
+            ),
+            (
+                ident("@url.path").eq(lit("/a")),
+                "(span.url.path = \"/a\" or span.http.target exists or resource.url.path = \"/a\" or resource.http.target exists)",
+                false,
+            ),
+            (
+                ident("@url.path").not_eq(lit("/a")),
+                "(span.url.path exists or span.http.target exists or resource.url.path exists or resource.http.target exists)",
+                false,
+            ),
+        ] {
+            assert_eq!(said(Each::Span, &expr), Some((expected.to_owned(), exact)), "{expr}");
+        }
+    }
+
+    #[test]
+    fn rows_of_events_and_links_have_columns_of_their_own() {
+        for each in [Each::Event, Each::Link] {
+            for expr in [col("name").eq(lit("a")), col("attributes").is_null(), col("time").is_null()] {
+                assert_eq!(said(each, &expr), None, "{expr}");
+            }
+            let at = lit(ScalarValue::TimestampNanosecond(Some(7), Some("UTC".into())));
+            let starts = said(each, &col("span_start").eq(at));
+            assert_eq!(starts, Some(("start in [7, 7]".to_owned(), true)), "a span's time is that of its rows");
+        }
+        assert_eq!(said(Each::Span, &col("span_name").eq(lit("a"))), None, "spans have no such column");
+    }
 }
