@@ -7,7 +7,7 @@ use quiver_types::spans::{AttributeKind, SpanColumn};
 use tempfile::TempDir;
 use uuid::Uuid;
 
-use super::super::eval::matching;
+use super::super::eval::{matching, matching_of};
 use super::super::live::LiveRows;
 use super::*;
 use crate::cache::Caches;
@@ -216,4 +216,46 @@ async fn values_of_another_type_are_told_alike() {
     // No column at all is still so many rows.
     let rows = LiveRows::new(&both.batch).project(&all, &[]).unwrap();
     assert_eq!((rows.num_rows(), rows.num_columns()), (SPANS as usize, 0));
+}
+
+/// Filters within filters take what their parts take, put together.
+#[test]
+fn conditions_are_put_together_in_any_way() {
+    let batch = batch(0, 60);
+    let (live, full) = (LiveRows::new(&batch), Access::full());
+    let leaf = |filter: SpanFilter| {
+        let rows = matching(&live, &filter, &full);
+        (filter, rows)
+    };
+    let leaves: Vec<(SpanFilter, Vec<bool>)> = cases().into_iter().map(|(filter, _)| leaf(filter)).collect();
+    let mut seed = 11u64;
+    let mut random = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) as usize % below
+    };
+    for _ in 0..300 {
+        let count = 1 + random(6);
+        let mut pile: Vec<_> = (0..count).map(|_| leaves[random(leaves.len())].clone()).collect();
+        while pile.len() > 1 || random(3) == 0 {
+            let parts = pile.split_off(pile.len() - 1 - random(pile.len()));
+            let (filters, taken): (Vec<SpanFilter>, Vec<Vec<bool>>) = parts.into_iter().unzip();
+            let each = |of: fn(&[Vec<bool>], usize) -> bool| -> Vec<bool> {
+                (0..batch.len()).map(|row| of(&taken, row)).collect()
+            };
+            pile.push(match random(3) {
+                0 => (SpanFilter::And(filters), each(|taken, row| taken.iter().all(|one| one[row]))),
+                1 => (SpanFilter::Or(filters), each(|taken, row| taken.iter().any(|one| one[row]))),
+                _ => {
+                    let not = SpanFilter::Not(Box::new(SpanFilter::Or(filters)));
+                    (not, each(|taken, row| !taken.iter().any(|one| one[row])))
+                }
+            });
+        }
+        let (filter, expected) = &pile[0];
+        assert_eq!(matching(&live, filter, &full), *expected, "{filter}");
+        // Rows that were left out before stay so.
+        let odd: Vec<bool> = (0..batch.len()).map(|row| row % 2 == 1).collect();
+        let both: Vec<bool> = expected.iter().zip(&odd).map(|(one, other)| *one && *other).collect();
+        assert_eq!(matching_of(odd, &live, filter, &full), both, "{filter}");
+    }
 }
