@@ -118,4 +118,19 @@ mod tests {
             check(len);
         }
     }
+    #[test]
+    fn sums_are_those_of_a_file_of_that_length() {
+        let text = encode_sums(&[1, 0x0102_0304, u32::MAX]);
+        let end = |blocks: u64| blocks * BLOCK_BYTES;
+        for data_end in [end(2) + 1, end(3) - 1, end(3)] {
+            assert_eq!(decode_sums(&text, data_end), Some(vec![1, 0x0102_0304, u32::MAX]), "{data_end}");
+        }
+        for data_end in [0, 1, end(2), end(3) + 1, u64::MAX] {
+            assert_eq!(decode_sums(&text, data_end), None, "{data_end}");
+        }
+        assert_eq!(decode_sums("", 0), Some(Vec::new()));
+        // Five bytes, and what is no base64.
+        assert_eq!(decode_sums(&to_base64(&[0; 5]), 1), None);
+        assert_eq!(decode_sums("AAAA?AA=", 1), None);
+    }
 }

@@ -260,4 +260,40 @@ mod tests {
             }
         }
     }
+    #[test]
+    fn powers_are_those_that_files_may_name() {
+        assert_eq!([-3, -1, 0, 2, 15].map(power), [Some(1e-3), Some(1e-1), Some(1.0), Some(1e2), Some(1e15)]);
+        assert_eq!([-4, 16, i32::MIN, i32::MAX].map(power), [None; 4]);
+    }
+
+    #[test]
+    fn values_have_numerators_between_two_exponents() {
+        let check = |v: f64, expected: Option<(i32, i32)>| {
+            assert_eq!(exponents(v), expected, "{v:?}");
+            if v != 0.0 {
+                assert_eq!(exponents(-v), expected, "{:?}", -v);
+            }
+        };
+        check(0.0, Some((LEAST, MOST)));
+        check(-0.0, None);
+        for none in [f64::NAN, f64::INFINITY, 9_007_199_254_740_992.0, 1.0 / 3.0, f64::MIN_POSITIVE] {
+            check(none, None);
+        }
+        check(1500.0, Some((-2, 12)));
+        check(0.25, Some((2, MOST)));
+        check(1e-15, Some((15, 15)));
+        check(9_007_199_254_740_991.0, Some((0, 0)));
+        check(7e15, Some((-3, 0)));
+    }
+
+    #[test]
+    fn doubles_repeat_the_numerator_before_them() {
+        let mut d = Decimals::default();
+        d.decompose(&[f64::NAN, 1.5, -0.0, f64::INFINITY, 2.5, f64::NAN], 77);
+        assert_eq!((d.exponent, &d.numerators[..]), (1, &[77, 15, 15, 15, 25, 25][..]));
+        assert_eq!(d.doubles, [0, 2, 3, 5]);
+        // Nothing of the series before is left.
+        d.decompose(&[3.0], 25);
+        assert_eq!((d.exponent, &d.numerators[..], d.doubles.len()), (0, &[3][..], 0));
+    }
 }

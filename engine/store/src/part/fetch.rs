@@ -306,3 +306,152 @@ impl Part {
         reader.map(|b| b.map_err(|e| failed(e.into())).and_then(&make)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
+    use std::io::Read as _;
+
+    use arrow::array::AsArray as _;
+    use arrow::datatypes::{TimestampMillisecondType, UInt32Type};
+
+    use super::super::tests::{block_on, open, series, small, write};
+    use super::*;
+
+    fn fetched(pieces: &[(u64, &[u8])]) -> Fetched {
+        Fetched(Arc::new(pieces.iter().map(|(start, bytes)| (*start, Bytes::copy_from_slice(bytes))).collect()))
+    }
+
+    #[test]
+    fn bytes_are_found_by_their_place_in_the_file() {
+        let held = fetched(&[(10, b"abcd"), (14, b"efg"), (30, b"xyz")]);
+        let check = |start: u64, len: usize, expected: &[u8]| {
+            assert_eq!(held.get_bytes(start, len).unwrap(), expected, "{len} at {start}");
+        };
+        check(10, 4, b"abcd");
+        check(12, 1, b"c");
+        check(13, 0, b"");
+        // Over the end of a piece into the one that follows.
+        check(12, 3, b"cde");
+        check(11, 6, b"bcdefg");
+        check(30, 3, b"xyz");
+        assert_eq!(held.len(), 33);
+        assert_eq!(fetched(&[]).len(), 0);
+        for (start, len) in [(9, 1), (16, 2), (17, 1), (20, 1), (29, 2), (32, 2), (33, 1)] {
+            let error = held.get_bytes(start, len).unwrap_err().to_string();
+            assert!(error.contains(&format!("{len} bytes at {start} were not fetched")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_reader_goes_to_the_end_of_its_piece() {
+        let held = fetched(&[(10, b"abcd"), (14, b"efg"), (30, b"xyz")]);
+        let read = |start: u64| {
+            let mut out = Vec::new();
+            held.get_read(start).map(|mut reader| reader.read_to_end(&mut out).unwrap()).map(|_| out)
+        };
+        assert_eq!(read(12).unwrap(), b"cd");
+        assert_eq!(read(14).unwrap(), b"efg");
+        assert_eq!(read(32).unwrap(), b"z");
+        for start in [9, 17, 29, 33] {
+            let error = read(start).unwrap_err().to_string();
+            assert!(error.contains(&format!("byte {start} was not fetched")), "{error}");
+        }
+    }
+
+    #[test]
+    fn ranges_are_merged_over_gaps_that_are_worth_it() {
+        let check = |ranges: &[Range<u64>], gap: u64, expected: &[Range<u64>]| {
+            assert_eq!(merge(ranges.to_vec(), gap), expected, "{ranges:?} over {gap}");
+        };
+        check(&[], 10, &[]);
+        check(&[0..5, 5..9], 0, &[0..9]);
+        check(&[0..5, 6..9], 0, &[0..5, 6..9]);
+        check(&[0..5, 6..9], 1, &[0..9]);
+        check(&[0..5, 7..9], 1, &[0..5, 7..9]);
+        check(&[0..10, 2..4, 3..12, 40..41], 5, &[0..12, 40..41]);
+        check(&[3..3, 3..8, 3..4], 0, &[3..8]);
+    }
+
+    #[test]
+    fn each_kind_of_file_counts_where_it_belongs() {
+        let mut numbers: Vec<u8> = KINDS.iter().map(|kind| kind_number(kind)).collect();
+        numbers.dedup();
+        assert_eq!(numbers, (0..KINDS.len() as u8).collect::<Vec<_>>());
+        assert_eq!(kind_number("other"), KINDS.len() as u8);
+        let stats = ReadStats::default();
+        for kind in KINDS {
+            let data = ["samples", "histograms", "exemplars", "rows"].contains(&kind);
+            let counter = if data { &stats.bytes_read } else { &stats.index_bytes_read };
+            assert!(std::ptr::eq(bytes_counter(kind, &stats), counter), "{kind}");
+        }
+    }
+
+    /// Rows of each of three series, of which a page holds the end of one and the beginning of the next.
+    const ROWS: u64 = 9000;
+
+    #[test]
+    fn rows_come_back_whatever_ranges_are_asked() {
+        let dir = tempfile::tempdir().unwrap();
+        let runs = ["a", "b", "c"].map(|name| {
+            let mut run = series(&[("__name__", name)], "");
+            (0..ROWS as i64).for_each(|i| run.samples.push(i, i as f64, 0));
+            run
+        });
+        let part = open(dir.path(), &write(dir.path(), 0, &runs));
+        let file = part.meta.file("samples").unwrap();
+        let stats = ReadStats::default();
+        let footer = block_on(part.footer(file, &stats)).unwrap();
+        let read = |rows: &[Range<u64>], batch_rows: usize, stats: &ReadStats| {
+            let columns = Some(&["series", "ts"][..]);
+            block_on(part.read_batches(file, &footer, rows, columns, batch_rows, Purpose::Query, stats)).unwrap()
+        };
+        let lists: [&[Range<u64>]; 8] = [
+            &[],
+            &[0..1],
+            &[26_999..27_000],
+            &[0..27_000],
+            &[8191..8193],
+            &[0..10, 10..20, 9000..9001],
+            &[4000..12_000, 12_500..12_501, 26_000..26_001],
+            &[17_999..18_001, 18_001..18_002],
+        ];
+        for rows in lists {
+            let expected: Vec<(u32, i64)> =
+                rows.iter().cloned().flatten().map(|row| ((row / ROWS) as u32, (row % ROWS) as i64)).collect();
+            for batch_rows in [1000, 100_000] {
+                let batches = read(rows, batch_rows, &stats);
+                assert!(batches.iter().all(|b| b.num_rows() <= batch_rows && b.num_columns() == 2));
+                let found = batches.iter().flat_map(|batch| {
+                    let series = batch["series"].as_primitive::<UInt32Type>().values().to_vec();
+                    series.into_iter().zip(batch["ts"].as_primitive::<TimestampMillisecondType>().values().to_vec())
+                });
+                assert_eq!(found.collect::<Vec<_>>(), expected, "{rows:?}");
+            }
+        }
+        let counted = ReadStats::default();
+        read(&[0..1, 3..4], 10, &counted);
+        assert_eq!(stats::get(&counted.pages_read), 2, "one page of each column");
+    }
+
+    #[test]
+    fn a_whole_file_is_what_its_ranges_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = open(dir.path(), &write(dir.path(), 0, &small()));
+        for file in &part.meta.files {
+            let stats = ReadStats::default();
+            let (footer, whole) = block_on(part.read_whole(file, &stats)).unwrap();
+            assert_eq!(stats::get(&stats.objects_read), 1);
+            assert_eq!(stats::get(bytes_counter(&file.kind, &stats)), file.bytes);
+            let all = 0..footer.rows();
+            let all = std::slice::from_ref(&all);
+            let pieces = block_on(part.read_batches(file, &footer, all, None, 7, Purpose::Job, &stats)).unwrap();
+            let pieces = arrow::compute::concat_batches(&whole[0].schema(), &pieces).unwrap();
+            assert_eq!((whole.len(), &whole[0]), (1, &pieces), "{}", file.kind);
+        }
+        let wrong = FileMeta { tail_len: u64::MAX, ..part.meta.files[0].clone() };
+        let error = block_on(part.read_whole(&wrong, &ReadStats::default())).unwrap_err();
+        assert_eq!(error.message, format!("file `{}` is damaged: its sizes do not fit", wrong.key));
+    }
+}

@@ -247,3 +247,106 @@ impl Choices for WriterPropertiesBuilder {
         self.set_column_statistics_enabled(column(path), EnabledStatistics::Page)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Int64Array};
+    use parquet::errors::ParquetError;
+    use parquet::file::metadata::RowGroupMetaData;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+
+    use super::super::footer::key_value;
+    use super::super::tests::spec;
+    use super::*;
+    use crate::ErrorKind;
+
+    fn numbers() -> RecordBatch {
+        RecordBatch::try_from_iter([("n", Arc::new(Int64Array::from_iter_values(0..5)) as ArrayRef)]).unwrap()
+    }
+
+    fn create(root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<PartFile> {
+        PartFile::create(root, spec, "rows", numbers().schema(), properties().build(), unfinished)
+    }
+
+    #[test]
+    fn files_go_unless_the_part_is_finished() {
+        let (dir, spec) = (tempfile::tempdir().unwrap(), spec(0));
+        let mut unfinished = Unfinished::default();
+        let file = create(dir.path(), &spec, &mut unfinished).unwrap();
+        let path = file.path().to_owned();
+        assert!(path.exists() && path == dir.path().join(part_key("metrics", spec.day, spec.id, "rows")));
+        drop((file, unfinished));
+        assert!(!path.exists());
+
+        let mut unfinished = Unfinished::default();
+        create(dir.path(), &spec, &mut unfinished).unwrap();
+        unfinished.keep();
+        drop(unfinished);
+        assert!(path.exists());
+
+        // What another one wrote is neither written over nor deleted.
+        std::fs::write(&path, b"theirs").unwrap();
+        let mut unfinished = Unfinished::default();
+        let error = create(dir.path(), &spec, &mut unfinished).err().unwrap();
+        drop(unfinished);
+        let key = part_key("metrics", spec.day, spec.id, "rows");
+        assert_eq!((error.kind(), error.message), (ErrorKind::Internal, format!("cannot create `{key}`")));
+        assert_eq!(std::fs::read(&path).unwrap(), b"theirs");
+    }
+
+    #[test]
+    fn a_footer_tells_what_its_file_is() {
+        let (dir, spec) = (tempfile::tempdir().unwrap(), spec(1));
+        let mut unfinished = Unfinished::default();
+        let mut file = create(dir.path(), &spec, &mut unfinished).unwrap();
+        file.write(&numbers()).unwrap();
+        file.end_group().unwrap();
+        file.write(&numbers().slice(1, 3)).unwrap();
+        file.put("own", "value");
+        assert_eq!(file.rows(), 8);
+        let path = file.path().to_owned();
+        let meta = file.finish(&spec, (-3, 9), &["a", "b"]).unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        assert_eq!((meta.kind.as_str(), meta.bytes, meta.rows), ("rows", bytes.len() as u64, 8));
+        let tail = &bytes[bytes.len() - meta.tail_len as usize..];
+        assert_eq!(meta.tail_crc, crc32c::crc32c(tail));
+
+        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let metadata = reader.metadata();
+        assert_eq!(metadata.row_groups().iter().map(RowGroupMetaData::num_rows).collect::<Vec<_>>(), [5, 3]);
+        let part = spec.id.to_string();
+        let expected = [
+            (keys::FORMAT, "1"),
+            (keys::TABLE, "metrics"),
+            (keys::PART, part.as_str()),
+            (keys::LEVEL, "1"),
+            (keys::MIN_TIME, "-3"),
+            (keys::MAX_TIME, "9"),
+            (keys::ROWS, "8"),
+            (keys::SORT_KEY, "a,b"),
+            ("own", "value"),
+        ];
+        for (key, value) in expected {
+            assert_eq!(key_value(metadata, key), Some(value), "{key}");
+        }
+        let origin = key_value(metadata, keys::ORIGIN).unwrap();
+        assert_eq!(serde_json::from_str::<Origin>(origin).unwrap(), spec.origin);
+        assert_eq!(key_value(metadata, keys::META), None);
+    }
+
+    #[test]
+    fn a_full_disk_stays_one_within_the_parquet_writer() {
+        let check = |error: ParquetError, kind: ErrorKind| {
+            let error = write_error("t/k", error);
+            assert_eq!((error.kind(), error.message.as_str()), (kind, "cannot write `t/k`"));
+            assert!(error.source.is_some());
+        };
+        let io = |kind: std::io::ErrorKind| ParquetError::External(Box::new(std::io::Error::from(kind)));
+        check(io(std::io::ErrorKind::StorageFull), ErrorKind::Unavailable);
+        check(io(std::io::ErrorKind::QuotaExceeded), ErrorKind::Unavailable);
+        check(io(std::io::ErrorKind::BrokenPipe), ErrorKind::Internal);
+        check(ParquetError::General("no".to_owned()), ErrorKind::Internal);
+        let other = crate::Error::new(ErrorKind::Unavailable, "of another kind");
+        check(ParquetError::External(Box::new(other)), ErrorKind::Internal);
+    }
+}

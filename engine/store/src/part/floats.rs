@@ -526,3 +526,6 @@ fn skip<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<()
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -273,3 +273,144 @@ pub(super) fn key_value<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<
 pub(super) fn damaged(key: &str, what: &str) -> Error {
     Error::new(ErrorKind::Damaged, format!("file `{key}` is damaged: {what}"))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
+    use arrow::array::{ArrayRef, Int64Array, RecordBatch};
+    use parquet::arrow::ArrowWriter;
+    use parquet::file::metadata::KeyValue;
+    use parquet::file::properties::WriterProperties;
+    use parquet::file::reader::{FileReader, SerializedFileReader};
+    use quiver_types::text::to_base64;
+
+    use super::*;
+
+    /// A file of a hundred numbers with some keys in its footer: its description, its tail, and what comes before that.
+    fn written(keys: &[(&str, &str)]) -> (FileMeta, Bytes, Bytes) {
+        let column: ArrayRef = Arc::new(Int64Array::from_iter_values(0..100));
+        let batch = RecordBatch::try_from_iter([("n", column)]).unwrap();
+        let pairs = keys.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), (*value).to_owned()));
+        let properties = WriterProperties::builder().set_key_value_metadata(Some(pairs.collect())).build();
+        let mut writer = ArrowWriter::try_new(Vec::new(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        let bytes = Bytes::from(writer.into_inner().unwrap());
+        let end = row_groups_end(SerializedFileReader::new(bytes.clone()).unwrap().metadata()).unwrap() as usize;
+        let tail = bytes.slice(end..);
+        let meta = FileMeta {
+            kind: "rows".to_owned(),
+            key: "t/file".to_owned(),
+            bytes: bytes.len() as u64,
+            rows: 100,
+            tail_len: tail.len() as u64,
+            tail_crc: crc32c::crc32c(&tail),
+        };
+        (meta, tail, bytes.slice(..end))
+    }
+
+    /// The checksums of a file, as they stand in its footer.
+    fn sums() -> String {
+        to_base64(&crc32c::crc32c(&written(&[]).2).to_le_bytes())
+    }
+
+    fn parsed(more: &[(&str, &str)]) -> (FileMeta, Footer, Bytes) {
+        let sums = sums();
+        let (meta, tail, data) = written(&[&[(keys::FORMAT, "1"), (keys::CRC, sums.as_str())][..], more].concat());
+        let footer = Footer::parse(&meta, &tail).unwrap();
+        (meta, footer, data)
+    }
+
+    #[test]
+    fn footers_are_refused_for_a_reason() {
+        let sums = sums();
+        let two = to_base64(&[0; 8]);
+        let newer = |version: &str| format!("file `t/file` has format `{version}`, newer than this build knows");
+        let unread = || "file `t/file` is damaged: its checksums cannot be read".to_owned();
+        let cases: [(&[(&str, &str)], String); 7] = [
+            (&[], newer("none")),
+            (&[(keys::FORMAT, "2"), (keys::CRC, &sums)], newer("2")),
+            (&[(keys::FORMAT, "one"), (keys::CRC, &sums)], newer("one")),
+            (&[(keys::FORMAT, "-1"), (keys::CRC, &sums)], newer("-1")),
+            (&[(keys::FORMAT, "1")], unread()),
+            (&[(keys::FORMAT, "1"), (keys::CRC, "?")], unread()),
+            // Those of a file of two blocks.
+            (&[(keys::FORMAT, "1"), (keys::CRC, &two)], unread()),
+        ];
+        for (keys, expected) in cases {
+            let (meta, tail, _) = written(keys);
+            assert_eq!(Footer::parse(&meta, &tail).unwrap_err().message, expected, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn a_tail_is_checked_before_it_is_read() {
+        let (meta, tail, _) = written(&[(keys::FORMAT, "1"), (keys::CRC, &sums())]);
+        let check = |meta: &FileMeta, tail: &[u8], expected: &str| {
+            let error = Footer::parse(meta, &Bytes::copy_from_slice(tail)).unwrap_err();
+            assert_eq!(error.message, format!("file `t/file` is damaged: {expected}"));
+            assert_eq!(error.kind(), ErrorKind::Damaged);
+        };
+        let wrong = "the checksum of its footer is wrong";
+        check(&meta, &tail[1..], wrong);
+        check(&meta, &[&tail[..], b"\0"].concat(), wrong);
+        let mut flipped = tail.to_vec();
+        flipped[tail.len() / 2] ^= 1;
+        check(&meta, &flipped, wrong);
+        let other = b"no footer at all";
+        let of_other = FileMeta { tail_len: 16, tail_crc: crc32c::crc32c(other), ..meta.clone() };
+        check(&of_other, other, "its footer cannot be read");
+        assert!(Footer::parse(&meta, &tail).is_ok());
+    }
+
+    #[test]
+    fn blocks_are_remembered_once_they_were_good() {
+        let (meta, footer, data) = parsed(&[]);
+        assert_eq!((footer.data_end(), footer.rows(), footer.group_starts()), (data.len() as u64, 100, &[0, 100][..]));
+        assert!(!footer.is_good(0));
+        let mut bad = data.to_vec();
+        bad[7] ^= 4;
+        let error = footer.check_block(&meta, 0, &bad).unwrap_err();
+        assert_eq!(error.message, "file `t/file` is damaged: the checksum of its bytes from 0 is wrong");
+        assert!(!footer.is_good(0));
+        footer.check_block(&meta, 0, &data).unwrap();
+        assert!(footer.is_good(0));
+    }
+
+    #[test]
+    fn what_a_footer_tells_is_read_when_it_is_asked_for() {
+        let (meta, footer, _) = parsed(&[]);
+        assert_eq!((footer.column("n"), footer.column("m"), footer.value("other")), (Some(0), None, None));
+        assert!(footer.directory(&meta).unwrap().is_none(), "it is no index");
+        let error = footer.minutes(&meta).unwrap_err();
+        assert_eq!(error.message, "file `t/file` is damaged: its minutes cannot be read");
+
+        let more = [(keys::LABEL_ROWS, r#"[["a",0,60],["b",60,40]]"#), (MINUTES, "[[-5,0],[7,30]]")];
+        let (meta, footer, _) = parsed(&more);
+        assert!(footer.directory(&meta).unwrap().is_some());
+        assert_eq!(footer.minutes(&meta).unwrap()[..], [(-5, 0), (7, 30)]);
+        assert!(footer.memory_bytes() > parsed(&[]).1.memory_bytes(), "both count in the cache");
+
+        // Rows of which the file has none.
+        let (meta, footer, _) = parsed(&[(keys::LABEL_ROWS, r#"[["a",0,101]]"#)]);
+        let error = footer.directory(&meta).unwrap_err();
+        assert_eq!(error.message, "file `t/file` is damaged: its rows of labels cannot be read");
+    }
+
+    #[test]
+    fn decoded_bytes_count_each_page_once() {
+        let (_, footer, _) = parsed(&[]);
+        let bytes = |rows: &[Range<u64>]| footer.decoded_bytes(&[0], rows);
+        assert_eq!(footer.pages(), 1);
+        let page = bytes(&[0..100]);
+        assert!(page > 0);
+        for rows in [&[0..1][..], &[99..100], &[0..1, 50..51], &[0..40, 40..100], &[60..500]] {
+            assert_eq!(bytes(rows), page, "{rows:?}");
+        }
+        for rows in [&[][..], &[100..200], &[5..5]] {
+            assert_eq!(bytes(rows), 0, "{rows:?}");
+        }
+        assert_eq!(footer.decoded_bytes(&[], &[0..100]), 0);
+        assert_eq!(footer.decoded_bytes(&[0, 0], &[0..100]), 2 * page);
+    }
+}

@@ -175,3 +175,122 @@ fn encode(schema: &SchemaRef, columns: &mut [ArrowColumnWriter], batch: &RecordB
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use arrow::array::{Array as _, ArrayRef, AsArray as _, Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use parquet::arrow::arrow_reader::{ArrowReaderOptions, ParquetRecordBatchReaderBuilder};
+    use parquet::file::metadata::{PageIndexPolicy, RowGroupMetaData};
+
+    use super::*;
+
+    #[test]
+    fn bytes_of_a_column_have_their_place_in_its_file() {
+        let bytes = Bytes::from_static(b"hello");
+        let at = At(100, &bytes);
+        assert_eq!(at.len(), 105);
+        let check = |start: u64, length: usize, expected: &[u8]| {
+            assert_eq!(at.get_bytes(start, length).unwrap(), expected, "{length} at {start}");
+        };
+        check(100, 5, b"hello");
+        check(101, 3, b"ell");
+        check(104, 1, b"o");
+        check(105, 0, b"");
+        let mut rest = String::new();
+        at.get_read(103).unwrap().read_to_string(&mut rest).unwrap();
+        assert_eq!(rest, "lo");
+        for (start, length, wrong) in [
+            (99, 1, "byte 99 is not of this column"),
+            (106, 0, "byte 106 is not of this column"),
+            (103, 3, "3 bytes at 103 are not of this column"),
+            (0, 105, "byte 0 is not of this column"),
+        ] {
+            let error = at.get_bytes(start, length).unwrap_err().to_string();
+            assert!(error.contains(wrong), "{error}");
+        }
+    }
+
+    fn schema() -> SchemaRef {
+        Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false), Field::new("t", DataType::Utf8, true)]))
+    }
+
+    fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.clone().map(|n| format!("t{n}"))));
+        RecordBatch::try_new(schema(), vec![Arc::new(Int64Array::from_iter_values(rows)), texts]).unwrap()
+    }
+
+    fn writer(path: &std::path::Path, group_rows: usize) -> GroupWriter {
+        let properties = WriterProperties::builder().set_max_row_group_row_count(Some(group_rows)).build();
+        let file = SummedFile::new(std::fs::File::create(path).unwrap());
+        GroupWriter::create(file, schema(), properties).unwrap()
+    }
+
+    fn read(path: &std::path::Path) -> ParquetRecordBatchReaderBuilder<std::fs::File> {
+        let options = ArrowReaderOptions::new().with_page_index_policy(PageIndexPolicy::Optional);
+        ParquetRecordBatchReaderBuilder::try_new_with_options(std::fs::File::open(path).unwrap(), options).unwrap()
+    }
+
+    #[test]
+    fn full_groups_end_by_themselves() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let mut groups = writer(&path, 10);
+        assert_eq!(groups.leaves().iter().map(|leaf| leaf.name()).collect::<Vec<_>>(), ["n", "t"]);
+        groups.write(&batch(0..4)).unwrap();
+        groups.write(&batch(4..25)).unwrap();
+        // Ends the group of five, and then none.
+        groups.end_group().unwrap();
+        groups.end_group().unwrap();
+        groups.write(&batch(0..0)).unwrap();
+        groups.write(&batch(25..26)).unwrap();
+        groups.finish().unwrap();
+        let reader = read(&path);
+        let rows: Vec<i64> = reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
+        assert_eq!(rows, [10, 10, 5, 1]);
+        let read: Vec<i64> = reader
+            .build()
+            .unwrap()
+            .flat_map(|batch| batch.unwrap()["n"].as_primitive::<Int64Type>().values().to_vec())
+            .collect();
+        assert_eq!(read, (0..26).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn columns_are_taken_over_and_others_are_null() {
+        let dir = tempfile::tempdir().unwrap();
+        let [from, to] = ["from", "to"].map(|name| dir.path().join(name));
+        let mut source = writer(&from, 1000);
+        source.write(&batch(7..107)).unwrap();
+        source.finish().unwrap();
+        let bytes = Bytes::from(std::fs::read(&from).unwrap());
+        let metadata = Arc::clone(read(&from).metadata());
+        let column = metadata.row_group(0).column(0).clone();
+        let (start, len) = column.byte_range();
+        let close = ColumnCloseResult {
+            bytes_written: len,
+            rows_written: 100,
+            metadata: column,
+            bloom_filter: None,
+            column_index: metadata.column_index().map(|groups| groups[0][0].clone()),
+            offset_index: metadata.offset_index().map(|groups| groups[0][0].clone()),
+        };
+        let copy = ColumnCopy { start, bytes: bytes.slice(start as usize..(start + len) as usize), close };
+        let mut target = writer(&to, 1000);
+        target.write(&batch(0..3)).unwrap();
+        target.append(100, vec![Some(copy), None]).unwrap();
+        target.write(&batch(3..5)).unwrap();
+        target.finish().unwrap();
+        let reader = read(&to);
+        let rows: Vec<i64> = reader.metadata().row_groups().iter().map(RowGroupMetaData::num_rows).collect();
+        assert_eq!(rows, [3, 100, 2]);
+        let batches: Vec<RecordBatch> = reader.build().unwrap().map(Result::unwrap).collect();
+        let all = arrow::compute::concat_batches(&schema(), &batches).unwrap();
+        let numbers: Vec<i64> = (0..3).chain(7..107).chain(3..5).collect();
+        assert_eq!(all["n"].as_primitive::<Int64Type>().values()[..], numbers[..]);
+        let texts = all["t"].as_string::<i32>();
+        assert_eq!((texts.null_count(), texts.value(2), texts.value(103)), (100, "t2", "t3"));
+    }
+}

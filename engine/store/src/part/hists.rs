@@ -131,3 +131,44 @@ impl<'a> RowsOf<'a> {
         rest == self.used
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
+    use super::*;
+
+    fn wanted(list: &[(u64, u64)]) -> Vec<SeriesRows> {
+        list.iter().zip(0..).map(|(&(first, rows), series)| SeriesRows { series, first, rows }).collect()
+    }
+
+    #[test]
+    fn rows_that_touch_are_read_as_one() {
+        let check = |list: &[(u64, u64)], expected: &[Range<u64>]| {
+            assert_eq!(spans(&wanted(list)), expected, "{list:?}");
+        };
+        check(&[], &[]);
+        check(&[(5, 0)], &[]);
+        check(&[(0, 3), (3, 4)], &[0..7]);
+        check(&[(0, 3), (4, 1)], &[0..3, 4..5]);
+        // Series without rows stand between others and part them in nothing.
+        check(&[(0, 3), (3, 0), (3, 1), (9, 0)], &[0..4]);
+    }
+
+    #[test]
+    fn each_row_belongs_to_the_entry_that_asked_for_it() {
+        let list = wanted(&[(0, 0), (4, 2), (6, 0), (6, 1), (9, 0)]);
+        let mut rows = RowsOf::new(&list);
+        assert!(!rows.done(), "three rows are wanted");
+        assert_eq!([rows.next(), rows.next()], [Some(1), Some(1)]);
+        assert!(!rows.done(), "one is left");
+        assert_eq!(rows.next(), Some(3));
+        assert!(rows.done());
+        assert_eq!(rows.next(), None, "nobody asked for a fourth");
+        let (none, empty) = (wanted(&[]), wanted(&[(7, 0)]));
+        for list in [&none, &empty] {
+            let mut rows = RowsOf::new(list);
+            assert!(rows.done() && rows.next().is_none());
+        }
+    }
+}

@@ -478,3 +478,6 @@ impl FileIndex<'_> {
         Ok(out.into_iter().flatten().collect())
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -449,6 +449,10 @@ async fn from_index(index: &LabelIndex<'_>, name: &str, numbers: &[u32], stats: 
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
+    use arrow::array::{Int32DictionaryArray, StringArray};
+
     use super::*;
 
     #[test]
@@ -465,5 +469,33 @@ mod tests {
             }
             assert_eq!(found, numbers, "{size}");
         }
+    }
+    #[test]
+    fn runs_go_over_small_gaps() {
+        let check = |numbers: &[u32], expected: &[Range<u64>]| assert_eq!(runs(numbers), expected, "{numbers:?}");
+        check(&[], &[]);
+        let most = GAP_ROWS as u32 + 1;
+        check(&[0, most], &[0..u64::from(most) + 1]);
+        check(&[0, most + 1], &[0..1, u64::from(most) + 1..u64::from(most) + 2]);
+        check(&[u32::MAX - 1, u32::MAX], &[u64::from(u32::MAX) - 1..u64::from(u32::MAX) + 1]);
+    }
+
+    #[test]
+    fn values_are_coded_as_they_come() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["b", "a", "", "b", "never", "a"]));
+        let mut coder = Coder::new("l");
+        coder.add_texts(&texts, &[0, 1, 1, 2]).unwrap();
+        coder.add_texts(&texts, &[5, 3]).unwrap();
+        assert_eq!(coder.codes, [1, 2, 2, 0, 2, 1]);
+        assert_eq!(coder.values.iter().map(|v| &**v).collect::<Vec<_>>(), ["", "b", "a"]);
+        assert_eq!(coder.text_bytes, 2 + 2 * VALUE_BYTES, "what nobody picked costs nothing");
+        let coded: Int32DictionaryArray =
+            [Some("c"), None, Some("a"), Some("never"), Some("c"), Some("")].into_iter().collect();
+        let coded: ArrayRef = Arc::new(coded);
+        coder.add_coded(&coded, &[0, 1, 2, 4, 5]).unwrap();
+        assert_eq!(coder.codes[6..], [3, 0, 2, 3, 0]);
+        assert!(coder.add_coded(&texts, &[0]).is_none() && coder.add_texts(&coded, &[0]).is_none());
+        let found = coder.finish();
+        assert_eq!((&*found.name, found.values.len(), found.codes.len()), ("l", 4, 11));
     }
 }

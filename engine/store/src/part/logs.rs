@@ -7,6 +7,8 @@ mod reader;
 mod set;
 mod streams;
 mod streams_file;
+#[cfg(test)]
+mod tests;
 mod writer;
 
 pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, merged_columns, worth_codes};

@@ -100,4 +100,38 @@ mod tests {
             assert_eq!(serde_json::from_str::<NameFilter>(&text).expect("same form"), filter);
         }
     }
+    #[test]
+    fn names_are_listed_up_to_four_kilobytes() {
+        // Each takes its own bytes and three more.
+        let names = |last: usize| -> Vec<String> {
+            (0..40).map(|n| format!("{n:0>97}")).chain([format!("x{}", "0".repeat(last))]).collect()
+        };
+        let of = |names: &[String]| NameFilter::of(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let (fits, more) = (names(92), names(93));
+        assert_eq!(of(&fits).list().map(<[String]>::len), Some(41));
+        assert_eq!(of(&more).list(), None);
+        assert!(more.iter().all(|name| of(&more).may_contain(name)));
+        assert!(NameFilter::default().list().is_some_and(<[String]>::is_empty));
+        assert!(!NameFilter::default().may_contain(""));
+        assert!(NameFilter::of(&["", "ä"]).may_contain(""), "an empty text is one like others");
+    }
+
+    /// A filter without a bit is that of names which nobody listed.
+    #[test]
+    fn an_empty_filter_may_hold_all_names() {
+        let all = NameFilter::Bloom(Vec::new());
+        assert!(all.may_contain("a") && all.may_contain("") && all.list().is_none());
+        let none = NameFilter::Bloom(vec![0; 100]);
+        assert!(!none.may_contain("a") && !none.may_contain(""));
+    }
+
+    #[test]
+    fn what_is_no_filter_is_not_read() {
+        let read = |text: &str| serde_json::from_str::<NameFilter>(text);
+        assert_eq!(read(r#"{"list":["a"]}"#).unwrap(), NameFilter::of(&["a"]));
+        assert_eq!(read(r#"{"bloom":"AAE="}"#).unwrap(), NameFilter::Bloom(vec![0, 1]));
+        for text in [r#"{"bloom":"?"}"#, r#"{"bloom":[0]}"#, r#"{"list":"a"}"#, r#"{"other":[]}"#, "[]"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

@@ -196,3 +196,106 @@ impl<'a> RowPieces<'a> {
         self.part.read_batches(file, footer, piece, columns, BATCH_ROWS, Purpose::Query, stats).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, StringArray, TimestampMillisecondArray};
+    use quiver_types::tables::metric_metadata;
+
+    use super::super::tests::{block_on, open, small, spec, write};
+    use super::*;
+    use crate::ErrorKind;
+
+    fn metadata_spec() -> PartSpec {
+        PartSpec { table: metric_metadata::TABLE.name.to_owned(), ..spec(0) }
+    }
+
+    /// Metadata of metrics by number, each of a service of its own out of so many.
+    fn batch(numbers: std::ops::Range<i64>, services: i64) -> RecordBatch {
+        let texts = |of: &dyn Fn(i64) -> String| -> ArrayRef {
+            Arc::new(StringArray::from_iter_values(numbers.clone().map(of)))
+        };
+        let columns = vec![
+            Arc::new(TimestampMillisecondArray::from_iter_values(numbers.clone()).with_timezone("UTC")) as ArrayRef,
+            texts(&|n| format!("m{:02}", n % 40)),
+            texts(&|_| "gauge".to_owned()),
+            texts(&|n| n.to_string()),
+            texts(&|_| String::new()),
+            texts(&|n| format!("s{}", n % services)),
+        ];
+        RecordBatch::try_new(metric_metadata::rows(), columns).unwrap()
+    }
+
+    #[test]
+    fn only_rows_of_the_table_become_a_part() {
+        let dir = tempfile::tempdir().unwrap();
+        let check = |spec: PartSpec, batch: &RecordBatch, expected: &str| {
+            let error = write_rows_part(dir.path(), spec, batch).unwrap_err();
+            assert_eq!((error.kind(), error.message.as_str()), (ErrorKind::Invalid, expected));
+        };
+        let rows = batch(0..3, 1);
+        check(PartSpec { table: "other".to_owned(), ..spec(0) }, &rows, "unknown table `other`");
+        check(metadata_spec(), &batch(0..0, 1), "no rows of table `metric_metadata`");
+        let strange = "rows that are not those of table `metric_metadata`";
+        check(metadata_spec(), &rows.project(&[1, 0, 2, 3, 4, 5]).unwrap(), strange);
+        check(metadata_spec(), &rows.project(&[0, 1, 2, 3, 4]).unwrap(), strange);
+        // Neither are they pushed later.
+        let spec = metadata_spec();
+        let mut writer = RowsPartWriter::create(dir.path(), spec).unwrap();
+        assert_eq!(writer.push(&rows.project(&[0]).unwrap()).unwrap_err().message, strange);
+        assert_eq!(writer.finish().unwrap_err().message, "no rows of table `metric_metadata`");
+        let left = std::fs::read_dir(dir.path().join("metric_metadata/2024-10-04")).unwrap().count();
+        assert_eq!(left, 0, "what is not finished goes");
+    }
+
+    #[test]
+    fn pieces_are_the_rows_one_after_the_other() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut writer = RowsPartWriter::create(dir.path(), metadata_spec()).unwrap();
+        writer.push(&batch(0..6000, 3)).unwrap();
+        writer.push(&batch(0..0, 3)).unwrap();
+        writer.push(&batch(6000..9001, 7)).unwrap();
+        let meta = writer.finish().unwrap();
+        assert_eq!((meta.rows, meta.min_ts, meta.max_ts, meta.series), (9001, 0, 9000, 0));
+        assert_eq!(meta.services, ["s0", "s1", "s2", "s3", "s4", "s5", "s6"]);
+        assert_eq!(meta.names.list().map(<[String]>::len), Some(40));
+        assert_eq!(meta.bytes, meta.files[0].bytes);
+        let part = open(dir.path(), &meta);
+        let stats = ReadStats::default();
+        let mut pieces = block_on(RowPieces::open(&part, &stats)).unwrap().unwrap();
+        assert_eq!((pieces.total(), pieces.is_read()), (9001, false));
+        let mut helps = Vec::new();
+        for expected in [4000, 4000, 1001, 0] {
+            let read = block_on(pieces.read(4000, Some(&["help"]), &stats)).unwrap();
+            assert_eq!(read.iter().map(RecordBatch::num_rows).sum::<usize>(), expected);
+            for batch in read {
+                assert_eq!(batch.num_columns(), 1);
+                helps.extend(batch["help"].as_string::<i32>().iter().flatten().map(str::to_owned));
+            }
+            assert_eq!(pieces.is_read(), helps.len() == 9001);
+        }
+        assert!(helps.into_iter().eq((0..9001).map(|n| n.to_string())));
+        let mut all = block_on(RowPieces::open(&part, &stats)).unwrap().unwrap();
+        let read = block_on(all.read(u64::MAX, None, &stats)).unwrap();
+        assert!(read.iter().all(|batch| batch.num_rows() <= BATCH_ROWS && batch.num_columns() == 6));
+        assert!(all.is_read() && block_on(all.read(0, None, &stats)).unwrap().is_empty());
+        let metrics = open(dir.path(), &write(dir.path(), 0, &small()));
+        assert!(block_on(RowPieces::open(&metrics, &stats)).unwrap().is_none());
+    }
+
+    #[test]
+    fn services_are_counted_no_further_than_they_are_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let most = SERVICES_MAX as i64;
+        let meta = write_rows_part(dir.path(), metadata_spec(), &batch(0..2 * most, most)).unwrap();
+        assert_eq!((meta.services.len(), meta.services_all), (SERVICES_MAX, false));
+        let meta = write_rows_part(dir.path(), metadata_spec(), &batch(0..2 * most, most + 1)).unwrap();
+        assert_eq!((meta.services.len(), meta.services_all), (0, true));
+        let mut few = BTreeSet::new();
+        distinct(&batch(0..10, 5), "__q_service", 2, &mut few);
+        assert_eq!(few.iter().collect::<Vec<_>>(), ["s0", "s1"]);
+        distinct(&batch(0..10, 5), "no such column", 9, &mut few);
+        distinct(&batch(0..10, 5), "ts", 9, &mut few);
+        assert_eq!(few.len(), 2, "only texts");
+    }
+}

@@ -479,3 +479,6 @@ impl ChosenSeries {
         self.pages.len()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,5 +1,8 @@
 //! Parts written and read back: bit for bit, only the pages needed, and no flipped bit unnoticed.
 
+mod budget;
+mod contents;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
@@ -12,12 +15,14 @@ use proptest::prelude::*;
 use quiver_types::tables::metric_metadata;
 use quiver_types::{Histogram, LabelSet, MillisRange, ReadStats, Span, stats};
 
+pub(super) use budget::Budget;
+
 use super::*;
 use crate::cache::Caches;
 use crate::io::{LocalIo, PartIo};
 use crate::run::{RunExemplar, SeriesRun};
 
-fn spec(level: u8) -> PartSpec {
+pub(super) fn spec(level: u8) -> PartSpec {
     PartSpec {
         table: "metrics".to_owned(),
         day: 20_000,
@@ -38,12 +43,12 @@ pub(super) fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
     writer.finish().unwrap()
 }
 
-fn open(root: &Path, meta: &PartMeta) -> Arc<Part> {
+pub(super) fn open(root: &Path, meta: &PartMeta) -> Arc<Part> {
     let io = Arc::new(LocalIo::new(root, root));
     Arc::new(Part::new(meta.clone(), io, Arc::new(Caches::new(64 << 20, false))))
 }
 
-fn series(pairs: &[(&str, &str)], service: &str) -> SeriesRun {
+pub(super) fn series(pairs: &[(&str, &str)], service: &str) -> SeriesRun {
     SeriesRun::new(LabelSet::from_pairs(pairs.iter().copied()), Arc::from(service))
 }
 

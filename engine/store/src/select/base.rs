@@ -318,3 +318,92 @@ fn or_left_out(opened: Result<Opened>, stats: &ReadStats) -> Result<Option<Opene
         Err(e) => leave_out(stats, e).map(|()| None),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::MatchOp;
+
+    use super::*;
+
+    fn column(name: &str, values: &[&str], codes: &[u32]) -> (Arc<str>, LabelColumn) {
+        let values = Arc::new(values.iter().map(|value| Arc::from(*value)).collect());
+        (Arc::from(name), LabelColumn { values, codes: Arc::new(codes.to_vec()) })
+    }
+
+    fn table() -> SeriesTable {
+        let columns = vec![
+            column("a", &["", "1", "2", "3"], &[1, 3, 0, 3]),
+            column("b", &["", "x"], &[0, 1, 0, 0]),
+            column("c", &["", "y", "z"], &[1, 2, 1, 1]),
+        ];
+        SeriesTable::new(4, columns)
+    }
+
+    #[test]
+    fn a_table_keeps_what_its_rows_have() {
+        let check = |rows: &[u32], names: &[&str]| {
+            let (all, some) = (table(), compact(&table(), rows));
+            assert_eq!(some.names().iter().map(|name| &**name).collect::<Vec<_>>(), names, "{rows:?}");
+            assert_eq!(some.len(), rows.len());
+            for (at, &row) in rows.iter().enumerate() {
+                assert!(some.labels(at).eq(all.labels(row as usize)), "row {row}");
+            }
+            for (name, column) in some.columns() {
+                assert!(column.values.is_sorted() && column.values[0].is_empty());
+                let used = (1..column.values.len() as u32).all(|code| column.codes.contains(&code));
+                assert!(used, "{name} has values that nobody has");
+            }
+        };
+        check(&[0, 1, 2, 3], &["a", "b", "c"]);
+        check(&[0, 2], &["a", "c"]);
+        check(&[1], &["a", "b", "c"]);
+        check(&[2], &["c"]);
+        check(&[], &[]);
+    }
+
+    fn key(n: u32) -> Key {
+        let selectors = vec![vec![Matcher::new("n", MatchOp::Equal, n.to_string()).unwrap()]];
+        Key { selectors, access: Access::full(), labels: None, parts: Vec::new() }
+    }
+
+    fn base() -> Arc<Base> {
+        Arc::new(Base { ids: Arc::default(), table: Arc::new(table()), parts: Vec::new() })
+    }
+
+    #[test]
+    fn the_least_recently_used_goes() {
+        // Four of them fit, and five do not.
+        let bytes = base().bytes() + 256;
+        let cache = BaseCache::new(4 * bytes);
+        (0..4).for_each(|n| cache.put(key(n), &base()));
+        assert!(cache.get(&key(0)).is_some(), "now it is the last");
+        cache.put(key(4), &base());
+        let held = |cache: &BaseCache| (0..6).filter(|n| cache.get(&key(*n)).is_some()).collect::<Vec<_>>();
+        assert_eq!(held(&cache), [0, 2, 3, 4]);
+        // What is there already is neither put twice nor counted twice.
+        cache.put(key(3), &base());
+        assert_eq!((held(&cache), cache.entries.lock().bytes), (vec![0, 2, 3, 4], 4 * bytes));
+        let small = BaseCache::new(4 * bytes - 1);
+        small.put(key(0), &base());
+        assert!(small.get(&key(0)).is_none(), "more than a quarter of all");
+        let many = BaseCache::new(usize::MAX);
+        (0..=ENTRIES_MAX as u32).for_each(|n| many.put(key(n), &base()));
+        assert_eq!(many.entries.lock().list.len(), ENTRIES_MAX);
+        assert!(many.get(&key(0)).is_none() && many.get(&key(1)).is_some());
+    }
+
+    #[test]
+    fn an_answer_is_for_its_question_alone() {
+        let cache = BaseCache::new(1 << 20);
+        cache.put(key(1), &base());
+        let others = [
+            Key { access: Access::services(["web"]), ..key(1) },
+            Key { labels: Some(Arc::from(["a".to_owned()])), ..key(1) },
+            Key { parts: vec![PartId::nil()], ..key(1) },
+            Key { selectors: Vec::new(), ..key(1) },
+            key(2),
+        ];
+        assert!(others.iter().all(|other| cache.get(other).is_none()));
+        assert!(cache.get(&key(1)).is_some());
+    }
+}

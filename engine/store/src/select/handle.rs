@@ -108,3 +108,52 @@ pub(crate) fn selector_text(selectors: &[Vec<Matcher>]) -> String {
     }
     if out.is_empty() { "{}".to_owned() } else { out }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::{MatchOp, MillisRange, ReadStats};
+
+    use super::super::testing::{Item, World, labels, select, wait};
+    use super::*;
+
+    #[test]
+    fn selectors_are_written_as_they_are_asked() {
+        let check = |selectors: &[Vec<Matcher>], expected: &str| assert_eq!(selector_text(selectors), expected);
+        let matcher = |op: MatchOp, value: &str| Matcher::new("l", op, value).unwrap();
+        check(&[], "{}");
+        check(&[vec![]], "{}");
+        check(&[vec![Matcher::equal("job", "a\"b")]], r#"{job="a\"b"}"#);
+        let all = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex].map(|op| matcher(op, "x"));
+        check(&[all.to_vec()], r#"{l="x",l!="x",l=~"x",l!~"x"}"#);
+        check(&[vec![matcher(MatchOp::Equal, "")], vec![]], r#"{l=""} or {}"#);
+    }
+
+    /// Rows that nobody wants are taken out of every source; the others keep their numbers.
+    #[test]
+    fn rows_are_left_out_of_all_sources() {
+        let item = |name: &str, ts: i64| (labels(&[("__name__", name)]), ts, Item::Float(1.0, 0));
+        let mut world = World::new();
+        world.add_part(&[item("a", 1), item("b", 1), item("c", 1)]);
+        world.add_part(&[item("b", 5000)]);
+        let generation = world.add_generation();
+        world.insert(generation, &[item("d", 9000), item("a", 9000)]);
+        let selected = wait(async {
+            let stats = ReadStats::default();
+            select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await
+        });
+        let selection: &Selection = selected.handle.downcast_ref().unwrap();
+        let rows = |selection: &Selection| {
+            let of_parts: Vec<Vec<u32>> = selection.parts.iter().map(|part| part.rows.to_vec()).collect();
+            let of_live: Vec<Vec<u32>> = selection.live.iter().map(|live| live.rows.clone()).collect();
+            (of_parts, of_live, selection.rows, selection.dropped)
+        };
+        assert_eq!(rows(selection), (vec![vec![0, 1, 2], vec![1]], vec![vec![0, 3]], 4, 0));
+        let kept = selection.kept(&[true, false, true, true]);
+        assert_eq!(rows(&kept), (vec![vec![0, 2]], vec![vec![0, 3]], 4, 1));
+        assert_eq!(kept.parts[0].numbers[..], [0, 2], "numbers stay beside their rows");
+        assert_eq!(rows(&selection.kept(&[false, false, true, false])), (vec![vec![2]], vec![], 4, 3));
+        // Rows that the list does not reach are wanted.
+        assert_eq!(rows(&selection.kept(&[false])), (vec![vec![1, 2], vec![1]], vec![vec![3]], 4, 1));
+        assert!(!selection.has_histograms());
+    }
+}

@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
+use quiver_types::matcher::translate;
 use quiver_types::{Access, MatchOp, Matcher, MillisRange};
+use regex_syntax::hir::Hir;
 use regex_syntax::hir::literal::Extractor;
 
 use crate::part::{Part, PartMeta};
@@ -87,8 +89,8 @@ pub(super) fn literal_values(matcher: &Matcher) -> Option<Vec<String>> {
 
 /// Gives a text with which every value begins that a pattern matches, maybe the empty one.
 pub(super) fn prefix(matcher: &Matcher) -> String {
-    let parsed = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(&matcher.value);
-    let (MatchOp::Regex, Ok(hir)) = (matcher.op, parsed) else { return String::new() };
+    let parsed = (matcher.op == MatchOp::Regex).then(|| parse(&matcher.value));
+    let Some(hir) = parsed.flatten() else { return String::new() };
     let mut extractor = Extractor::new();
     extractor.limit_total(LITERALS_MAX).limit_literal_len(LITERAL_BYTES_MAX).limit_repeat(16).limit_class(16);
     let found = extractor.extract(&hir);
@@ -110,10 +112,16 @@ fn literals(matcher: &Matcher) -> Option<Vec<String>> {
     }
 }
 
+/// Reads a pattern as its matcher does: what is `[a&&b]` to Go is nothing at all as it stands here.
+fn parse(pattern: &str) -> Option<Hir> {
+    let text = translate(pattern).ok()?;
+    regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(&text).ok()
+}
+
 /// Lists all texts that a pattern can match, when there are few. Look-arounds are taken as the empty text, so the list
 /// may be too long; [`literal_names`] asks the pattern itself about each text.
 fn pattern_literals(pattern: &str) -> Option<Vec<String>> {
-    let hir = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(pattern).ok()?;
+    let hir = parse(pattern)?;
     let mut extractor = Extractor::new();
     extractor.limit_total(LITERALS_MAX).limit_literal_len(LITERAL_BYTES_MAX).limit_repeat(16).limit_class(16);
     let found = extractor.extract(&hir);
@@ -154,6 +162,8 @@ mod tests {
         check("", "");
         check("é.*|è.*", "");
         check("(ab)?c", "");
+        check(r"\Qa.b\E.*", "a.b");
+        check("x{,2}y.*", "x{,2}y");
     }
 
     #[test]
@@ -176,5 +186,37 @@ mod tests {
         check(&[(name, Regex, "a?")], None);
         check(&[(name, Regex, "")], None);
         check(&[(name, Regex, "ü|(?i)é")], Some(&["É", "é", "ü"]));
+    }
+
+    /// Breaks where a part is left out, or a value not looked for, since a pattern means something else to Go.
+    #[test]
+    fn patterns_stand_for_the_texts_that_go_reads_in_them() {
+        use MatchOp::Regex;
+        let name = METRIC_NAME;
+        check(&[(name, Regex, "a[b&&c]")], Some(&["a&", "ab", "ac"]));
+        check(&[(name, Regex, "x[[y]")], Some(&["x[", "xy"]));
+        check(&[(name, Regex, "[[a]b]")], Some(&["[b]", "ab]"]));
+        check(&[(name, Regex, "[a~~b]")], Some(&["a", "b", "~"]));
+        check(&[(name, Regex, r"\Qa|b\E")], Some(&["a|b"]));
+        check(&[(name, Regex, "a{,2}|b")], Some(&["a{,2}", "b"]));
+        check(&[(name, Regex, r"v\d")], Some(&["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"]));
+    }
+
+    #[test]
+    fn values_are_listed_unless_the_empty_one_is_among_them() {
+        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+        let check = |op: MatchOp, value: &str, expected: Option<&[&str]>| {
+            let found = literal_values(&Matcher::new("l", op, value).unwrap());
+            assert_eq!(found, expected.map(|e| e.iter().map(ToString::to_string).collect()), "{op:?} {value}");
+        };
+        check(Equal, "x", Some(&["x"]));
+        check(Equal, "", None);
+        check(NotEqual, "x", None);
+        check(NotRegex, "x|y", None);
+        check(Regex, "y|x|y", Some(&["x", "y"]));
+        check(Regex, "x|", None);
+        check(Regex, "x[&&y]", Some(&["x&", "xy"]));
+        check(Regex, "$x", Some(&[]));
+        check(Regex, "x+", None);
     }
 }

@@ -85,3 +85,104 @@ impl Question<'_> {
         });
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quiver_types::MatchOp;
+
+    use super::super::testing::{Item, World, labels, wait};
+    use super::*;
+    use crate::snapshot::Shared;
+
+    fn matcher(name: &str, op: MatchOp, value: &str) -> Matcher {
+        Matcher::new(name, op, value).unwrap()
+    }
+
+    #[test]
+    fn questions_that_nothing_can_answer_are_void() {
+        let access = Access::full();
+        let check = |selectors: &[Vec<Matcher>], range: (i64, i64), expected: bool| {
+            let range = MillisRange::new(range.0, range.1);
+            let question = Question { access: &access, selectors, range, labels: None };
+            assert_eq!(question.is_void(), expected, "{selectors:?} {range:?}");
+        };
+        let name = |op: MatchOp, value: &str| matcher("__name__", op, value);
+        let none = vec![name(MatchOp::Equal, "a"), name(MatchOp::NotEqual, "a")];
+        let some = vec![name(MatchOp::Regex, "a|b"), name(MatchOp::NotEqual, "a")];
+        check(&[], (0, 9), false);
+        check(&[], (9, 9), false);
+        check(&[], (9, 8), true);
+        check(&[vec![]], (0, 9), false);
+        check(std::slice::from_ref(&none), (0, 9), true);
+        check(std::slice::from_ref(&some), (0, 9), false);
+        check(&[none.clone(), none.clone()], (0, 9), true);
+        check(&[none, some], (0, 9), false);
+        // Whether other labels can match is known where they are looked up.
+        check(&[vec![matcher("job", MatchOp::Equal, "x"), matcher("job", MatchOp::Equal, "y")]], (0, 9), false);
+    }
+
+    #[test]
+    fn series_of_a_part_are_those_of_any_selector() {
+        let set = |n: usize| {
+            let own = n.to_string();
+            labels(&[("__name__", ["a", "b"][n % 2]), ("n", &own), ("job", ["x", "y", ""][n % 3])])
+        };
+        let sets: Vec<_> = (0..12).map(set).collect();
+        let mut world = World::new();
+        let items: Vec<_> = sets.iter().map(|set| (set.clone(), 5, Item::Float(1.0, 0))).collect();
+        world.add_part(&items);
+        let snapshot = Shared::new(world.visible.clone(), world.seq).snapshot();
+        let access = Access::full();
+        let find = |selectors: &[Vec<Matcher>]| {
+            let stats = ReadStats::default();
+            let question = Question { access: &access, selectors, range: MillisRange::ALL, labels: None };
+            let (parts, _) = question.parts(&snapshot, &stats);
+            let numbers = parts.iter().map(|part| wait(question.of_part(part, &stats)).unwrap());
+            let mut sorted = sets.clone();
+            sorted.sort_by(|a, b| a.cmp_series(b));
+            numbers.flatten().map(|number| sorted[number as usize].get("n").to_owned()).collect::<BTreeSet<_>>()
+        };
+        let expected =
+            |like: &dyn Fn(usize) -> bool| (0..12).filter(|&n| like(n)).map(|n| n.to_string()).collect::<BTreeSet<_>>();
+        let a = || vec![Matcher::equal("__name__", "a")];
+        let x = || vec![Matcher::equal("job", "x")];
+        assert_eq!(find(&[]), expected(&|_| true));
+        assert_eq!(find(&[a()]), expected(&|n| n % 2 == 0));
+        assert_eq!(find(&[a(), x()]), expected(&|n| n % 2 == 0 || n % 3 == 0));
+        assert_eq!(find(&[[a(), x()].concat()]), expected(&|n| n % 6 == 0));
+        assert_eq!(find(&[a(), vec![]]), expected(&|_| true), "one of them takes everything");
+        assert_eq!(find(&[vec![matcher("job", MatchOp::Equal, "")]]), expected(&|n| n % 3 == 2));
+        assert_eq!(find(&[vec![matcher("job", MatchOp::NotEqual, "")]]), expected(&|n| n % 3 < 2));
+        assert_eq!(find(&[vec![matcher("n", MatchOp::Regex, "1[&&01]?")]]), expected(&|n| [1, 10, 11].contains(&n)));
+        assert_eq!(find(&[vec![matcher("zone", MatchOp::NotRegex, "z.+")], a()]), expected(&|_| true));
+        assert_eq!(find(&[vec![matcher("zone", MatchOp::Regex, ".+")]]), expected(&|_| false));
+    }
+
+    #[test]
+    fn only_series_of_services_that_are_seen_are_left() {
+        let mut world = World::new();
+        let item = |job: &str, n: u32| {
+            let own = n.to_string();
+            (labels(&[("__name__", "m"), ("job", job), ("n", &own)]), 5, Item::Float(1.0, 0))
+        };
+        world.add_part(&[item("x", 1), item("y", 2), item("", 3), item("x", 4)]);
+        let part = Arc::clone(&world.visible.table(metrics::TABLE.name)[0]);
+        let stats = ReadStats::default();
+        let pages = vec![wait(part.series_page(0, &stats)).unwrap()];
+        let left = |access: &Access, numbers: &[u32]| {
+            let question = Question { access, selectors: &[], range: MillisRange::ALL, labels: None };
+            let mut numbers = numbers.to_vec();
+            question.keep_allowed(&pages, &mut numbers);
+            numbers
+        };
+        let service = |number: u32| pages[0].service(number).to_string();
+        let of = |name: &str| (0..4).filter(|&n| service(n) == name).collect::<Vec<u32>>();
+        assert_eq!((of("").len(), of("x").len(), of("y").len()), (1, 2, 1));
+        assert_eq!(left(&Access::full(), &[0, 1, 2, 3]), [0, 1, 2, 3]);
+        assert_eq!(left(&Access::services(["x"]), &[0, 1, 2, 3]), of("x"));
+        assert!(left(&Access::services(["y"]), &of("x")).is_empty());
+        assert!(left(&Access::services(["nobody"]), &[0, 1, 2, 3]).is_empty());
+    }
+}

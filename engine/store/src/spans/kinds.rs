@@ -102,3 +102,72 @@ fn of_live(
     }
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::Field;
+    use quiver_types::spans::{ContextFields, SpanFields, SpansBuilder, Value};
+
+    use super::*;
+    use crate::memtable::spans::LiveSpans;
+
+    #[test]
+    fn a_column_of_its_own_has_one_type() {
+        let field = |place: Place, key: &str, kind: DataType| Field::new(column_name(place, key), kind, true);
+        let schema = Schema::new(vec![
+            field(Place::Span, "int", DataType::Int64),
+            field(Place::Span, "double", DataType::Float64),
+            field(Place::Span, "text", DataType::Utf8),
+            field(Place::Resource, "flag", DataType::Boolean),
+        ]);
+        let of = |place: Place, key: &str| of_schema(&schema, place, key);
+        assert_eq!(of(Place::Span, "int"), KnownKind::All(AttributeKind::Int));
+        assert_eq!(of(Place::Span, "double"), KnownKind::All(AttributeKind::Double));
+        assert_eq!(of(Place::Span, "text"), KnownKind::All(AttributeKind::Text));
+        assert_eq!(of(Place::Resource, "flag"), KnownKind::All(AttributeKind::Text));
+        assert_eq!([of(Place::Resource, "int"), of(Place::Span, "flag")], [KnownKind::None; 2]);
+    }
+
+    /// Spans of `a` with integers and of `b` with texts and doubles, by turns; the newest are of `b`.
+    fn spans() -> quiver_types::SpansBatch {
+        let mut b = SpansBuilder::default();
+        for n in 0..10u64 {
+            let service = ["a", "b"][n as usize % 2];
+            let mut resource = Vec::new();
+            b.write_attributes(&mut vec![("host", Value::Text(service))], &mut resource);
+            let context = b.context(&ContextFields { service, resource: &resource, ..Default::default() });
+            let mixed = if n % 2 == 0 { Value::Int(1) } else { Value::Double(0.5) };
+            let late = if n == 9 { Value::Text("x") } else { Value::Int(1) };
+            b.attributes(&mut vec![("late", late), ("mixed", mixed), ("none", Value::Text(""))]);
+            let (trace_id, span_id) = (u128::from(n + 1).to_be_bytes(), (n + 1).to_be_bytes());
+            b.span(&SpanFields { trace_id, span_id, context, name: "n", start: 1, end: 2, ..SpanFields::default() });
+        }
+        b.finish()
+    }
+
+    #[test]
+    fn the_newest_live_rows_tell_what_values_are() {
+        let live = LiveSpans::default();
+        live.insert(spans(), 1);
+        let chunks = live.view(u32::MAX, (i64::MIN, i64::MAX));
+        let [chunk] = &chunks[..] else { panic!("one write") };
+        let asked = ["mixed", "late", "none", "other"].map(|key| (Place::Span, key.to_owned()));
+        let asked: Vec<_> = asked.into_iter().chain([(Place::Resource, "host".to_owned())]).collect();
+        let of = |access: &Access, rows: usize| {
+            let mut kinds = vec![KnownKind::None; asked.len()];
+            let looked_at = of_live(chunk, access, &asked, rows, &mut kinds);
+            (looked_at, kinds)
+        };
+        let kinds = [AttributeKind::Int, AttributeKind::Double, AttributeKind::Text];
+        let [int, double, text] = kinds.map(KnownKind::All);
+        let none = KnownKind::None;
+        let full = Access::full();
+        assert_eq!(of(&full, 100), (10, vec![double, text, none, none, text]));
+        assert_eq!(of(&full, 1), (1, vec![double, text, none, none, text]));
+        assert_eq!(of(&full, 0), (0, vec![none; 5]));
+        // Of hidden rows not even a type is learnt, though they are among those that were looked at.
+        assert_eq!(of(&Access::services(["a"]), 100), (10, vec![int, int, none, none, text]));
+        assert_eq!(of(&Access::services(["a"]), 1), (1, vec![none; 5]));
+        assert_eq!(of(&Access::services(["nobody"]), 100), (10, vec![none; 5]));
+    }
+}

@@ -174,3 +174,61 @@ impl Cut {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, AsArray, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::*;
+
+    fn batch(rows: std::ops::Range<i64>) -> RecordBatch {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(rows.clone().map(|n| n.to_string())));
+        let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(rows));
+        RecordBatch::try_from_iter([("t", texts), ("n", numbers)]).unwrap()
+    }
+
+    #[test]
+    fn batches_are_cut_to_what_a_plan_wants() {
+        let shape = ScanShape { projection: Some(vec![1]), limit: Some(5), partitions: 1 };
+        let mut cut = Cut::new(&shape);
+        let mut found = Vec::new();
+        for rows in [0..3, 3..3, 3..9, 9..12] {
+            let done = cut.is_done();
+            let batch = cut.take(&batch(rows)).unwrap();
+            assert_eq!(batch.num_columns(), 1);
+            assert!(!done || batch.num_rows() == 0, "no more are wanted");
+            found.extend_from_slice(batch.column(0).as_primitive::<Int64Type>().values());
+        }
+        assert_eq!(found, [0, 1, 2, 3, 4]);
+        let mut all = Cut::new(&ScanShape::default());
+        assert_eq!(all.take(&batch(0..9)).unwrap(), batch(0..9));
+        assert!(!all.is_done());
+        assert!(Cut::new(&ScanShape { limit: Some(0), ..shape.clone() }).is_done());
+        let mut wrong = Cut::new(&ScanShape { projection: Some(vec![2]), ..shape });
+        assert!(wrong.take(&batch(0..1)).is_err());
+    }
+
+    #[test]
+    fn a_scan_has_the_columns_that_are_asked_of_its_table() {
+        let shape = |projection: Option<Vec<usize>>| ScanShape { projection, limit: None, partitions: 1 };
+        let of = |projection: Option<Vec<usize>>| projected(batch(0..0).schema(), &shape(projection));
+        let names = |schema: SchemaRef| schema.fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>();
+        assert_eq!(names(of(None).unwrap()), ["t", "n"]);
+        assert_eq!(names(of(Some(vec![1, 0])).unwrap()), ["n", "t"]);
+        assert!(of(Some(Vec::new())).unwrap().fields().is_empty());
+        assert_eq!(of(Some(vec![7])).unwrap_err().message, "spans have no such columns");
+    }
+
+    #[test]
+    fn the_line_of_a_scan_ends_with_columns_and_limit() {
+        struct End(Option<usize>);
+        impl fmt::Display for End {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write_end(&batch(0..0).schema(), self.0, f)
+            }
+        }
+        assert_eq!(End(None).to_string(), "columns=[t, n]");
+        assert_eq!(End(Some(0)).to_string(), "columns=[t, n], limit=0");
+    }
+}

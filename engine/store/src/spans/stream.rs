@@ -510,7 +510,9 @@ pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
 mod tests {
     #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
 
-    use super::{BooleanBuffer, left, share};
+    use quiver_types::spans::{SpanFilter, TextTest};
+
+    use super::{BooleanBuffer, left, services, share, without_starts};
 
     #[test]
     fn what_is_left_are_runs() {
@@ -531,5 +533,37 @@ mod tests {
         assert_eq!(share(&[5, 1, 1, 1, 1, 1], 2), [vec![0], vec![1, 2, 3, 4, 5]]);
         assert_eq!(share(&[0, 0, 0], 2), [vec![0, 2], vec![1]]);
         assert!(share(&[], 1)[0].is_empty());
+    }
+    #[test]
+    fn services_are_known_where_every_span_is_of_one() {
+        let of = |name: &str| SpanFilter::Service(TextTest::Is(name.to_owned()));
+        let names = |filter: &SpanFilter| {
+            let tests = services(filter)?;
+            Some(["a", "b", "c"].into_iter().filter(|name| tests.iter().any(|t| t.matches(name))).collect::<String>())
+        };
+        let check = |filter: SpanFilter, expected: Option<&str>| {
+            assert_eq!(names(&filter).as_deref(), expected, "{filter}");
+        };
+        check(SpanFilter::All, None);
+        check(of("a"), Some("a"));
+        check(SpanFilter::Root.and(of("b")), Some("b"));
+        check(SpanFilter::Or(vec![of("a"), SpanFilter::Root.and(of("c"))]), Some("ac"));
+        check(SpanFilter::Or(vec![of("a"), SpanFilter::Root]), None);
+        check(SpanFilter::Or(Vec::new()), None);
+        check(SpanFilter::Not(Box::new(of("a"))), None);
+    }
+
+    #[test]
+    fn conditions_on_starts_go_where_all_are_bound_by_them() {
+        let (starts, root) = (|| SpanFilter::Starts(1, 5), || SpanFilter::Root);
+        let check = |filter: SpanFilter, expected: &SpanFilter| {
+            assert_eq!(without_starts(&filter).to_string(), expected.to_string(), "{filter}");
+        };
+        check(starts(), &SpanFilter::All);
+        check(starts().and(root()), &root());
+        check(starts().and(root()).and(SpanFilter::Status(2)).and(starts()), &root().and(SpanFilter::Status(2)));
+        // One of several, and what it is not, is looked at in each row.
+        let kept = [SpanFilter::Or(vec![starts(), root()]), SpanFilter::Not(Box::new(starts())), root()];
+        kept.into_iter().for_each(|filter| check(filter.clone(), &filter));
     }
 }

@@ -1,6 +1,7 @@
 //! Spans through the store: what was written comes back, live, flushed, compacted and after a restart, and filters take
 //! the same rows everywhere.
 
+mod filters;
 mod lookup;
 mod merge;
 mod reports;

@@ -221,7 +221,7 @@ mod tests {
         check(r"\p{^Greek}", "\u{3b1}", false);
         check(r"(?i)ERR.*", "err\nor", true);
         check(r"(?P<n>x)(?<m>y)", "xy", true);
-        for bad in ["a**", "a{1001}", "(?x)a", r"\C", "[z-a]", "(", r"\"] {
+        for bad in ["a**", "a{1001}", "(?x)a", r"\C", "[z-a]", "(", ")", "a)|(b", r"\"] {
             assert!(compile(bad).is_err(), "{bad}");
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 
 use regex_syntax::hir::literal::Extractor;
 
-use super::folding;
+use super::{folding, translate};
 
 /// Texts from which on a list is looked up rather than compiled.
 const TEXTS_MIN: usize = 16;
@@ -31,7 +31,8 @@ fn read(pattern: &str) -> Option<HashSet<String>> {
     if folding::is_costly(pattern) {
         return None;
     }
-    let hir = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(pattern).ok()?;
+    let text = translate(pattern).ok()?;
+    let hir = regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(&text).ok()?;
     if !hir.properties().look_set().is_empty() {
         return None;
     }
@@ -136,6 +137,16 @@ mod tests {
         }
         for broken in ["a|(b", "a|b)", "a|[", "a|[]", "a|\\", "(a|b))", "a]|b"] {
             check(broken, false);
+        }
+    }
+
+    /// Breaks where a list stands for other texts than those that its expression matches.
+    #[test]
+    fn lists_are_read_as_go_reads_them() {
+        let more = (0..TEXTS_MIN).map(|n| format!("|t{n}")).collect::<Vec<_>>().concat();
+        for (pattern, text) in [("a[b&&c]", "ac"), ("x[[y]", "x["), (r"\Qa.b\E", "a.b"), ("a{,2}", "a{,2}")] {
+            let texts = alternatives(&format!("{pattern}{more}"));
+            assert!(texts.is_some_and(|texts| texts.contains(text) && texts.contains("t7")), "{pattern}");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::parse::Parser;
 
 use super::kept::KEPT;
 use super::list::alternatives;
@@ -47,7 +48,10 @@ fn compile_new(pattern: &str) -> Result<Regex> {
     affordable(pattern)?;
     let text = translate(pattern).map_err(invalid)?;
     affordable(&text)?;
-    builder(&format!("^(?s:{text})$")).build().map_err(|e| invalid(e.to_string()))
+    let regex = builder(&format!("^(?s:{text})$")).build().map_err(|e| invalid(e.to_string()))?;
+    // `a)|(b` is no expression, but with the group around it it would be one that is anchored on one side.
+    Parser::new().parse(&text).map_err(|e| invalid(e.to_string()))?;
+    Ok(regex)
 }
 
 /// Gives a builder for a pattern that is [`affordable`], with the bounds that patterns of all languages have.

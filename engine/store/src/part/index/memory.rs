@@ -77,5 +77,27 @@ mod tests {
         check(r#"[["a",0,2],["b",3,2]]"#, false);
         check(r#"[["b",0,2],["a",2,3]]"#, false);
         check("{}", false);
+        check("[]", false);
+        check(r#"[["a",0,2],["a",2,3]]"#, false);
+        check(r#"[["a",0,18446744073709551615],["b",18446744073709551615,6]]"#, false);
+        check(r#"[["a",0,0],["b",0,5]]"#, true);
+        assert!(Directory::parse("[]", 0).is_some());
+    }
+
+    #[test]
+    fn an_index_of_nothing_has_no_rows() {
+        let index = MemoryIndex::new(PairTable::default());
+        assert_eq!((index.directory.names.len(), &index.directory.starts[..]), (0, &[0][..]));
+        let mut table = PairTable::default();
+        table.push([("a", "9"), ("b", "2")].into_iter());
+        table.push(std::iter::empty());
+        table.push([("b", "1")].into_iter());
+        table.push([("b", "1")].into_iter());
+        let before = table.memory_bytes();
+        let index = MemoryIndex::new(table);
+        assert_eq!(index.directory.starts, [0, 1, 3]);
+        assert_eq!([0, 1, 2].map(|row| index.value(row)), ["9", "1", "2"]);
+        assert_eq!(index.postings.of(index.order[1]), [2, 3]);
+        assert!(index.table.memory_bytes() < before, "who has which pair stands in the postings alone");
     }
 }

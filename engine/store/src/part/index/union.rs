@@ -100,4 +100,42 @@ mod tests {
         assert_eq!(union.finish(), run);
         assert!(Union::default().add(&bytes[..3]).is_none());
     }
+    /// What was added is the same whether it stands in the list, in the bitmap, or in both.
+    #[test]
+    fn many_numbers_become_a_bitmap_on_the_way() {
+        let mut union = Union::default();
+        let mut expected = RoaringBitmap::new();
+        for start in [30_000, 0, 29_000, 100_000] {
+            let list: Vec<u32> = (start..start + 40_000).collect();
+            expected.extend(list.iter().copied());
+            union.add_list(&list);
+            assert!(union.loose.len() <= LOOSE_MAX, "{start}");
+        }
+        let of_bitmap: RoaringBitmap = [5, 69_999, 4_000_000_000].into_iter().collect();
+        union.add_bitmap(&of_bitmap);
+        expected |= of_bitmap;
+        union.add_list(&[7, 7, 3]);
+        assert!(union.bytes() >= 12, "what is loose counts, too");
+        assert_eq!(union.finish(), expected);
+        assert!(Union::default().finish().is_empty());
+    }
+
+    #[test]
+    fn only_one_short_container_is_read_as_a_list() {
+        let bytes = |list: &[u32]| {
+            let mut bytes = Vec::new();
+            list.iter().copied().collect::<RoaringBitmap>().serialize_into(&mut bytes).unwrap();
+            bytes
+        };
+        let none = bytes(&[]);
+        assert!(short_list(&none).is_none() && Union::default().add(&none).is_some());
+        // Two containers, and one of more than 64 numbers that are no run.
+        assert!(short_list(&bytes(&[1, 1 << 16])).is_none());
+        let many: Vec<u32> = (0..65).map(|n| 3 * n).collect();
+        assert!(short_list(&bytes(&many)).is_none());
+        let mut union = Union::default();
+        union.add(&bytes(&many)).unwrap();
+        union.add(&bytes(&[u32::MAX])).unwrap();
+        assert!(union.finish().iter().eq(many.into_iter().chain([u32::MAX])));
+    }
 }

@@ -162,6 +162,8 @@ fn read_leb128(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
     use super::*;
 
     #[test]
@@ -199,5 +201,62 @@ mod tests {
         assert_eq!(low.or(&even.not()).runs_in(&(0..13)).collect::<Vec<_>>(), [0..10, 11..12]);
         assert!(low.any_in(&(9..50)) && !low.any_in(&(10..50)) && !low.any_in(&(200..300)));
         assert!(low.contains(9) && !low.contains(10) && !low.contains(4000));
+    }
+    /// Sets made of runs in any order, and what is asked of them, against a list of truths.
+    #[test]
+    fn sets_of_many_runs() {
+        let mut seed = 7u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for len in [0usize, 1, 63, 64, 65, 300] {
+            let (mut builder, mut model) = (StreamSetBuilder::new(len), vec![false; len]);
+            for _ in 0..random(8) {
+                let start = random(310) as u32;
+                let end = start + random(90) as u32;
+                builder.add(start..end);
+                (start..end).for_each(|n| model.get_mut(n as usize).into_iter().for_each(|there| *there = true));
+            }
+            let set = builder.finish();
+            assert_eq!(set, StreamSet::of(len, |n| model[n]));
+            assert_eq!(set.count(), model.iter().filter(|there| **there).count() as u64);
+            for start in (0..320).step_by(13) {
+                let range = start..start + random(70) as u32;
+                let inside = |n: &u32| model.get(*n as usize).copied().unwrap_or(false);
+                let expected: Vec<u32> = range.clone().filter(inside).collect();
+                let runs: Vec<Range<u32>> = set.runs_in(&range).collect();
+                assert!(runs.windows(2).all(|pair| pair[0].end < pair[1].start), "{runs:?}");
+                assert_eq!(set.any_in(&range), !expected.is_empty());
+                assert_eq!(runs.into_iter().flatten().collect::<Vec<u32>>(), expected, "{range:?} of {len}");
+            }
+            let (all, none) = (StreamSet::all(len), StreamSet::none(len));
+            assert_eq!((all.count(), none.count(), all.not()), (len as u64, 0, none.clone()));
+            assert_eq!((set.and(&all), set.or(&none), set.and(&set.not())), (set.clone(), set.clone(), none));
+        }
+    }
+
+    #[test]
+    fn runs_end_within_the_numbers_that_there_are() {
+        let runs = |bytes: &[u8]| {
+            let mut runs = Vec::new();
+            each_run(bytes, |run| runs.push(run)).map(|()| runs)
+        };
+        // A single number; then, one further, a run of three.
+        assert_eq!(runs(&[5 << 1]), Some(vec![5..6]));
+        assert_eq!(runs(&[5 << 1, 1 << 1 | 1, 1]), Some(vec![5..6, 7..10]));
+        let mut last = Vec::new();
+        push_runs(&[u32::MAX - 1], &mut last);
+        assert_eq!(runs(&last), Some(vec![u32::MAX - 1..u32::MAX]));
+        let head = |distance: u64| {
+            let mut bytes = Vec::new();
+            push_leb128(distance << 1, &mut bytes);
+            bytes
+        };
+        assert_eq!(runs(&head(u64::from(u32::MAX))), None, "a run would end beyond 32 bits");
+        assert_eq!(runs(&head(u64::MAX >> 9)), None);
+        assert_eq!(runs(&[1, 0x80]), None, "a length that does not end");
+        // Ten bytes of a number are one too many.
+        assert_eq!(runs(&[0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0]), None);
     }
 }

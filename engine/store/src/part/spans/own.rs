@@ -85,3 +85,104 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
     own.sort();
     own
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::spans::{ContextFields, SpanFields, SpansBuilder, Value};
+
+    use super::*;
+
+    /// Spans by number with attributes of their own; a resource is shared by those that say so.
+    fn batch<'v>(
+        spans: std::ops::Range<u64>,
+        resource: impl Fn(u64) -> Vec<(&'v str, Value<'v>)>,
+        own: impl Fn(u64) -> Vec<(&'v str, Value<'v>)>,
+    ) -> SpansBatch {
+        let mut b = SpansBuilder::default();
+        for n in spans {
+            let mut shared = Vec::new();
+            b.write_attributes(&mut resource(n), &mut shared);
+            let context = b.context(&ContextFields { service: "s", resource: &shared, ..Default::default() });
+            b.attributes(&mut own(n));
+            let (trace_id, span_id) = (u128::from(n + 1).to_be_bytes(), (n + 1).to_be_bytes());
+            b.span(&SpanFields { trace_id, span_id, context, name: "n", start: 1, end: 2, ..SpanFields::default() });
+        }
+        b.finish()
+    }
+
+    fn check(batches: &[SpansBatch], expected: &[(Place, &str, OwnType)]) {
+        let found = own_columns(batches.iter());
+        let found: Vec<_> = found.iter().map(|own| (own.place, own.key.as_str(), own.kind)).collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn what_one_in_a_hundred_has_gets_a_column() {
+        let own = |n: u64| {
+            let mut list = vec![("all", Value::Int(n as i64))];
+            list.extend((n < 3).then_some(("enough", Value::Bool(true))));
+            list.extend((n < 2).then_some(("too few", Value::Bool(true))));
+            list
+        };
+        let common = [(Place::Span, "all", OwnType::Int), (Place::Span, "enough", OwnType::Bool)];
+        check(&[batch(0..300, |_| vec![], own)], &common);
+        // Rows of all batches count together.
+        check(&[batch(0..100, |_| vec![], own), batch(100..300, |_| vec![], own)], &common);
+        check(&[batch(0..301, |_| vec![], own)], &common[..1]);
+        check(&[], &[]);
+        check(&[batch(0..5, |_| vec![], |_| vec![])], &[]);
+    }
+
+    #[test]
+    fn a_column_has_the_commonest_type_of_its_key() {
+        let own = |n: u64| {
+            let mixed = if n % 3 == 0 { Value::Text("x") } else { Value::Double(0.5) };
+            vec![
+                ("bytes", Value::Bytes(&[1])),
+                ("list", Value::Json(r#"{"arrayValue":{}}"#)),
+                ("mixed", mixed),
+                ("text", Value::Text("")),
+            ]
+        };
+        let expected = [(Place::Span, "mixed", OwnType::Double), (Place::Span, "text", OwnType::Text)];
+        check(&[batch(0..30, |_| vec![], own)], &expected);
+        // As common as each other: the first of the types.
+        let even = |n: u64| vec![("mixed", if n % 2 == 0 { Value::Int(1) } else { Value::Text("1") })];
+        check(&[batch(0..30, |_| vec![], even)], &[(Place::Span, "mixed", OwnType::Text)]);
+    }
+
+    #[test]
+    fn resources_count_by_the_spans_that_have_them() {
+        // One span in two hundred has the second resource, which is one of two contexts.
+        let resource = |n: u64| {
+            let own = if n == 0 { "rare" } else { "host" };
+            vec![(own, Value::Text("x"))]
+        };
+        let host = [(Place::Resource, "host", OwnType::Text)];
+        check(&[batch(0..200, resource, |_| vec![])], &host);
+        let rare = [(Place::Resource, "host", OwnType::Text), (Place::Resource, "rare", OwnType::Text)];
+        check(&[batch(0..100, resource, |_| vec![])], &rare);
+        // On spans and on resources it is two columns.
+        let both = |_: u64| vec![("host", Value::Int(1))];
+        let two = [(Place::Span, "host", OwnType::Int), (Place::Resource, "host", OwnType::Text)];
+        check(&[batch(1..50, resource, both)], &two);
+    }
+
+    #[test]
+    fn names_are_told_apart_in_any_case_and_ours_are_ours() {
+        let own = |n: u64| {
+            let mut list = vec![("__q_marks", Value::Int(1)), ("user", Value::Int(1))];
+            list.extend((n % 2 == 0).then_some(("User", Value::Int(1))));
+            list
+        };
+        check(&[batch(0..10, |_| vec![], own)], &[(Place::Span, "user", OwnType::Int)]);
+        let texts: Vec<String> = (0..OWN_MAX + 20).map(|n| format!("key{n:03}")).collect();
+        let mut b = SpansBuilder::default();
+        let context = b.context(&ContextFields::default());
+        b.attributes(&mut texts.iter().map(|key| (key.as_str(), Value::Int(1))).collect());
+        b.span(&SpanFields { context, name: "n", start: 1, end: 2, ..SpanFields::default() });
+        let many = own_columns(std::iter::once(&b.finish()));
+        assert_eq!(many.len(), OWN_MAX);
+        assert!(many.iter().map(|own| &own.key).eq(&texts[..OWN_MAX]), "of equally common ones the first by name");
+    }
+}

@@ -412,3 +412,159 @@ pub(crate) fn needed(
     rest.retain(|name| first.binary_search(name).is_err());
     (first, rest)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::single_range_in_vec_init, reason = "lists of ranges, some of which hold one")]
+
+    use quiver_types::spans::{AttributeKind, TextTest};
+    use quiver_types::tables::spans::MINUTE_NS;
+
+    use super::super::OwnType;
+    use super::super::columns::Builder;
+    use super::super::own::OwnColumn;
+    use super::*;
+
+    /// Rows 0..100 of minute 10, 100..250 of 11, 250..400 of 15, and traces that lie in one or two of them.
+    fn index(traces: &[(u32, u32, u32)]) -> SpanIndex {
+        SpanIndex {
+            hashes: traces.iter().map(|t| t.0).collect(),
+            first: traces.iter().map(|t| t.1).collect(),
+            rows: traces.iter().map(|t| t.2).collect(),
+            minutes: Arc::from([(10, 0), (11, 100), (15, 250)]),
+            total: 400,
+            ..SpanIndex::default()
+        }
+    }
+
+    #[test]
+    fn times_narrow_to_rows_of_their_minutes() {
+        let index = index(&[]);
+        let check = |from: i64, to: i64, expected: Range<u64>| {
+            assert_eq!(index.starts((from, to)), expected, "{from} to {to}");
+        };
+        check(10 * MINUTE_NS, 11 * MINUTE_NS - 1, 0..100);
+        check(10 * MINUTE_NS, 11 * MINUTE_NS, 0..250);
+        check(11 * MINUTE_NS + 5, 15 * MINUTE_NS - 1, 100..250);
+        check(15 * MINUTE_NS, i64::MAX, 250..400);
+        check(i64::MIN, i64::MAX, 0..400);
+        // Minutes of which there are no rows, before, between and behind the others.
+        check(0, 10 * MINUTE_NS - 1, 0..0);
+        check(12 * MINUTE_NS, 14 * MINUTE_NS, 250..250);
+        check(16 * MINUTE_NS, 17 * MINUTE_NS, 400..400);
+        assert!(index.starts((i64::MAX, i64::MIN)).is_empty());
+    }
+
+    #[test]
+    fn rows_tell_their_minutes() {
+        let index = index(&[]);
+        let minutes = [0..1, 0..100, 99..101, 100..250, 249..251, 399..400, 0..400].map(|rows| index.minutes_of(rows));
+        assert_eq!(minutes, [(10, 10), (10, 10), (10, 11), (11, 11), (11, 15), (15, 15), (10, 15)]);
+        assert_eq!(SpanIndex::default().minutes_of(0..5), (i64::MIN, i64::MAX), "nothing is known");
+        let within = |rows: Range<u64>| index.minutes_in(&rows).collect::<Vec<_>>();
+        assert_eq!(within(0..400), [(10, 0), (11, 100), (15, 250)]);
+        assert_eq!(within(50..251), [(10, 50), (11, 100), (15, 250)]);
+        assert_eq!(within(100..250), [(11, 100)]);
+        assert_eq!(within(249..250), [(11, 249)]);
+        assert!(within(0..0).is_empty());
+    }
+
+    #[test]
+    fn traces_are_cut_to_rows() {
+        let index = index(&[(1, 0, 10), (1, 100, 5), (5, 10, 90), (9, 399, 1)]);
+        let within = |rows: Range<u64>| index.entries_in(&rows).collect::<Vec<_>>();
+        assert_eq!(within(0..400), [(1, 0..10), (1, 100..105), (5, 10..100), (9, 399..400)]);
+        assert_eq!(within(5..102), [(1, 5..10), (1, 100..102), (5, 10..100)]);
+        assert!(within(105..399).is_empty() && within(7..7).is_empty());
+    }
+
+    #[test]
+    fn traces_are_found_by_their_hash() {
+        let ids = [1u128, 2, 3].map(u128::to_be_bytes);
+        // The first lies in two minutes, of the third there is nothing.
+        let mut traces = vec![
+            (trace_hash(&ids[0]), 0, 4),
+            (trace_hash(&ids[0]), 250, 2),
+            (trace_hash(&ids[1]), 30, 1),
+            (trace_hash(&ids[0]) ^ 1, 8, 1),
+        ];
+        traces.sort_unstable();
+        let index = index(&traces);
+        assert_eq!(index.traces(ids[..1].iter()), [0..4, 250..252]);
+        assert_eq!(index.traces(ids.iter().rev()), [0..4, 30..31, 250..252]);
+        assert_eq!(index.traces([ids[1], ids[1]].iter()), [30..31], "rows come once");
+        assert!(index.traces(ids[2..].iter()).is_empty() && index.traces(ids[3..].iter()).is_empty());
+    }
+
+    /// The columns that are needed with two attributes and one of the resource that have columns of their own.
+    fn check(filter: SpanFilter, columns: &[SpanColumn], keys: &SpanKeys, first: &[&str], rest: &[&str]) {
+        let own = |place: Place, key: &str| OwnColumn { place, key: key.to_owned(), kind: OwnType::Text };
+        let own = [own(Place::Span, "user"), own(Place::Span, "url"), own(Place::Resource, "host")];
+        let schema = Builder::new(&own).schema();
+        let found = needed(&filter, columns, false, &schema, keys);
+        assert_eq!(found, (owned(first), owned(rest)), "{filter}");
+        let (restricted, _) = needed(&filter, columns, true, &schema, keys);
+        assert!(restricted.contains(&"service_name".to_owned()));
+    }
+
+    fn owned(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
+    fn has(place: Option<Place>, key: &str) -> SpanFilter {
+        SpanFilter::Attribute { place, key: key.to_owned(), test: AttributeTest::Exists }
+    }
+
+    #[test]
+    fn filters_need_the_columns_that_they_look_at() {
+        let none = SpanKeys::none();
+        let is = |text: &str| TextTest::Is(text.to_owned());
+        check(SpanFilter::All, &[], &none, &[], &[]);
+        check(SpanFilter::Service(is("a")), &[], &none, &["service_name"], &[]);
+        check(SpanFilter::Overlaps(0, 9), &[SpanColumn::Own("end")], &none, &["duration", "start_time"], &[]);
+        check(SpanFilter::Starts(0, 9), &[SpanColumn::Own("end")], &none, &["start_time"], &["duration"]);
+        let several = SpanFilter::Or(vec![SpanFilter::Root, SpanFilter::Not(Box::new(SpanFilter::Status(2)))]);
+        check(several, &[SpanColumn::Own("status")], &none, &["parent_span_id", "status_code"], &[]);
+        check(SpanFilter::EventName(is("e")), &[SpanColumn::Own("events")], &none, &[], &[]);
+        let mut keys = SpanKeys::none();
+        keys.events = true;
+        check(SpanFilter::EventName(is("e")), &[SpanColumn::Own("links")], &keys, &["events"], &[]);
+    }
+
+    #[test]
+    fn attributes_need_their_column_and_the_map_where_it_may_have_them() {
+        let none = SpanKeys::none();
+        let mut keys = SpanKeys::none();
+        keys.add(Place::Span, "user");
+        keys.add(Place::Scope, "lib");
+        keys.add(Place::Event, "lib");
+        check(has(Some(Place::Span), "user"), &[], &none, &["attributes.user"], &[]);
+        check(has(Some(Place::Span), "user"), &[], &keys, &["__q_attributes", "attributes.user"], &[]);
+        check(has(Some(Place::Span), "other"), &[], &keys, &[], &[]);
+        check(has(None, "host"), &[], &keys, &["resource.host"], &[]);
+        check(has(None, "lib"), &[], &keys, &["__q_scope", "events"], &[]);
+        check(has(Some(Place::Resource), "service.name"), &[], &none, &["service_name"], &[]);
+        // Where nothing is known, all that may have it.
+        let any = ["__q_attributes", "__q_resource", "__q_scope", "attributes.url", "events", "links"];
+        check(has(None, "url"), &[], &SpanKeys::default(), &any, &[]);
+    }
+
+    #[test]
+    fn answers_need_what_they_are_made_of() {
+        let none = SpanKeys::none();
+        let all = SpanKeys::default();
+        let (attributes, resource) = (SpanColumn::Own("attributes"), SpanColumn::Context("resource"));
+        check(SpanFilter::All, std::slice::from_ref(&attributes), &none, &[], &["attributes.url", "attributes.user"]);
+        let first = ["__q_resource", "resource.host"];
+        check(has(Some(Place::Resource), "host"), &[resource], &all, &first, &[]);
+        let with_map = ["__q_attributes", "attributes.url", "attributes.user"];
+        check(SpanFilter::All, &[attributes], &all, &[], &with_map);
+        let user = SpanColumn::Attribute(Place::Span, "user".to_owned(), AttributeKind::Text);
+        check(SpanFilter::All, &[SpanColumn::Coded(Box::new(user))], &none, &[], &["attributes.user"]);
+        let shared = [SpanColumn::Context("scope_attributes"), SpanColumn::Context("scope_name")];
+        check(SpanFilter::All, &shared, &none, &[], &["scope_name"]);
+        check(SpanFilter::All, &shared, &all, &[], &["__q_scope", "scope_name"]);
+        let times = [SpanColumn::Duration, SpanColumn::Own("start"), SpanColumn::Own("received")];
+        check(SpanFilter::All, &times, &none, &[], &["__q_received", "duration", "start_time"]);
+    }
+}

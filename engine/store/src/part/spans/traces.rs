@@ -88,3 +88,54 @@ impl Part {
         Ok(filter)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::{block_on, open, spec, write as metrics};
+    use super::*;
+    use crate::part::PartMeta;
+
+    /// A part that has a filter of traces, if their index is large.
+    fn filtered(root: &Path, ids: &[[u8; 16]]) -> PartMeta {
+        let mut meta = metrics(root, 0, &super::super::super::tests::small());
+        let mut entries: Vec<(u32, u32, u32)> = (0..).zip(ids).map(|(n, id)| (trace_hash(id), n, 1)).collect();
+        entries.sort_unstable();
+        let mut unfinished = Unfinished::default();
+        let spec = PartSpec { table: "spans".to_owned(), ..spec(0) };
+        meta.files.extend(write(root, &spec, &entries, (0, 1), &mut unfinished).unwrap());
+        unfinished.keep();
+        meta
+    }
+
+    fn ids(from: u128, to: u128) -> Vec<[u8; 16]> {
+        (from..to).map(u128::to_be_bytes).collect()
+    }
+
+    #[test]
+    fn no_trace_of_a_large_part_is_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let held = ids(0, ENTRIES_MIN as u128);
+        let part = open(dir.path(), &filtered(dir.path(), &held));
+        let stats = ReadStats::default();
+        let filter = block_on(part.trace_filter(part.meta.file("traces").unwrap(), &stats)).unwrap();
+        assert!(held.iter().all(|id| filter.may_hold(id)));
+        let others = ids(1 << 100, (1 << 100) + 2000);
+        let wrong = others.iter().filter(|id| filter.may_hold(id)).count();
+        assert!(wrong < 60, "{wrong} of 2,000");
+        let missing: Vec<[u8; 16]> = others.into_iter().filter(|id| !filter.may_hold(id)).take(3).collect();
+        let may = |ids: &[[u8; 16]]| block_on(part.may_hold_traces(ids, &stats)).unwrap();
+        assert!(!may(&missing) && !may(&[]));
+        assert!(may(&[missing[0], held[7], missing[1]]), "one of them is enough");
+        assert_eq!(stats::get(&stats.objects_read), 1, "it is read once");
+    }
+
+    #[test]
+    fn few_traces_have_no_filter() {
+        let dir = tempfile::tempdir().unwrap();
+        let part = open(dir.path(), &filtered(dir.path(), &ids(0, ENTRIES_MIN as u128 - 1)));
+        assert!(part.meta.file("traces").is_none());
+        let stats = ReadStats::default();
+        assert!(block_on(part.may_hold_traces(&ids(9, 10), &stats)).unwrap(), "nobody knows");
+        assert_eq!(stats::get(&stats.objects_read), 0);
+    }
+}
