@@ -131,7 +131,7 @@ fn series_far_apart_land_in_their_shards() {
     let texts: Vec<String> = (0..40_000).map(|n| n.to_string()).collect();
     let mut b = quiver_types::MetricsBatch::default();
     for (n, text) in texts.iter().enumerate() {
-        let labels = quiver_types::LabelSet::from_pairs([("__name__", "m"), ("n", text.as_str())]);
+        let labels = LabelSet::from_pairs([("__name__", "m"), ("n", text.as_str())]);
         let series = b.push_series(labels.canonical());
         b.push_sample(series, 1, n as f64, 0);
     }
