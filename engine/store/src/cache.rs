@@ -306,4 +306,133 @@ mod tests {
         lru.clear();
         assert_eq!(lru.stats().bytes, 0);
     }
+
+    /// A cache by another way: a list, the most recently used entry last.
+    #[derive(Default)]
+    struct List {
+        entries: Vec<(u64, u64, u64)>,
+        hits: u64,
+        misses: u64,
+    }
+
+    impl List {
+        fn get(&mut self, key: u64) -> Option<u64> {
+            let Some(at) = self.entries.iter().position(|entry| entry.0 == key) else {
+                self.misses += 1;
+                return None;
+            };
+            self.hits += 1;
+            let entry = self.entries.remove(at);
+            self.entries.push(entry);
+            Some(entry.1)
+        }
+
+        fn insert(&mut self, key: u64, value: u64, bytes: u64, bytes_max: u64) {
+            self.entries.retain(|entry| entry.0 != key);
+            if bytes > bytes_max {
+                return;
+            }
+            while self.bytes() + bytes > bytes_max {
+                self.entries.remove(0);
+            }
+            self.entries.push((key, value, bytes));
+        }
+
+        fn bytes(&self) -> u64 {
+            self.entries.iter().map(|entry| entry.2).sum()
+        }
+    }
+
+    #[test]
+    fn whatever_is_done_it_holds_what_a_list_would() {
+        const BYTES_MAX: u64 = 40;
+        let (lru, mut list, mut seed) = (Lru::new(BYTES_MAX, 1), List::default(), 7u64);
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for step in 0..5000 {
+            let (key, value, bytes) = (random(20), random(1000), random(BYTES_MAX / 4));
+            match random(20) {
+                0 => {
+                    lru.remove(&key);
+                    list.entries.retain(|entry| entry.0 != key);
+                }
+                1 => {
+                    lru.retain(|kept| kept % 7 != key % 7);
+                    list.entries.retain(|entry| entry.0 % 7 != key % 7);
+                }
+                // Larger than all of it: what stood there goes all the same.
+                2 => {
+                    lru.insert(key, value, BYTES_MAX + 1);
+                    list.insert(key, value, BYTES_MAX + 1, BYTES_MAX);
+                }
+                3..10 => {
+                    lru.insert(key, value, bytes);
+                    list.insert(key, value, bytes, BYTES_MAX);
+                }
+                _ => assert_eq!(lru.get(&key), list.get(key), "step {step}"),
+            }
+            let (entries, bytes) = (list.entries.len() as u64, list.bytes());
+            let expected = CacheStats { hits: list.hits, misses: list.misses, entries, bytes };
+            assert_eq!((lru.stats(), lru.bytes()), (expected, bytes), "step {step}");
+        }
+    }
+
+    #[test]
+    fn shards_share_the_budget() {
+        let lru = Lru::new(800, 8);
+        lru.insert(0, 0, 101);
+        assert_eq!(lru.stats().entries, 0, "larger than a shard's part");
+        for key in 0..10_000 {
+            lru.insert(key, key, 25);
+        }
+        // However keys fall, each shard has room for four.
+        assert_eq!((lru.stats().entries, lru.bytes()), (32, 800));
+        let held = (0..10_000).filter(|key| lru.get(key) == Some(*key)).count();
+        assert_eq!(held, 32);
+        assert_eq!((lru.stats().hits, lru.stats().misses), (32, 10_000 - 32));
+        lru.clear();
+        assert_eq!((lru.get(&9_999), lru.bytes(), lru.stats().entries), (None, 0, 0));
+        lru.insert(1, 1, 0);
+        assert_eq!((lru.get(&1), lru.bytes()), (Some(1), 0), "what takes nothing is kept");
+    }
+
+    #[test]
+    fn parts_that_are_gone_leave_nothing() {
+        let (gone, other) = (PartId::from_u128(1), PartId::from_u128(2));
+        let caches = Caches::new(64 << 20, true);
+        let values = |text: &str| Held::Values(StringArray::from(vec![text]));
+        for part in [gone, other] {
+            caches.series.insert((part, Piece::Values(0)), values("a"), 10);
+            caches.series.insert((part, Piece::Page(3)), values("b"), 10);
+            caches.series.insert((part, Piece::Postings(0)), Held::Postings(Arc::default()), 10);
+            for block in 0..5 {
+                caches.blocks.insert((part, 1, block), Bytes::from_static(b"block"), 5);
+            }
+        }
+        caches.forget(&[]);
+        assert_eq!((caches.series.stats().entries, caches.blocks.stats().entries), (6, 10));
+        caches.forget(&[gone, PartId::from_u128(9)]);
+        assert_eq!((caches.series.stats().entries, caches.blocks.stats().entries), (3, 5));
+        assert!(caches.series.get(&(gone, Piece::Page(3))).is_none());
+        assert!(matches!(caches.series.get(&(other, Piece::Values(0))), Some(Held::Values(_))));
+        assert_eq!(caches.blocks.get(&(other, 1, 4)).as_deref(), Some(&b"block"[..]));
+        caches.forget(&[other]);
+        let left: u64 = caches.stats().iter().map(|(_, stats)| stats.entries + stats.bytes).sum();
+        assert_eq!(left, 0);
+    }
+
+    /// A local disk is kept by the system: no share of the budget is set aside for its blocks.
+    #[test]
+    fn blocks_are_kept_of_remote_files_alone() {
+        for (remote, kept) in [(false, 0), (true, 1)] {
+            let caches = Caches::new(1 << 20, remote);
+            caches.blocks.insert((PartId::nil(), 0, 0), Bytes::from_static(b"x"), 1);
+            assert_eq!(caches.blocks.stats().entries, kept, "{remote}");
+        }
+        let none = Caches::new(0, true);
+        none.words.insert((PartId::nil(), "a".to_owned()), Arc::new(ColumnIndex { filters: Vec::new() }), 1);
+        assert_eq!(none.stats().iter().map(|(_, stats)| stats.entries).sum::<u64>(), 0);
+    }
 }

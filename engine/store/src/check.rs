@@ -86,7 +86,7 @@ pub async fn check_with(
     offline.catalog.close().await;
     let mut report = report?;
     let (now, believed) = (clock.now_ms(), believed(&file(&settings.data_dir)));
-    report.notes.extend(believed.filter(|then| (now - then).abs() > LEAP_MAX).map(|then| words(now, then)));
+    report.notes.extend(believed.filter(|then| now.abs_diff(*then) > LEAP_MAX as u64).map(|then| words(now, then)));
     Ok(report)
 }
 

@@ -142,3 +142,133 @@ fn taken(storage: &Storage, other: &[u8], epoch: u64) -> Error {
     );
     Error::new(ErrorKind::Conflict, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::object::faulty::FaultyStore;
+    use crate::settings::StoreSettings;
+
+    const INSTALLATION: Uuid = Uuid::from_u128(7);
+
+    fn settings() -> StoreSettings {
+        // No time for repeats: what fails, fails at once.
+        StoreSettings { store_retry_budget: Duration::from_millis(4), ..StoreSettings::default() }
+    }
+
+    fn remote() -> (FaultyStore, Storage) {
+        let store = FaultyStore::default();
+        let storage = Storage::remote(Arc::new(store.clone()), "p", "s3://x/p", &settings());
+        (store, storage)
+    }
+
+    async fn epochs(storage: &Storage) -> Vec<u64> {
+        storage.list(EPOCH_PREFIX).await.unwrap().iter().filter_map(|(key, _)| parse_epoch_key(key)).collect()
+    }
+
+    #[tokio::test]
+    async fn each_start_takes_the_next_epoch() {
+        let (_, storage) = remote();
+        assert_eq!(newest(&storage).await.unwrap(), None);
+        assert!(check(&storage, 1).await.is_ok(), "nobody was there");
+        for expected in 1..=3 {
+            assert_eq!(take(&storage, INSTALLATION, 1_700_000_000_123).await.unwrap(), expected);
+        }
+        let body = storage.get(&epoch_key(2)).await.unwrap().unwrap();
+        let object: EpochObject = serde_json::from_slice(&body).unwrap();
+        assert_eq!((object.format, object.installation, object.epoch), (STORE_FORMAT, INSTALLATION, 2));
+        assert_eq!(object.started_ms, 1_700_000_000_123);
+        assert!(check(&storage, 3).await.is_ok());
+        let error = check(&storage, 2).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Conflict);
+        assert!(error.message.contains("`s3://x/p` (epoch 3, ours is 2)"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn the_last_epochs_stay_and_nothing_else_is_touched() {
+        let (_, storage) = remote();
+        let note = format!("{EPOCH_PREFIX}/readme.json");
+        storage.put(&note, Bytes::from_static(b"of a person")).await.unwrap();
+        for _ in 0..KEPT + 4 {
+            take(&storage, INSTALLATION, 0).await.unwrap();
+        }
+        assert_eq!(epochs(&storage).await, (4..=KEPT + 4).collect::<Vec<_>>());
+        assert!(storage.get(&note).await.unwrap().is_some());
+    }
+
+    #[tokio::test]
+    async fn numbers_go_on_behind_a_gap() {
+        let (_, storage) = remote();
+        storage.put(&epoch_key(41), Bytes::from_static(b"no JSON, but a name that counts")).await.unwrap();
+        assert_eq!(take(&storage, INSTALLATION, 0).await.unwrap(), 42);
+        assert_eq!(epochs(&storage).await, [41, 42]);
+    }
+
+    #[tokio::test]
+    async fn a_store_that_replaces_objects_is_refused() {
+        let (store, storage) = remote();
+        store.faults.ignores_conditions.store(true, Relaxed);
+        let error = take(&storage, INSTALLATION, 0).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.message.contains("it ignores `If-None-Match: *`"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_store_that_is_down_says_nothing_about_its_master() {
+        let (store, storage) = remote();
+        assert_eq!(take(&storage, INSTALLATION, 0).await.unwrap(), 1);
+        store.faults.down.store(true, Relaxed);
+        assert_eq!(check(&storage, 1).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        assert_eq!(take(&storage, INSTALLATION, 0).await.unwrap_err().kind(), ErrorKind::Unavailable);
+        store.faults.down.store(false, Relaxed);
+        assert!(check(&storage, 1).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn what_a_crash_left_is_swept_by_the_next_master() {
+        let dir = tempfile::tempdir().unwrap();
+        let storage = Storage::local(dir.path(), &settings());
+        let folder = dir.path().join(EPOCH_PREFIX);
+        std::fs::create_dir_all(&folder).unwrap();
+        let left = folder.join("000000000001.json.0190.tmp");
+        std::fs::write(&left, "half").unwrap();
+        assert_eq!(take(&storage, INSTALLATION, 0).await.unwrap(), 1);
+        assert!(!left.exists());
+        assert_eq!(epochs(&storage).await, [1]);
+    }
+
+    #[test]
+    fn who_took_it_is_told_where_it_is_known() {
+        let (_, storage) = remote();
+        let object = EpochObject {
+            format: STORE_FORMAT,
+            installation: INSTALLATION,
+            epoch: 9,
+            process: Uuid::from_u128(1),
+            started_ms: 0,
+        };
+        let known = taken(&storage, object.to_json().as_bytes(), 9);
+        let process = "process `00000000-0000-0000-0000-000000000001`";
+        assert!(known.message.contains(&format!("epoch 9 of the store `s3://x/p` was taken by {process}")), "{known}");
+        let unknown = taken(&storage, b"{", 9);
+        assert!(unknown.message.contains("was taken by another process, which"), "{unknown}");
+        assert_eq!((known.kind(), unknown.kind()), (ErrorKind::Conflict, ErrorKind::Conflict));
+    }
+
+    #[tokio::test]
+    async fn a_store_is_lost_once_and_for_one_reason() {
+        let mastership = Mastership::new(None);
+        assert_eq!((mastership.epoch(), mastership.lost()), (None, None));
+        mastership.took(5);
+        assert_eq!((mastership.epoch(), Mastership::new(Some(3)).epoch()), (Some(5), Some(3)));
+        let waits = tokio::time::timeout(Duration::ZERO, mastership.wait()).await;
+        assert!(waits.is_err(), "it is still ours");
+        mastership.lose(&Error::new(ErrorKind::Conflict, "the first reason"));
+        mastership.lose(&Error::new(ErrorKind::Conflict, "another"));
+        mastership.wait().await;
+        assert_eq!(mastership.lost(), Some("the first reason"));
+    }
+}

@@ -91,4 +91,54 @@ mod tests {
         assert_eq!(other.kind(), ErrorKind::Internal);
         assert_eq!(chain(&other), "cannot write: no such luck");
     }
+
+    #[test]
+    fn what_is_short_now_may_be_there_later() {
+        use rustix::io::Errno;
+
+        for (errno, kind) in [
+            (Errno::MFILE, ErrorKind::Unavailable),
+            (Errno::NFILE, ErrorKind::Unavailable),
+            (Errno::NOMEM, ErrorKind::Unavailable),
+            (Errno::AGAIN, ErrorKind::Unavailable),
+            (Errno::NOSPC, ErrorKind::Unavailable),
+            (Errno::DQUOT, ErrorKind::Unavailable),
+            (Errno::IO, ErrorKind::Internal),
+            (Errno::NOENT, ErrorKind::Internal),
+            (Errno::ROFS, ErrorKind::Internal),
+        ] {
+            let error = std::io::Error::from_raw_os_error(errno.raw_os_error());
+            assert_eq!(io_error("cannot write", error).kind(), kind, "{errno:?}");
+        }
+    }
+
+    #[test]
+    fn a_chain_tells_each_cause_once() {
+        let inner = std::io::Error::other("the disk is gone");
+        let middle: Result<()> = Err(inner).internal("cannot read `a`");
+        let outer: Result<()> = middle.unavailable("a part cannot be read");
+        let error = outer.unwrap_err();
+        assert_eq!((error.kind(), error.to_string()), (ErrorKind::Unavailable, "a part cannot be read".to_owned()));
+        assert_eq!(chain(&error), "a part cannot be read: cannot read `a`: the disk is gone");
+        // Some errors write their cause along with themselves.
+        let repeats =
+            Error::internal("no luck: the disk is gone").with_source(std::io::Error::other("the disk is gone"));
+        assert_eq!(chain(&repeats), "no luck: the disk is gone");
+        assert_eq!(chain(&Error::invalid("alone")), "alone");
+    }
+
+    #[test]
+    fn files_are_left_out_where_the_answer_can_say_so() {
+        let damaged = |key: &str| Error::new(ErrorKind::Damaged, format!("file `{key}` is gone"));
+        let stats = ReadStats::default();
+        assert_eq!(leave_out(&stats, damaged("a")).unwrap_err().message, "file `a` is gone");
+        stats.left_out.allow();
+        assert!(leave_out(&stats, damaged("a")).is_ok() && leave_out(&stats, damaged("a")).is_ok());
+        let others = [ErrorKind::Unavailable, ErrorKind::Cancelled, ErrorKind::Internal, ErrorKind::LimitExceeded];
+        for kind in others {
+            assert_eq!(leave_out(&stats, Error::new(kind, "x")).unwrap_err().kind(), kind);
+        }
+        stats.left_out.close();
+        assert!(leave_out(&stats, damaged("b")).is_err(), "nothing more can be told");
+    }
 }

@@ -329,4 +329,108 @@ mod tests {
         let newer = Identity { format: 9, ..id };
         assert!(Identity::parse(newer.to_json().as_bytes()).unwrap_err().to_string().contains("format 9"));
     }
+
+    #[test]
+    fn numbers_of_keys_are_read_as_they_are_written() {
+        for number in [0, 1, 999_999_999_999, 1_000_000_000_000, u64::MAX] {
+            assert_eq!(parse_commit_key(&commit_key(number)), Some(number));
+            assert_eq!(parse_epoch_key(&epoch_key(number)), Some(number));
+        }
+        let bad = [
+            "",
+            "_catalog",
+            "_catalog/",
+            "_catalog/.json",
+            // Too few digits, a sign, a blank, digits of others, more than there are numbers.
+            "_catalog/7.json",
+            "_catalog/+00000000007.json",
+            "_catalog/ 00000000007.json",
+            "_catalog/00000000000٧.json",
+            "_catalog/99999999999999999999.json",
+            "_catalog/000000000007.json.tmp",
+            "_catalog/000000000007",
+            "_catalog/x/000000000007.json",
+            "/_catalog/000000000007.json",
+            "_catalogs/000000000007.json",
+        ];
+        for key in bad {
+            assert_eq!(parse_commit_key(key), None, "{key}");
+        }
+        // Numbers of more than twelve digits sort behind the others as texts only by their length: lists are by number.
+        assert!(commit_key(999_999_999_999) > commit_key(1_000_000_000_000));
+    }
+
+    #[test]
+    fn keys_of_parts_are_read_as_they_are_written() {
+        let id = Uuid::from_u128(0x0190_7a5c_0000_7000_8000_0000_0000_0001);
+        for kind in ["series", "samples", "index"] {
+            let key = crate::part::part_key("metrics", 20_000, id, kind);
+            let read = parse_part_key(&key).unwrap();
+            let expected =
+                PartKey { table: "metrics".to_owned(), day: "2024-10-04".to_owned(), part: id, kind: kind.to_owned() };
+            assert_eq!(read, expected, "{key}");
+        }
+        for bad in [
+            "",
+            "metrics",
+            "metrics/2024-10-04",
+            &format!("metrics/2024-10-04/{id}.parquet"),
+            &format!("metrics/2024-10-04/{id}.samples"),
+            &format!("metrics/2024-10-04/{id}.samples.parquet.tmp"),
+            &format!("metrics/2024-10-04/more/{id}.samples.parquet"),
+            &format!("_backup/2024-10-04/{id}.samples.parquet"),
+            &format!("/2024-10-04/{id}.samples.parquet"),
+            &format!("metrics/2024-10-04/x{id}.samples.parquet"),
+        ] {
+            assert_eq!(parse_part_key(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn identities_of_others_and_damaged_ones_are_told_apart() {
+        let id = Uuid::from_u128(1);
+        let body = Identity { format: 1, installation: id }.to_json();
+        assert_eq!(body, format!("{{\"format\":1,\"installation\":\"{id}\"}}\n"));
+        for end in 0..body.len() - 2 {
+            let error = Identity::parse(&body.as_bytes()[..end]).unwrap_err();
+            assert_eq!((error.kind(), &*error.message), (ErrorKind::Internal, "`_quiver.json` is damaged"), "{end}");
+        }
+        // What later builds may add is not for us.
+        let more = format!("{{\"format\":1,\"installation\":\"{id}\",\"since\":7}}");
+        assert_eq!(Identity::parse(more.as_bytes()).unwrap().installation, id);
+        assert!(check_format(STORE_FORMAT, "x").is_ok() && check_format(0, "x").is_ok());
+        let newer = check_format(STORE_FORMAT + 1, "backup `b`").unwrap_err();
+        assert_eq!(newer.kind(), ErrorKind::Invalid);
+        assert_eq!(
+            newer.message,
+            "backup `b` has format 2, this build knows up to 1; start a build that knows format 2"
+        );
+    }
+
+    #[test]
+    fn an_epoch_says_who_and_when() {
+        let (installation, process) = (Uuid::from_u128(1), Uuid::from_u128(2));
+        let object = EpochObject { format: 1, installation, epoch: u64::MAX, process, started_ms: -1 };
+        assert_eq!(serde_json::from_str::<EpochObject>(&object.to_json()).unwrap(), object);
+    }
+
+    #[test]
+    fn folders_are_made_with_all_above_them_and_removed_when_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let deep = dir.path().join("a/b/c");
+        create_dir_synced(&deep).unwrap();
+        create_dir_synced(&deep).unwrap();
+        assert!(!remove_dir_synced(&dir.path().join("a/b")).unwrap(), "there is one in it");
+        assert!(remove_dir_synced(&deep).unwrap() && !deep.exists());
+        assert!(!remove_dir_synced(&deep).unwrap(), "it is gone");
+        // It is made anew, though this process has made it once.
+        create_dir_synced(&deep).unwrap();
+        assert!(deep.is_dir());
+        let file = deep.join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(!remove_dir_synced(&deep).unwrap() && file.exists());
+        let error = create_dir_synced(&file.join("below")).unwrap_err();
+        assert!(error.message.starts_with("cannot create directory `"), "{error}");
+        assert!(sync_dir(&dir.path().join("nothing")).is_err());
+    }
 }

@@ -291,4 +291,60 @@ mod tests {
             assert!(matches!(requests.claim(&id(key), 1, || 6000).await, Ok(Claimed::Known(_))), "{key}");
         }
     }
+
+    /// Breaks where what is forgotten goes on to count: the table would forget more and more of what it has room for.
+    #[tokio::test]
+    async fn what_is_forgotten_takes_no_room() {
+        let one = answered("k000", 1, 0).bytes();
+        let requests = Requests::new(10 * one as u64);
+        for n in 0..100i64 {
+            let key = format!("k{n:03}");
+            new(&requests, &key, n).await.settle(answered(&key, 1, n));
+        }
+        // Once more, after ten minutes: the first of each name is forgotten, the second is not.
+        let later = KEPT_MS + 100;
+        for n in 95..100i64 {
+            let key = format!("k{n:03}");
+            new(&requests, &key, later + n).await.settle(answered(&key, 2, later + n));
+        }
+        {
+            let mut inner = requests.inner.lock();
+            inner.shrink(later + 100, requests.bytes_max);
+            assert_eq!((inner.states.len(), inner.order.len(), inner.bytes), (5, 5, 5 * one));
+            inner.shrink(later + 100 + 2 * KEPT_MS, requests.bytes_max);
+            assert_eq!((inner.states.len(), inner.order.len(), inner.bytes), (0, 0, 0));
+        }
+        // A table without room knows what is under way alone.
+        let none = Requests::new(0);
+        let running = new(&none, "a", 0).await;
+        drop(new(&none, "b", 0).await);
+        running.settle(answered("a", 1, 0));
+        drop(new(&none, "a", 0).await);
+        assert!(none.inner.lock().states.is_empty());
+    }
+
+    #[tokio::test]
+    async fn requests_are_told_apart_by_all_that_names_them() {
+        let requests = Requests::new(1 << 20);
+        let ids = [("", "/p", "k"), ("c", "/p", "k"), ("", "/q", "k"), ("", "/p", "K"), ("", "/pk", "")];
+        let mut claims = Vec::new();
+        for (caller, path, key) in ids {
+            let id = RequestId { caller: caller.to_owned(), path: path.to_owned(), key: key.to_owned() };
+            match requests.claim(&id, 1, || 0).await {
+                Ok(Claimed::New(claim)) => claims.push(claim),
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(requests.inner.lock().states.len(), ids.len());
+        drop(claims);
+        assert!(requests.inner.lock().states.is_empty());
+    }
+
+    #[test]
+    fn ten_minutes_are_not_yet_too_long() {
+        let request = answered("a", 1, 1000);
+        assert!(!request.expired(1000 + KEPT_MS) && request.expired(1001 + KEPT_MS));
+        assert!(!request.expired(0) && !request.expired(i64::MIN), "a clock that went back");
+        assert!(answered("a", 1, i64::MIN).expired(i64::MAX));
+    }
 }

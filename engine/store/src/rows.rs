@@ -177,3 +177,127 @@ impl Seen<'_> {
         self.stats.check()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringArray, TimestampMillisecondArray};
+    use arrow::datatypes::DataType;
+    use quiver_types::tables::history::{ALERT_ACTIONS, RULE_EVALUATIONS, services_text};
+    use quiver_types::time::DAY_MS;
+
+    use super::*;
+    use crate::error::ErrorKind;
+
+    /// Evaluations: time, name of the rule, services.
+    fn batch(rows: &[(i64, &str, &str)]) -> RecordBatch {
+        let column = |name: &str, kind: &DataType| -> ArrayRef {
+            match (name, kind) {
+                ("rule_name", _) => Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.1))),
+                (SERVICE, _) => Arc::new(StringArray::from_iter_values(rows.iter().map(|row| row.2))),
+                (_, DataType::Timestamp(_, zone)) => {
+                    let times = rows.iter().map(|row| row.0).collect::<Vec<_>>();
+                    Arc::new(TimestampMillisecondArray::from(times).with_timezone_opt(zone.clone()))
+                }
+                (_, DataType::Utf8) => Arc::new(StringArray::from(vec!["text"; rows.len()])),
+                (_, DataType::Float64) => Arc::new(Float64Array::from(vec![0.5; rows.len()])),
+                _ => Arc::new(Int64Array::from(vec![7; rows.len()])),
+            }
+        };
+        let schema = RULE_EVALUATIONS.columns();
+        let columns = schema.fields().iter().map(|field| column(field.name(), field.data_type())).collect();
+        RecordBatch::try_new(schema, columns).unwrap()
+    }
+
+    fn names(batch: &RecordBatch) -> Vec<&str> {
+        batch["rule_name"].as_string::<i32>().iter().flatten().collect()
+    }
+
+    #[test]
+    fn days_are_those_of_the_rows() {
+        let of = |table, times: &[i64]| {
+            let rows = times.iter().map(|&time| (time, "", "")).collect::<Vec<_>>();
+            days(&TableRows { table, rows: batch(&rows) })
+        };
+        assert_eq!(of(&RULE_EVALUATIONS, &[]).unwrap(), [0; 0]);
+        assert_eq!(of(&RULE_EVALUATIONS, &[DAY_MS, DAY_MS - 1, 0, -1, -DAY_MS, 2 * DAY_MS - 1]).unwrap(), [-1, 0, 1]);
+        let other = of(&ALERT_ACTIONS, &[0]).unwrap_err();
+        assert_eq!(
+            (other.kind(), &*other.message),
+            (ErrorKind::Internal, "rows that are not those of `alert_actions`")
+        );
+    }
+
+    /// Rows of one time keep the order in which they came: the sort below does not promise that by itself.
+    #[test]
+    fn rows_of_one_time_keep_their_order() {
+        let many: Vec<String> = (0..1000).map(|n| format!("n{n:04}")).collect();
+        let same: Vec<(i64, &str, &str)> = many.iter().map(|name| (5, name.as_str(), "")).collect();
+        let (first, second) = same.split_at(300);
+        let all = by_time(&[
+            batch(&[(9, "last", ""), (5, "n", "")]),
+            batch(first),
+            batch(&[(1, "first", "")]),
+            batch(second),
+        ]);
+        let all = all.unwrap();
+        let mut expected = vec!["first", "n"];
+        expected.extend(many.iter().map(String::as_str));
+        expected.push("last");
+        assert_eq!(names(&all), expected);
+        assert!(times(&all).unwrap().is_sorted());
+        assert_eq!(by_time(&[]).unwrap_err().message, "no rows of a table");
+    }
+
+    #[test]
+    fn a_day_begins_and_ends_at_midnight() {
+        let batches = [
+            batch(&[(DAY_MS, "c", ""), (0, "a", ""), (-1, "z", "")]),
+            batch(&[]),
+            batch(&[(DAY_MS - 1, "b", ""), (2 * DAY_MS - 1, "d", "")]),
+        ];
+        let of = |day| of_day(&batches, day).map(|rows| names(&rows).join(""));
+        assert_eq!([-2, -1, 0, 1, 2].map(|day| of(day).unwrap()), ["", "z", "ab", "cd", ""]);
+        assert_eq!(all_days(&batches), BTreeSet::from([-1, 0, 1]));
+    }
+
+    #[test]
+    fn rows_are_seen_by_those_who_may_see_all_their_services() {
+        let both = services_text(["web", "db"]);
+        let odd = services_text(["web\ndb"]);
+        let rows = [(1, "a", "web"), (2, "b", &*both), (3, "c", ""), (4, "d", "db"), (5, "e", &*odd)];
+        let all = batch(&rows);
+        let check = |access: &Access, range: (i64, i64), expected: &str| {
+            let range = MillisRange::new(range.0, range.1);
+            let seen = visible(&RULE_EVALUATIONS, &all, &["outcome", "rule_name"], access, range).unwrap();
+            assert_eq!(names(&seen).join(""), expected, "{access:?} {range:?}");
+            assert_eq!(
+                seen.schema().fields().iter().map(|f| f.name().as_str()).collect::<Vec<_>>(),
+                ["outcome", "rule_name"]
+            );
+        };
+        let always = (i64::MIN, i64::MAX);
+        check(&Access::full(), always, "abcde");
+        check(&Access::full(), (2, 4), "bcd");
+        check(&Access::full(), (6, 9), "");
+        check(&Access::services(["web"]), always, "a");
+        check(&Access::services(["web", "db"]), always, "abd");
+        check(&Access::services(["web", "db"]), (2, 2), "b");
+        check(&Access::services(["web\ndb"]), always, "e");
+        check(&Access::services(["nobody"]), always, "");
+        let unknown = visible(&RULE_EVALUATIONS, &all, &["nothing"], &Access::full(), MillisRange::ALL).unwrap_err();
+        assert_eq!(unknown.message, "rows of table `rule_evaluations` lack `nothing`");
+    }
+
+    #[test]
+    fn rows_without_times_or_services_are_a_fault() {
+        let column: ArrayRef = Arc::new(Int64Array::from(vec![1]));
+        let rows = RecordBatch::try_from_iter([("time", Arc::clone(&column))]).unwrap();
+        assert_eq!(times(&rows).unwrap_err().message, "rows of a table lack their times", "of another type");
+        assert!(all_days(std::slice::from_ref(&rows)).is_empty());
+        assert!(of_day(std::slice::from_ref(&rows), 0).is_err());
+        let rows = RecordBatch::try_from_iter([("name", column)]).unwrap();
+        assert_eq!(by_time(std::slice::from_ref(&rows)).unwrap_err().message, "rows of a table lack their times");
+        let seen = visible(&RULE_EVALUATIONS, &rows, &["name"], &Access::full(), MillisRange::ALL).unwrap_err();
+        assert_eq!(seen.message, "rows of a table lack their services");
+    }
+}

@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::Attached;
+use super::attached::backup_of;
 use crate::error::{Context, Error, ErrorKind, Result};
-use crate::layout::check_format;
+use crate::layout::{check_format, parse_part_key};
 use crate::object::Storage;
 use crate::part::PartMeta;
 
@@ -55,6 +56,11 @@ pub(super) fn manifests(objects: &BTreeMap<String, u64>) -> BTreeSet<String> {
     objects.keys().filter_map(name).collect()
 }
 
+/// Says whether a key leads to its own place alone.
+fn is_plain(key: &str) -> bool {
+    key.split('/').all(|name| !matches!(name, "" | "." | ".."))
+}
+
 impl Manifest {
     /// Reads one.
     ///
@@ -71,12 +77,141 @@ impl Manifest {
         let damaged = || format!("the manifest of backup `{name}` is damaged");
         let format: Format = serde_json::from_slice(&body).internal(damaged())?;
         check_format(format.format, &format!("backup `{name}`"))?;
-        serde_json::from_slice(&body).internal(damaged())
+        let manifest: Self = serde_json::from_slice(&body).internal(damaged())?;
+        match manifest.strange_key() {
+            Some(key) => Err(Error::internal(format!("{}: it names `{key}`", damaged()))),
+            None => Ok(manifest),
+        }
+    }
+
+    /// Finds a key that no backup has: who can write to where backups are must not choose where a restore reads and writes.
+    fn strange_key(&self) -> Option<&str> {
+        let files = self.parts.iter().flat_map(|part| &part.files).map(|file| file.key.as_str());
+        let attached = self.attached.values().map(|file| file.key.as_str());
+        let is_of_part = |key: &&str| is_plain(key) && parse_part_key(key).is_some();
+        let is_attached = |key: &&str| is_plain(key) && backup_of(key).is_some();
+        files.filter(|key| !is_of_part(key)).chain(attached.filter(|key| !is_attached(key))).next()
     }
 
     /// Writes it, which makes the backup.
     pub(super) async fn write(&self, place: &Storage, name: &str) -> Result<()> {
         let json = serde_json::to_vec(self).internal("cannot write a manifest as JSON")?;
         place.put(&key_of(name), Bytes::from(json)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::attached;
+    use super::*;
+    use crate::layout::STORE_FORMAT;
+    use crate::part::{FileMeta, NameFilter, Origin, PartId, Place, part_key};
+    use crate::settings::StoreSettings;
+
+    const NAME: &str = "000000000007-20260102T030405Z";
+
+    /// A backup of one part, of whose files one has this key, and of a file of somebody else.
+    fn backup(key: &str, attached: &str) -> Manifest {
+        let id = PartId::from_u128(7);
+        let file =
+            |key: String| FileMeta { kind: "samples".to_owned(), key, bytes: 1, rows: 1, tail_len: 1, tail_crc: 0 };
+        let part = PartMeta {
+            id,
+            table: "metrics".to_owned(),
+            day: 0,
+            level: 0,
+            place: Place::Store,
+            min_ts: 0,
+            max_ts: 0,
+            rows: 1,
+            bytes: 1,
+            series: 1,
+            services: Vec::new(),
+            services_all: false,
+            names: NameFilter::default(),
+            has_histograms: false,
+            window: 0,
+            origin: Origin::Compacted { compaction_id: Uuid::nil(), replaced: Vec::new() },
+            files: vec![file(part_key("metrics", 0, id, "series")), file(key.to_owned())],
+        };
+        let attached = Attached { key: attached.to_owned(), bytes: 1, crc: 0 };
+        Manifest {
+            format: STORE_FORMAT,
+            installation: Uuid::from_u128(1),
+            commit: 7,
+            made_ms: 1,
+            version: "1".to_owned(),
+            parts: vec![part],
+            files: BTreeMap::new(),
+            attached: BTreeMap::from([("configuration".to_owned(), attached)]),
+        }
+    }
+
+    fn place(dir: &tempfile::TempDir) -> Storage {
+        Storage::local(dir.path(), &StoreSettings::default())
+    }
+
+    /// Breaks where who can write to the backups has a restore write wherever its user may.
+    #[tokio::test]
+    async fn keys_that_lead_elsewhere_are_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let id = PartId::from_u128(8);
+        let (good, attached) = (part_key("metrics", 0, id, "samples"), attached::key_of(NAME, "configuration"));
+        backup(&good, &attached).write(&place, NAME).await.unwrap();
+        let read = Manifest::read(&place, NAME).await.unwrap();
+        assert_eq!((read.parts.len(), read.attached.len(), read.commit), (1, 1, 7));
+        let strange = [
+            format!("../2026-01-02/{id}.samples.parquet"),
+            format!("metrics/../{id}.samples.parquet"),
+            format!("/2026-01-02/{id}.samples.parquet"),
+            format!("metrics/2026-01-02/../../../{id}.samples.parquet"),
+            format!("metrics/2026-01-02/{id}.x/../../../../y.parquet"),
+            "../../.ssh/authorized_keys".to_owned(),
+            "_catalog/000000000001.json".to_owned(),
+            "_quiver.json".to_owned(),
+            String::new(),
+        ];
+        for key in &strange {
+            backup(key, &attached).write(&place, NAME).await.unwrap();
+            let error = Manifest::read(&place, NAME).await.unwrap_err();
+            let expected = format!("the manifest of backup `{NAME}` is damaged: it names `{key}`");
+            assert_eq!((error.kind(), error.message), (ErrorKind::Internal, expected));
+        }
+        for key in ["_backup/../../secret.configuration", "/etc/passwd", "../x", "_backup/a/../b.x", "_backup/x.json"] {
+            backup(&good, key).write(&place, NAME).await.unwrap();
+            assert!(Manifest::read(&place, NAME).await.unwrap_err().message.ends_with(&format!("`{key}`")), "{key}");
+        }
+    }
+
+    #[tokio::test]
+    async fn manifests_that_are_not_there_newer_or_cut_are_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = place(&dir);
+        let missing = Manifest::read(&place, NAME).await.unwrap_err();
+        let text = format!("`{}` holds no backup `{NAME}`", place.url());
+        assert_eq!((missing.kind(), missing.message), (ErrorKind::NotFound, text));
+        for (body, kind) in [
+            ("", ErrorKind::Internal),
+            ("{\"format\":", ErrorKind::Internal),
+            ("{}", ErrorKind::Internal),
+            // A newer one is named as such, whatever else stands in it.
+            ("{\"format\":2,\"parts\":{}}", ErrorKind::Invalid),
+            ("{\"format\":1}", ErrorKind::Internal),
+        ] {
+            place.put(&key_of(NAME), Bytes::from(body)).await.unwrap();
+            let error = Manifest::read(&place, NAME).await.unwrap_err();
+            assert_eq!(error.kind(), kind, "{body}: {error}");
+            assert!(error.message.contains(&format!("backup `{NAME}`")), "{body}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_sort_by_commit_then_by_time() {
+        assert_eq!(name(7, 1_767_323_045_000), "000000000007-20260102T030405Z");
+        assert!([name(1, 9_000), name(2, 1_000), name(2, 2_000), name(10, 0)].is_sorted());
+        let keys = ["_backup/a.json", "_backup/b.json", "_backup/a.configuration", "_backups/c.json", "metrics/d.json"];
+        let objects = keys.iter().map(|key| ((*key).to_owned(), 1)).collect();
+        assert_eq!(manifests(&objects).into_iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

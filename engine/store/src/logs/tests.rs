@@ -1,9 +1,11 @@
 //! Logs from batches to answers, against a naive model: live, flushed, compacted, replayed.
 
+mod live;
 mod marks;
 mod model;
 mod parts;
 mod property;
+mod prune;
 mod streams;
 mod windows;
 

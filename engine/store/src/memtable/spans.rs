@@ -176,3 +176,115 @@ impl LiveSpans {
         self.chunks.read().iter().filter(wanted).map(Arc::clone).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::spans::{ContextFields, SpanFields, SpansBuilder};
+
+    use super::*;
+
+    /// A span of a test: trace, span, start, name, when it was received.
+    type Span<'a> = (u128, u64, i64, &'a str, i64);
+
+    fn batch_of(service: &str, spans: &[Span<'_>]) -> SpansBatch {
+        let mut builder = SpansBuilder::default();
+        let context = builder.context(&ContextFields { service, ..ContextFields::default() });
+        for &(trace, span, start, name, received) in spans {
+            builder.span(&SpanFields {
+                trace_id: trace.to_be_bytes(),
+                span_id: span.to_be_bytes(),
+                context,
+                name,
+                start,
+                end: start,
+                received,
+                ..SpanFields::default()
+            });
+        }
+        builder.finish()
+    }
+
+    fn batch(spans: &[Span<'_>]) -> SpansBatch {
+        batch_of("web", spans)
+    }
+
+    /// What of each write repeats an earlier row.
+    fn repeated(live: &LiveSpans) -> Vec<Vec<u32>> {
+        live.view(u32::MAX, ALL).iter().map(|chunk| chunk.repeated.clone()).collect()
+    }
+
+    const ALL: (i64, i64) = (i64::MIN, i64::MAX);
+
+    #[test]
+    fn a_row_that_says_the_same_again_repeats() {
+        let live = LiveSpans::default();
+        // When it was received is nothing that it says.
+        live.insert(batch(&[(1, 1, 10, "a", 0), (1, 1, 10, "a", 99), (1, 2, 10, "a", 0)]), 0);
+        live.insert(batch(&[(1, 2, 10, "a", 5), (2, 1, 10, "a", 0), (1, 1, 11, "a", 0), (1, 1, 10, "b", 0)]), 1);
+        live.insert(batch_of("db", &[(1, 1, 10, "a", 0)]), 2);
+        live.insert(batch(&[(1, 1, 10, "b", 0), (1, 1, 10, "a", 0)]), 3);
+        assert_eq!(repeated(&live), [vec![1], vec![0], vec![], vec![0, 1]]);
+    }
+
+    /// Breaks where a sender that gives all its spans one id makes each write look at all rows before it.
+    #[test]
+    fn of_very_many_rows_under_one_key_some_are_known() {
+        let names: Vec<String> = (0..SAME_KEY_MAX + 4).map(|n| n.to_string()).collect();
+        let spans: Vec<Span<'_>> = names.iter().map(|name| (7, 7, 7, name.as_str(), 0)).collect();
+        let live = LiveSpans::default();
+        live.insert(batch(&spans), 0);
+        live.insert(batch(&spans), 1);
+        assert_eq!(repeated(&live), [vec![], (0..SAME_KEY_MAX as u32).collect()]);
+        assert_eq!(live.known.read().0.len() as u64, SAME_KEY_MAX);
+    }
+
+    #[test]
+    fn repeats_of_another_generation_are_found() {
+        let (first, second) = (LiveSpans::default(), LiveSpans::default());
+        let add = |chunk: &Arc<SpanChunk>, known: &[u32]| {
+            let mut out: BTreeSet<u32> = known.iter().copied().collect();
+            first.repeats(chunk, &mut out);
+            out.into_iter().collect::<Vec<_>>()
+        };
+        second.insert(batch(&[(1, 1, 10, "a", 0), (1, 1, 20, "a", 0), (1, 2, 10, "a", 0)]), 0);
+        second.insert(batch(&[(1, 1, 21, "a", 0)]), 1);
+        let chunks = second.view(u32::MAX, ALL);
+        assert_eq!(add(&chunks[0], &[]), [0; 0], "nothing is there");
+        first.insert(batch(&[(1, 1, 20, "a", 3), (1, 2, 10, "a", 3), (1, 1, 10, "other", 3)]), 0);
+        assert_eq!(add(&chunks[0], &[]), [1, 2]);
+        assert_eq!(add(&chunks[0], &[0, 2]), [0, 1, 2], "what was found elsewhere stays");
+        assert_eq!(add(&chunks[1], &[]), [0; 0], "it starts behind all of them");
+        let beside = |n: u64| chunks[0].repeats(n).map(|found| found.rows.clone());
+        assert_eq!(beside(5), None);
+        chunks[0].keep_repeats(5, &Arc::new(ChunkRepeats { rows: vec![1], reported: vec![] }));
+        assert_eq!((beside(5), beside(6)), (Some(vec![1]), None), "beside others they may be others");
+    }
+
+    #[test]
+    fn a_view_has_the_writes_that_may_start_in_a_range() {
+        let live = LiveSpans::default();
+        let bytes = live.insert(batch(&[(1, 1, 10, "a", 0), (1, 2, 30, "a", 0)]), 0);
+        assert!(bytes > 2 * KNOWN_BYTES);
+        live.insert(batch(&[(1, 3, i64::MIN, "a", 0)]), 3);
+        live.insert(batch(&[(1, 4, i64::MAX, "a", 0)]), 4);
+        let check = |cut: u32, range: (i64, i64), expected: &[u32]| {
+            let seqs: Vec<u32> = live.view(cut, range).iter().map(|chunk| chunk.seq).collect();
+            assert_eq!(seqs, expected, "{range:?} up to {cut}");
+        };
+        check(9, ALL, &[0, 3, 4]);
+        check(3, ALL, &[0, 3]);
+        check(2, ALL, &[0]);
+        check(9, (11, 29), &[0]);
+        check(9, (30, 30), &[0]);
+        check(9, (31, 99), &[]);
+        check(9, (i64::MIN, 9), &[3]);
+        check(9, (i64::MAX, i64::MAX), &[4]);
+    }
+
+    #[test]
+    fn keys_of_other_lengths_are_no_fault() {
+        assert_eq!(SpanKey::new(&[1; 3], &[2; 9], 5), SpanKey::new(&[], &[0; 8], 5));
+        assert_ne!(SpanKey::new(&[1; 16], &[2; 8], 5), SpanKey::new(&[1; 16], &[2; 8], 6));
+        assert_ne!(SpanKey::new(&[1; 16], &[2; 8], 5).hash(), SpanKey::new(&[1; 16], &[2; 8], 6).hash());
+    }
+}

@@ -1,11 +1,15 @@
 use std::sync::Arc;
 
+use quiver_types::metrics::MetricMetadata;
 use quiver_types::time::DAY_MS;
-use quiver_types::{Access, MatchOp, Matcher, MillisRange};
+use quiver_types::{Access, Histogram, LabelSet, MatchOp, Matcher, MillisRange};
+use roaring::RoaringBitmap;
 
 use super::testing::{batch, generation};
-use crate::memtable::{Generation, LiveSeries};
+use crate::memtable::{Generation, HistogramRow, LiveSeries, SampleRows};
 use crate::registry::Registry;
+use crate::requests::{Answer, AnsweredRequest, RequestId};
+use crate::run::RunExemplar;
 
 const ALL: MillisRange = MillisRange::ALL;
 
@@ -127,7 +131,7 @@ fn series_far_apart_land_in_their_shards() {
     let texts: Vec<String> = (0..40_000).map(|n| n.to_string()).collect();
     let mut b = quiver_types::MetricsBatch::default();
     for (n, text) in texts.iter().enumerate() {
-        let labels = quiver_types::LabelSet::from_pairs([("__name__", "m"), ("n", text.as_str())]);
+        let labels = LabelSet::from_pairs([("__name__", "m"), ("n", text.as_str())]);
         let series = b.push_series(labels.canonical());
         b.push_sample(series, 1, n as f64, 0);
     }
@@ -141,4 +145,185 @@ fn series_far_apart_land_in_their_shards() {
     // The promise of the memory budget, at one sample per series.
     let per_series = (registry.bytes() + g.bytes()) / texts.len();
     assert!(per_series < 500, "{per_series} bytes per series");
+}
+
+/// One series, with samples of one write each.
+fn single(writes: &[&[(i64, f64)]]) -> Arc<Generation> {
+    let labels: &[(&str, &str)] = &[("__name__", "m"), ("job", "j")];
+    let batches: Vec<_> = writes.iter().map(|samples| batch(&[(labels, *samples)])).collect();
+    generation(&Arc::new(Registry::default()), 1, 1, &batches)
+}
+
+#[test]
+fn what_comes_again_is_told_from_what_contradicts() {
+    let g = single(&[&[(10, 1.0)]]);
+    let insert = |seq: u64, samples: &[(i64, f64)]| {
+        let (ts, values): (Vec<i64>, Vec<f64>) = samples.iter().copied().unzip();
+        let slots = vec![0; samples.len()];
+        let repeats = g.insert_samples(seq, SampleRows { slots: &slots, ts: &ts, values: &values, start_ts: &[] });
+        (repeats.duplicates, repeats.conflicts)
+    };
+    assert_eq!(insert(2, &[]), (0, 0));
+    assert_eq!(insert(3, &[(10, 1.0)]), (1, 0));
+    assert_eq!(insert(4, &[(10, 2.0), (20, f64::NAN), (20, f64::NAN), (20, -0.0), (20, 0.0)]), (1, 3));
+    // Only the sample that came last is looked at.
+    assert_eq!(insert(5, &[(10, 1.0)]), (0, 0));
+    assert_eq!((g.samples(), g.last_seq(), g.range()), (6, 5, Some(MillisRange::new(10, 20))));
+    let at = |seq| {
+        let run = g.copy_floats(0, ALL, seq);
+        run.ts.iter().copied().zip(run.values.iter().map(|value| value.to_bits())).collect::<Vec<_>>()
+    };
+    assert!(at(0).is_empty());
+    assert_eq!(at(3), [(10, 1.0f64.to_bits())]);
+    assert_eq!(at(9), [(10, 2.0f64.to_bits()), (20, f64::NAN.to_bits())], "the greater one stays");
+}
+
+#[test]
+fn start_times_stay_with_their_samples() {
+    static SLOTS: [u32; 3] = [0; 3];
+    let g = single(&[&[(10, 1.0), (20, 2.0)]]);
+    let rows = |ts: &'static [i64], values: &'static [f64], start_ts: &'static [i64]| SampleRows {
+        slots: &SLOTS[..ts.len()],
+        ts,
+        values,
+        start_ts,
+    };
+    g.insert_samples(2, rows(&[30, 40], &[3.0, 4.0], &[7, 0]));
+    g.insert_samples(3, rows(&[50], &[5.0], &[]));
+    let starts = |min: i64, max: i64| {
+        let run = g.copy_floats(0, MillisRange::new(min, max), 9);
+        run.ts.iter().enumerate().map(|(at, ts)| (*ts, run.start(at))).collect::<Vec<_>>()
+    };
+    assert_eq!(starts(0, 99), [(10, 0), (20, 0), (30, 7), (40, 0), (50, 0)]);
+    assert_eq!(starts(30, 30), [(30, 7)]);
+    assert_eq!(starts(35, 99), [(40, 0), (50, 0)]);
+    assert!(g.copy_floats(0, MillisRange::new(35, 99), 9).start_ts.is_empty(), "none of these has one");
+    // One more sample out of order, and everything is sorted anew.
+    g.insert_samples(4, rows(&[30], &[9.0], &[8]));
+    assert_eq!(starts(20, 40), [(20, 0), (30, 8), (40, 0)]);
+}
+
+#[test]
+fn a_range_without_samples_is_none() {
+    let registry = Arc::new(Registry::default());
+    let g = generation(&registry, 1, 1, &[]);
+    assert_eq!((g.range(), g.samples(), g.series(), g.last_seq()), (None, 0, 0, 0));
+    assert!(g.is_empty() && g.days().is_empty() && !g.sealed() && !g.is_aside());
+    assert!(g.matching(&[], &Access::full(), ALL, u64::MAX).is_empty());
+    assert!(g.copy_floats(7, ALL, u64::MAX).is_empty(), "there is no such slot");
+    g.touch_days(&[3, -1, 3]);
+    assert_eq!((g.days_with(&[]), g.days_with(&[3, 4]), g.days()), (2, 3, vec![-1, 3]));
+    g.set_aside();
+    assert!(g.is_aside() && !g.sealed());
+}
+
+#[test]
+fn metadata_is_seen_up_to_a_write_and_within_room() {
+    let g = single(&[&[(10, 1.0)]]);
+    let said = |metric: &str, help: &str| MetricMetadata {
+        metric: metric.to_owned(),
+        metric_type: "gauge".to_owned(),
+        help: help.to_owned(),
+        unit: String::new(),
+    };
+    g.insert_metadata(2, vec![(5, said("a", "first"), "web".to_owned()), (5, said("b", ""), String::new())]);
+    g.insert_metadata(3, vec![(6, said("a", "second"), "web".to_owned())]);
+    let helps = |seq| g.metadata(seq).into_iter().map(|(ts, m, service)| (ts, m.help, service)).collect::<Vec<_>>();
+    assert!(helps(1).is_empty());
+    assert_eq!(helps(2), [(5, "first".to_owned(), "web".to_owned()), (5, String::new(), String::new())]);
+    assert_eq!(helps(3).len(), 3);
+    let asked = std::cell::Cell::new(0);
+    let room = |bytes: usize| {
+        asked.set(bytes);
+        Ok(())
+    };
+    let wanted = |metric: &str, service: &str| (metric, service) == ("a", "web");
+    assert_eq!(g.wanted_metadata(2, wanted, room).unwrap().len(), 1);
+    let one = asked.get();
+    assert_eq!(g.wanted_metadata(3, wanted, room).unwrap().len(), 2);
+    assert_eq!(asked.get(), 2 * one + 1, "`second` is one byte longer than `first`");
+    assert!(g.wanted_metadata(0, wanted, |_| panic!("nothing is seen")).unwrap().is_empty());
+    let refused = g.wanted_metadata(3, wanted, |_| Err(quiver_types::Error::internal("no room"))).unwrap_err();
+    assert_eq!(refused.message, "no room");
+}
+
+#[test]
+fn histograms_and_exemplars_are_cut_like_samples() {
+    let g = single(&[&[(10, 1.0)]]);
+    let histogram = |ts: i64, count: f64| HistogramRow {
+        slot: 0,
+        ts,
+        start_ts: 0,
+        histogram: Histogram { count, ..Histogram::default() },
+    };
+    let exemplar = |ts, value| (0, RunExemplar { ts, value, labels: LabelSet::default() });
+    g.insert_histograms(2, vec![histogram(30, 1.0), histogram(20, 2.0)]);
+    g.insert_histograms(3, vec![histogram(30, 5.0)]);
+    g.insert_exemplars(4, vec![exemplar(50, 2.0), exemplar(40, 1.0), exemplar(50, 2.0)]);
+    let counts = |min: i64, max: i64, seq: u64| {
+        let run = g.copy_hists(0, MillisRange::new(min, max), seq);
+        run.ts.iter().copied().zip(run.hists.iter().map(|h| h.count)).collect::<Vec<_>>()
+    };
+    assert!(counts(0, 99, 1).is_empty());
+    assert_eq!(counts(0, 99, 2), [(20, 2.0), (30, 1.0)]);
+    assert_eq!(counts(0, 99, 3), [(20, 2.0), (30, 5.0)], "the greater one stays");
+    assert_eq!(counts(21, 30, 3), [(30, 5.0)]);
+    let times = |range, seq| g.copy_exemplars(0, range, seq).iter().map(|e| e.ts).collect::<Vec<_>>();
+    assert_eq!((times(ALL, 3), times(ALL, 4)), (vec![], vec![40, 50]));
+    assert_eq!(times(MillisRange::new(41, 50), 4), [50]);
+    // Samples and histograms are counted, exemplars are none of them.
+    assert_eq!((g.samples(), g.range()), (4, Some(MillisRange::new(10, 50))));
+    let found = |range, seq| g.matching(&[], &Access::full(), range, seq).first().map(|s| s.may_have_histograms);
+    assert_eq!(found(MillisRange::new(10, 10), 1), Some(true));
+    assert_eq!(found(MillisRange::new(40, 40), 3), None, "the exemplar came later");
+    assert_eq!(found(MillisRange::new(40, 40), 4), Some(true));
+    assert_eq!(found(MillisRange::new(31, 39), 4), None);
+}
+
+#[test]
+fn a_request_is_something_to_flush() {
+    let g = generation(&Arc::new(Registry::default()), 1, 1, &[]);
+    let id = RequestId { caller: "c".to_owned(), path: "/p".to_owned(), key: "k".to_owned() };
+    let answer = Answer { status: 204, content_type: String::new(), body: Vec::new() };
+    let before = g.bytes();
+    g.insert_request(7, Arc::new(AnsweredRequest { id, body_hash: 1, at: 2, answer }));
+    assert!(!g.is_empty() && g.bytes() > before);
+    assert_eq!((g.requests().len(), g.last_seq(), g.samples()), (1, 7, 0));
+}
+
+#[test]
+fn few_and_many_numbers_find_the_same_series() {
+    let registry = Arc::new(Registry::default());
+    let texts: Vec<String> = (0..200).map(|n| n.to_string()).collect();
+    let write = |range: std::ops::Range<usize>| {
+        let mut all = quiver_types::MetricsBatch::default();
+        for n in range {
+            let labels = LabelSet::from_pairs([("__name__", "m"), ("n", texts[n].as_str())]);
+            let series = all.push_series(labels.canonical());
+            all.push_sample(series, 5, 1.0, 0);
+        }
+        all
+    };
+    let large = generation(&registry, 1, 1, &[write(0..200)]);
+    let small = generation(&registry, 2, 2, &[write(190..200)]);
+    let all: RoaringBitmap = (0..300).collect();
+    let few: RoaringBitmap = (185..195).collect();
+    let numbers = |g: &Generation, of: &RoaringBitmap| {
+        let mut found: Vec<u32> = g.held_slots(of, &Access::full(), ALL, 9).iter().map(|found| found.1).collect();
+        found.sort_unstable();
+        found
+    };
+    assert_eq!(numbers(&large, &all), (0..200).collect::<Vec<_>>());
+    assert_eq!(numbers(&large, &few), (185..195).collect::<Vec<_>>());
+    assert_eq!(numbers(&small, &all), (190..200).collect::<Vec<_>>());
+    assert_eq!(numbers(&small, &few), (190..195).collect::<Vec<_>>());
+    let labels: Vec<String> = small
+        .held(&few, &Access::full(), ALL, 9)
+        .iter()
+        .map(|series| {
+            assert_eq!((series.labels.id(), small.service(series.slot).is_empty()), (series.id, true));
+            series.labels.get("n").to_owned()
+        })
+        .collect();
+    assert_eq!(labels, texts[190..195]);
 }

@@ -200,3 +200,163 @@ pub(super) fn list(root: &Path, prefix: &str) -> Result<Vec<(String, u64)>> {
     found.sort();
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    fn write(root: &Path, key: &str) -> PathBuf {
+        let path = root.join(key);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, key).unwrap();
+        path
+    }
+
+    /// Names of the files in a folder, temporary ones too.
+    fn files(folder: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(folder).unwrap().flatten();
+        let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_prefix_names_a_folder() {
+        let dir = folder();
+        for key in ["a/x.json", "a/b/y.json", "ab/z.json", "top", "a/half.tmp"] {
+            write(dir.path(), key);
+        }
+        let check = |prefix: &str, expected: &[&str]| {
+            let found = list(dir.path(), prefix).unwrap();
+            let expected: Vec<(String, u64)> =
+                expected.iter().map(|key| ((*key).to_owned(), key.len() as u64)).collect();
+            assert_eq!(found, expected, "{prefix}");
+        };
+        check("", &["a/b/y.json", "a/x.json", "ab/z.json", "top"]);
+        check("a", &["a/b/y.json", "a/x.json"]);
+        check("/a/", &["a/b/y.json", "a/x.json"]);
+        check("a/b", &["a/b/y.json"]);
+        // An object is no folder, and a folder that is not there holds nothing.
+        check("top", &[]);
+        check("nothing/there", &[]);
+        assert!(list(&dir.path().join("no root"), "").unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_there_is_none_and_not_an_error() {
+        let dir = folder();
+        let file = write(dir.path(), "file");
+        assert_eq!((read(&file).unwrap().as_deref(), size(&file).unwrap()), (Some(&b"file"[..]), Some(4)));
+        for key in ["missing", "missing/too", "file/below"] {
+            let path = dir.path().join(key);
+            assert_eq!((read(&path).unwrap(), size(&path).unwrap()), (None, None), "{key}");
+        }
+        // A folder is there, and has no bytes to read.
+        assert_eq!(read(dir.path()).unwrap_err().kind(), ErrorKind::Internal);
+    }
+
+    #[test]
+    fn ranges_are_read_whole_or_not_at_all() {
+        let dir = folder();
+        let file = dir.path().join("file");
+        std::fs::write(&file, "0123456789").unwrap();
+        assert_eq!(read_ranges(&file, &[8..10, 0..0, 2..5]).unwrap(), [&b"89"[..], b"", b"234"]);
+        assert!(read_ranges(&file, &[]).unwrap().is_empty());
+        let short = read_ranges(&file, &[0..1, 9..11]).unwrap_err();
+        assert_eq!((short.kind(), short.message.contains("cannot read `")), (ErrorKind::Internal, true), "{short}");
+        let missing = read_ranges(&dir.path().join("no"), &[0..1, 1..2]).unwrap_err();
+        assert_eq!((missing.kind(), missing.message.ends_with("does not exist")), (ErrorKind::NotFound, true));
+        assert_eq!(read_range(&file, 3..4).unwrap(), &b"3"[..]);
+        assert_eq!(read_range(&file, 3..11).unwrap_err().kind(), Io::UnexpectedEof);
+    }
+
+    #[test]
+    fn a_body_has_its_name_once_it_is_whole() {
+        let dir = folder();
+        let path = dir.path().join("a/b.json");
+        // What a crash left is replaced.
+        write(dir.path(), "a/b.json.tmp");
+        put(&path, b"first").unwrap();
+        put(&path, b"second").unwrap();
+        assert_eq!(
+            (std::fs::read(&path).unwrap(), files(&dir.path().join("a"))),
+            (b"second".to_vec(), vec!["b.json".to_owned()])
+        );
+        // A folder is in the way: the body that was written goes again.
+        std::fs::create_dir_all(dir.path().join("a/taken/by")).unwrap();
+        let error = put(&dir.path().join("a/taken"), b"x").unwrap_err();
+        assert!(error.message.starts_with("cannot write `"), "{error}");
+        assert_eq!(files(&dir.path().join("a")), ["b.json", "taken"]);
+        assert!(put(&path.join("below/a/file"), b"x").is_err());
+    }
+
+    #[test]
+    fn a_copy_of_another_length_is_none() {
+        let dir = folder();
+        let (from, to) = (write(dir.path(), "from"), dir.path().join("new/to"));
+        let error = copy(&from, &to, 5).unwrap_err();
+        assert!(crate::error::chain(&error).ends_with("has 4 bytes, not 5"), "{error}");
+        assert_eq!(files(&dir.path().join("new")), [""; 0]);
+        assert!(copy(&dir.path().join("missing"), &to, 4).is_err());
+        assert_eq!(files(&dir.path().join("new")), [""; 0]);
+        copy(&from, &to, 4).unwrap();
+        assert_eq!(
+            (std::fs::read(&to).unwrap(), files(&dir.path().join("new"))),
+            (b"from".to_vec(), vec!["to".to_owned()])
+        );
+    }
+
+    #[test]
+    fn an_object_that_is_there_stays_as_it_is() {
+        let dir = folder();
+        let path = dir.path().join("_epoch/1.json");
+        assert_eq!(create(&path, b"mine").unwrap(), None);
+        assert_eq!(create(&path, b"mine").unwrap(), None, "made before, the answer was lost");
+        assert_eq!(create(&path, b"").unwrap().as_deref(), Some(&b"mine"[..]));
+        assert_eq!(create(&path, b"other").unwrap().as_deref(), Some(&b"mine"[..]));
+        assert_eq!(files(&dir.path().join("_epoch")), ["1.json"]);
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        assert_eq!(create(&dir.path().join("_epoch/2.json"), b"").unwrap(), None, "an empty one is an object, too");
+        assert_eq!(create(&dir.path().join("_epoch/2.json"), b"x").unwrap().as_deref(), Some(&b""[..]));
+    }
+
+    /// Elsewhere another process may be writing.
+    #[test]
+    fn temporary_files_are_swept_where_objects_are_created_once() {
+        let dir = folder();
+        sweep(&dir.path().join("no root")).unwrap();
+        for key in ["x.tmp", "_catalog/1.json.9.tmp", "_epoch/2.json.tmp", "metrics/2026-01-02/p.tmp", "_epoch/2.json"]
+        {
+            write(dir.path(), key);
+        }
+        sweep(dir.path()).unwrap();
+        assert_eq!(
+            (files(dir.path()), files(&dir.path().join("_epoch"))),
+            (["_catalog", "_epoch", "metrics"].map(str::to_owned).to_vec(), vec!["2.json".to_owned()])
+        );
+        assert_eq!(files(&dir.path().join("_catalog")), [""; 0]);
+        assert_eq!(files(&dir.path().join("metrics/2026-01-02")), ["p.tmp"]);
+    }
+
+    #[test]
+    fn folders_that_are_emptied_go_but_for_the_root() {
+        let dir = folder();
+        for key in ["t/1/a", "t/1/b", "t/2/a", "top"] {
+            write(dir.path(), key);
+        }
+        let delete = |keys: &[&str]| delete(dir.path(), &keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>());
+        delete(&["t/1/a", "t/2/a", "t/3/never", "top/below", "top"]).unwrap();
+        assert_eq!((files(dir.path()), files(&dir.path().join("t"))), (vec!["t".to_owned()], vec!["1".to_owned()]));
+        delete(&["t/1/b", "t/1/b"]).unwrap();
+        assert_eq!(files(&dir.path().join("t")), [""; 0], "no more than one folder up");
+        delete(&[]).unwrap();
+        assert!(delete(&["t"]).is_err(), "a folder is no object");
+        assert!(dir.path().join("t").is_dir());
+    }
+}

@@ -259,4 +259,59 @@ mod tests {
             assert!(between > 5, "writers had the lock {between} times while the pattern was judged");
         });
     }
+
+    /// Series come and go under numbers of others; matchers find those that a look at each of them finds.
+    #[test]
+    fn matchers_find_what_a_look_at_each_series_finds() {
+        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+
+        let mut seed = 5u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let registry = Registry::default();
+        let mut live: std::collections::BTreeMap<u32, LabelSet> = std::collections::BTreeMap::new();
+        let ops = [Equal, NotEqual, Regex, NotRegex];
+        let patterns = ["", "1", "7", ".*", ".+", "[0-4]", "1|", "nothing", "1.*|3"];
+        for round in 0..30u32 {
+            // Each name may be missing; values of `b` are many.
+            let sets: Vec<LabelSet> = (0..40)
+                .map(|_| {
+                    let (a, b, c) = (random(4).to_string(), random(60).to_string(), random(10).to_string());
+                    let pairs = [("__name__", "m"), ("a", &*a), ("b", &*b), ("c", &*c)];
+                    let kept = pairs.into_iter().filter(|(name, _)| *name != "c" || random(3) > 0);
+                    LabelSet::from_pairs(kept.collect::<Vec<_>>())
+                })
+                .collect();
+            let ordinal = registry.next_ordinal();
+            let mut taken = Vec::new();
+            let series = sets.iter().map(|labels| (labels.id(), labels.canonical()));
+            registry.attach(ordinal, 0, series, usize::MAX, |attached| taken.push(attached));
+            for (labels, attached) in sets.iter().zip(taken) {
+                if let crate::registry::Attached::New(number) = attached {
+                    // One that an earlier round holds has its number already; a reference is enough here.
+                    if live.insert(number, labels.clone()).is_some() {
+                        registry.release(&[number]);
+                    }
+                }
+            }
+            let gone: Vec<u32> = live.keys().copied().filter(|_| random(4) == 0).collect();
+            registry.release(&gone);
+            live.retain(|number, _| !gone.contains(number));
+            assert_eq!(registry.len(), live.len());
+            for _ in 0..20 {
+                let matcher = |random: &mut dyn FnMut(u64) -> u64| {
+                    let name = ["__name__", "a", "b", "c", "absent"][random(5) as usize];
+                    let pattern = if name == "__name__" { "m" } else { patterns[random(9) as usize] };
+                    Matcher::new(name, ops[random(4) as usize], pattern).expect("valid")
+                };
+                let matchers: Vec<Matcher> = (0..1 + random(3)).map(|_| matcher(&mut random)).collect();
+                let matches = |labels: &LabelSet| matchers.iter().all(|m| m.matches(labels.get(&m.name)));
+                let expected = live.iter().filter(|(_, labels)| matches(labels)).map(|(&number, _)| number);
+                let found = registry.matching(&matchers);
+                assert!(found.iter().eq(expected), "round {round}: {found:?} by {matchers:?}");
+            }
+        }
+    }
 }

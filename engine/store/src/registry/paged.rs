@@ -101,4 +101,43 @@ mod tests {
         t.insert(1500, 8);
         assert_eq!((t.get(1500), t.len()), (Some(&8), 1977));
     }
+
+    #[test]
+    fn far_apart_entries_cost_their_pages_alone() {
+        let mut t = Paged::default();
+        assert_eq!((t.get(0), t.len(), t.bytes()), (None::<&u64>, 0, 0));
+        assert_eq!((t.remove(0), t.remove(u32::MAX)), (None, None));
+        let (first, far) = (PAGE as u32 - 1, 500 * PAGE as u32);
+        t.insert(first, 1);
+        let one = t.bytes();
+        t.insert(far, 2);
+        assert!(t.bytes() < 2 * one + 600 * size_of::<usize>() * 2, "{} bytes", t.bytes());
+        assert_eq!((t.get(first), t.get(first + 1), t.get(far), t.get(far - 1)), (Some(&1), None, Some(&2), None));
+        // The last page goes, and the directory with it.
+        assert_eq!((t.remove(far), t.len()), (Some(2), 1));
+        assert!(t.pages.len() == 1 && t.pages.capacity() <= 64 + 2, "{}", t.pages.capacity());
+        assert_eq!((t.remove(first), t.len()), (Some(1), 0));
+        assert!(t.pages.is_empty() && t.live_pages == 0);
+    }
+
+    #[test]
+    fn whatever_is_done_it_holds_what_a_map_would() {
+        let (mut table, mut map, mut seed) = (Paged::default(), std::collections::BTreeMap::new(), 11u64);
+        for step in 0..4000u64 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Half of the numbers are few, the others lie in many pages.
+            let number = if seed >> 63 == 0 { (seed >> 33) as u32 % 64 } else { (seed >> 33) as u32 % 50_000 };
+            if (seed >> 20).is_multiple_of(3) {
+                assert_eq!(table.remove(number), map.remove(&number), "step {step}");
+            } else {
+                table.insert(number, step);
+                map.insert(number, step);
+            }
+            assert_eq!((table.get(number), table.len()), (map.get(&number), map.len()), "step {step}");
+        }
+        let pages: std::collections::BTreeSet<usize> = map.keys().map(|&number| number as usize / PAGE).collect();
+        assert_eq!(table.live_pages, pages.len());
+        assert_eq!(table.pages.len(), pages.last().map_or(0, |last| last + 1));
+        assert!(map.iter().all(|(&number, value)| table.get(number) == Some(value)));
+    }
 }

@@ -114,4 +114,53 @@ mod tests {
             assert!(left[n as usize - 1]);
         }
     }
+
+    /// Numbers in any order, taken out in any order, and some that are not there.
+    #[test]
+    fn whatever_is_done_they_hold_what_a_set_would() {
+        let mut seed = 3u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            ((seed >> 33) % below) as u32
+        };
+        // One number, lists alone, and up to bitmaps and down again.
+        for range in [2, 100, 400] {
+            let mut set = std::collections::BTreeSet::from([7]);
+            let mut postings = Postings::One(7);
+            for step in 0..3000 {
+                let number = random(range);
+                let share = if step % 1000 < 600 { 3 } else { 1 };
+                if random(5) < share {
+                    if set.insert(number) {
+                        postings.insert(number);
+                    }
+                } else if set.len() > 1 {
+                    // The index takes out what is there; what is not must change nothing.
+                    let is_there = set.remove(&number);
+                    let is_empty = postings.remove(number);
+                    assert!(!is_empty, "{is_there}: {number} of {set:?}");
+                }
+                assert_eq!(postings.to_bitmap().len(), set.len() as u64, "step {step}");
+            }
+            assert!(postings.to_bitmap().iter().eq(set.iter().copied()));
+            let all: Vec<u32> = set.into_iter().collect();
+            let (last, others) = all.split_last().expect("one at least");
+            others.iter().for_each(|&number| assert!(!postings.remove(number)));
+            assert!(postings.remove(*last), "none is left");
+        }
+    }
+
+    #[test]
+    fn a_union_of_nothing_and_of_all_forms() {
+        assert!(Union::default().finish().is_empty());
+        let mut union = Union::default();
+        let many: RoaringBitmap = (1000..2000).collect();
+        union.add(&Postings::Bitmap(Box::new(many)));
+        union.add(&Postings::List(vec![5, 1500, u32::MAX]));
+        union.add(&Postings::Bitmap(Box::new((1999..2001).collect())));
+        union.add(&Postings::One(0));
+        union.add(&Postings::One(5));
+        let expected: RoaringBitmap = [0, 5].into_iter().chain(1000..2001).chain([u32::MAX]).collect();
+        assert_eq!(union.finish(), expected);
+    }
 }

@@ -73,7 +73,7 @@ pub(crate) fn believed(file: &Path) -> Option<Millis> {
 
 /// Says in words how far the wall clock is from the believed time.
 pub(crate) fn words(wall: Millis, believed: Millis) -> String {
-    let days = (wall - believed).abs() as f64 / DAY_MS as f64;
+    let days = wall.abs_diff(believed) as f64 / DAY_MS as f64;
     let side = if wall > believed { "ahead of" } else { "behind" };
     format!(
         "the clock of this machine is {days:.1} days {side} the time that retention goes by; days are dropped by the \
@@ -101,7 +101,7 @@ impl TrustedClock {
         let time = self.judge(reading);
         METRICS.retention_clock_lead.set_time(Duration::from_millis(wall.abs_diff(self.expected(reading.elapsed))));
         self.tell(core, reading);
-        if self.written.is_none_or(|written| (self.anchor.0 - written).abs() >= WRITE_EVERY) {
+        if self.written.is_none_or(|written| self.anchor.0.abs_diff(written) >= WRITE_EVERY as u64) {
             let (file, anchor) = (self.file.clone(), self.anchor.0);
             match tokio::task::spawn_blocking(move || write(&file, anchor)).await {
                 Ok(Ok(())) => self.written = Some(anchor),
@@ -134,7 +134,10 @@ impl TrustedClock {
             // Forwards, samples must have come in the second half of that time.
             let half = leap.wall.saturating_add(millis(self.confirm / 2));
             if now.wall < expected || now.newest.is_some_and(|newest| newest >= half) {
-                tracing::info!(days = (now.wall - expected) / DAY_MS, "the clock has held, retention goes by it again");
+                tracing::info!(
+                    days = now.wall.saturating_sub(expected) / DAY_MS,
+                    "the clock has held, retention goes by it again"
+                );
                 (self.anchor, self.leap) = ((now.wall, now.elapsed), None);
                 return now.wall;
             }
@@ -253,5 +256,32 @@ mod tests {
         assert_eq!(believed(&file), Some(START + 5));
         std::fs::write(&file, "x").unwrap();
         assert_eq!(believed(&file), None);
+    }
+
+    /// A file of a damaged disk may hold any number.
+    #[test]
+    fn a_believed_time_at_the_end_of_time_is_no_fault() {
+        assert!(words(0, i64::MIN).contains(" is 106751991167.3 days ahead of the time"), "{}", words(0, i64::MIN));
+        assert!(words(-2, i64::MAX).contains(" is 106751991167.3 days behind the time"), "{}", words(-2, i64::MAX));
+        for (time, expected) in [(i64::MIN, i64::MIN), (i64::MAX, START)] {
+            let mut clock = TrustedClock { anchor: (time, Duration::ZERO), ..clock() };
+            let reading = |hours: Millis| Reading {
+                wall: START + hours * HOUR,
+                elapsed: Duration::from_hours(hours as u64),
+                newest: Some(START + hours * HOUR),
+            };
+            assert_eq!(clock.judge(reading(0)), expected, "the earlier of the two");
+            assert_eq!(clock.judge(reading(6)), START + 6 * HOUR, "the clock has held");
+            assert_eq!(clock.judge(reading(7)), START + 7 * HOUR);
+        }
+    }
+
+    #[test]
+    fn how_far_the_clock_is_off_is_told_in_days() {
+        let ahead = words(START + DAY_MS * 3 / 2, START);
+        assert!(ahead.starts_with("the clock of this machine is 1.5 days ahead of the time"), "{ahead}");
+        assert!(ahead.ends_with("until the clock has held for hours and samples of its time have kept coming"));
+        let behind = words(START - 10 * DAY_MS, START);
+        assert!(behind.contains("is 10.0 days behind the time") && behind.ends_with("held for hours"), "{behind}");
     }
 }

@@ -344,7 +344,9 @@ fn list(ends: OffsetBuffer<i32>, values: ArrayRef) -> arrow::error::Result<Array
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::{Histogram, stale_nan};
+    use arrow::array::AsArray;
+    use arrow::datatypes::Int64Type;
+    use quiver_types::{Histogram, MillisRange, stale_nan};
     use smallvec::smallvec;
 
     use super::*;
@@ -396,5 +398,99 @@ mod tests {
         builder.push(5, &mut smallvec![FloatView::new(&run)], &HistRun::default());
         let batch = builder.finish().expect("a batch");
         assert_eq!((batch.num_rows(), builder.rows()), (1, 0));
+    }
+
+    fn run(samples: &[(Millis, f64, Millis)]) -> FloatRun {
+        let mut run = FloatRun::default();
+        samples.iter().for_each(|&(ts, value, start)| run.push(ts, value, start));
+        run
+    }
+
+    /// The times of a column by row.
+    fn times_of(batch: &RecordBatch, name: &str) -> Vec<Vec<Millis>> {
+        let column = &batch[name];
+        let row = |at: usize| match column.as_list_view_opt::<i32>() {
+            Some(views) => views.value(at),
+            None => column.as_list::<i32>().value(at),
+        };
+        (0..batch.num_rows()).map(|at| row(at).as_primitive::<Int64Type>().values().to_vec()).collect()
+    }
+
+    fn rows_of(batch: &RecordBatch) -> Vec<u32> {
+        batch["row"].as_primitive::<arrow::datatypes::UInt32Type>().values().to_vec()
+    }
+
+    #[test]
+    fn start_times_and_histograms_stand_beside_their_samples() {
+        let request = SampleRequest { histograms: true, start_times: true, ..SampleRequest::default() };
+        let mut builder = BatchBuilder::new(request);
+        let (with, without) = (run(&[(1, 1.0, 0), (2, 2.0, 5), (3, 3.0, 0)]), run(&[(1, 1.0, 0), (4, 4.0, 0)]));
+        let mut hists = HistRun::default();
+        hists.push(3, Histogram::default(), 0);
+        hists.push(9, Histogram { count: 2.0, ..Histogram::default() }, 7);
+        builder.push(0, &mut smallvec![FloatView::new(&with)], &HistRun::default());
+        builder.push(2, &mut smallvec![FloatView::new(&without)], &HistRun::default());
+        // A histogram hides the float at its time.
+        builder.push(5, &mut smallvec![FloatView::new(&with), FloatView::new(&without)], &hists);
+        builder.push(7, &mut smallvec![], &hists);
+        assert_eq!((builder.rows(), builder.weight()), (4, 3 + 2 + 3 + 2 * 20));
+        let batch = builder.finish().expect("a batch");
+        assert_eq!(rows_of(&batch), [0, 2, 5, 7]);
+        assert_eq!(times_of(&batch, "ts"), [vec![1, 2, 3], vec![1, 4], vec![1, 2, 4], vec![]]);
+        assert_eq!(times_of(&batch, "start_ts"), [vec![0, 5, 0], vec![], vec![0, 5, 0], vec![]]);
+        assert_eq!(times_of(&batch, "h_ts"), [vec![], vec![], vec![3, 9], vec![3, 9]]);
+        assert_eq!(times_of(&batch, "h_start_ts"), [vec![], vec![], vec![0, 7], vec![0, 7]]);
+        assert_eq!(batch["h"].as_list::<i32>().value(3).len(), 2);
+        let empty = builder.finish().expect("an empty one");
+        assert_eq!((empty.num_rows(), empty.schema()), (0, batch.schema()), "it begins anew");
+    }
+
+    /// What was not asked for is not there, and what hides floats does so all the same.
+    #[test]
+    fn columns_are_those_that_were_asked_for() {
+        let mut hists = HistRun::default();
+        hists.push(2, Histogram::default(), 0);
+        let floats = run(&[(1, 1.0, 5), (2, 2.0, 6)]);
+        let names = |floats: bool, start_times: bool, histograms: bool| {
+            let request = SampleRequest { floats, histograms, start_times, ..SampleRequest::default() };
+            schema(&request).fields().iter().map(|field| field.name().clone()).collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(names(true, false, false), "row ts v");
+        assert_eq!(names(true, true, false), "row ts v start_ts");
+        assert_eq!(names(false, true, false), "row", "start times are those of floats");
+        assert_eq!(names(false, false, true), "row h_ts h_start_ts h");
+        assert_eq!(names(true, true, true), "row ts v start_ts h_ts h_start_ts h");
+        let mut builder = BatchBuilder::new(SampleRequest::default());
+        builder.push(1, &mut smallvec![FloatView::new(&floats)], &hists);
+        let batch = builder.finish().expect("a batch");
+        assert_eq!((batch.num_columns(), times_of(&batch, "ts")), (3, vec![vec![1]]));
+        let mut builder =
+            BatchBuilder::new(SampleRequest { floats: false, histograms: true, ..SampleRequest::default() });
+        builder.push(1, &mut smallvec![FloatView::new(&floats)], &HistRun::default());
+        builder.push(2, &mut smallvec![FloatView::new(&floats)], &hists);
+        assert_eq!(rows_of(&builder.finish().expect("a batch")), [2], "a series without histograms has nothing");
+    }
+
+    #[test]
+    fn rows_of_a_block_are_views_of_it() {
+        let runs = [run(&[(1, 1.0, 0), (2, 2.0, 0), (3, 3.0, 0)]), run(&[]), run(&[(2, 5.0, 0), (9, 6.0, 0)])];
+        let block = SampleBlock::new(10, &runs);
+        let places = [(10, 2, 3), (12, 0, 5), (11, 0, 99), (10, 7, 8)];
+        let places = places.map(|(series, min, max)| block.place(series, MillisRange::new(min, max)));
+        for (start_times, histograms) in [(false, false), (true, false), (true, true)] {
+            let request = SampleRequest { histograms, start_times, ..SampleRequest::default() };
+            let batch = of_block(&request, vec![4, 5, 6, 7], &places, &block).expect("a batch");
+            assert_eq!((batch.schema(), rows_of(&batch)), (schema(&request), vec![4, 5, 6, 7]));
+            assert_eq!(times_of(&batch, "ts"), [vec![2, 3], vec![2], vec![], vec![]]);
+            let values = batch["v"].as_list_view::<i32>();
+            let first = values.value(0);
+            assert_eq!(first.as_primitive::<arrow::datatypes::Float64Type>().values().to_vec(), [2.0, 3.0]);
+            if start_times {
+                assert_eq!(times_of(&batch, "start_ts"), [const { Vec::<Millis>::new() }; 4]);
+            }
+            if histograms {
+                assert_eq!(times_of(&batch, "h_ts"), [const { Vec::<Millis>::new() }; 4]);
+            }
+        }
     }
 }

@@ -161,3 +161,61 @@ impl WalDisk for LocalDisk {
         Ok(space.f_bavail.saturating_mul(space.f_frsize))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_made_once_and_appended_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a.wal");
+        let mut file = LocalDisk.create(&path).unwrap();
+        assert_eq!(LocalDisk.create(&path).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+        for text in ["one ", "", "two"] {
+            file.append(text.as_bytes()).unwrap();
+        }
+        file.sync().unwrap();
+        LocalDisk.sync(&path).unwrap();
+        assert_eq!(LocalDisk.read(&path).unwrap(), b"one two");
+        for (bytes, head) in [(0, ""), (3, "one"), (7, "one two"), (64, "one two")] {
+            assert_eq!(LocalDisk.read_head(&path, bytes).unwrap(), head.as_bytes());
+        }
+        LocalDisk.truncate(&path, 3).unwrap();
+        assert_eq!(LocalDisk.read(&path).unwrap(), b"one");
+        LocalDisk.remove(&path).unwrap();
+        let missing = |outcome: io::Result<()>| outcome.unwrap_err().kind() == io::ErrorKind::NotFound;
+        assert!(missing(LocalDisk.remove(&path)) && missing(LocalDisk.truncate(&path, 0)));
+        assert!(missing(LocalDisk.sync(&path)) && missing(LocalDisk.read(&path).map(drop)));
+        assert!(missing(LocalDisk.read_head(&path, 1).map(drop)), "it is not made by being looked at");
+    }
+
+    #[test]
+    fn folders_are_no_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("quarantine")).unwrap();
+        std::fs::write(dir.path().join("quarantine/old.wal"), "").unwrap();
+        assert!(LocalDisk.list(dir.path()).unwrap().is_empty());
+        std::fs::write(dir.path().join("a.wal"), "").unwrap();
+        assert_eq!(LocalDisk.list(dir.path()).unwrap(), [dir.path().join("a.wal")]);
+        assert!(LocalDisk.list(&dir.path().join("nothing")).is_err());
+        assert!(LocalDisk.free_bytes(dir.path()).unwrap() > 0);
+        assert!(LocalDisk.free_bytes(&dir.path().join("nothing")).is_err());
+    }
+
+    #[test]
+    fn a_file_moves_into_a_folder_that_is_made_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let (from, to) = (dir.path().join("a.wal"), dir.path().join("quarantine/a.wal"));
+        for text in ["first", "second"] {
+            std::fs::write(&from, text).unwrap();
+            LocalDisk.rename(&from, &to).unwrap();
+            assert!(!from.exists());
+            assert_eq!(std::fs::read_to_string(&to).unwrap(), text);
+        }
+        assert!(LocalDisk.rename(&from, &to).is_err(), "there is nothing to move");
+        assert_eq!(std::fs::read_to_string(&to).unwrap(), "second");
+        LocalDisk.sync_dir(dir.path()).unwrap();
+        assert!(LocalDisk.sync_dir(&from).is_err());
+    }
+}

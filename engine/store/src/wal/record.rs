@@ -173,4 +173,71 @@ mod tests {
         bytes[4 + 32] ^= 1;
         assert_eq!(count_damaged(&bytes, 0, third), 2);
     }
+
+    #[test]
+    fn headers_come_back_with_their_greatest_numbers() {
+        let header = Header { seq: u64::MAX, table: u16::MAX, version: 0, kind: 7, flags: OPTIONAL_2, index: u16::MAX };
+        let mut out = vec![0; 64];
+        let at = begin(&mut out);
+        finish(&mut out, at, header);
+        assert_eq!((at, out.len()), (64, 64 + HEADER_BYTES), "without a body");
+        assert_eq!(read(&out, at), Found::Record(header, out.len()));
+    }
+
+    #[test]
+    fn zeros_and_rests_are_torn() {
+        let zeros = vec![0; 200];
+        for at in [0, 8, 160, 168, 192, 199] {
+            assert_eq!(read(&zeros, at), Found::Torn, "at {at}");
+        }
+        let mut noise = zeros.clone();
+        noise[31] = 1;
+        assert_eq!((read(&noise, 0), read(&noise, 32)), (Found::Unknown, Found::Torn));
+        // A good header whose body is not all there.
+        let whole = record(7, &[5; 64]);
+        for end in [HEADER_BYTES, HEADER_BYTES + 1, whole.len() - 1] {
+            assert_eq!(read(&whole[..end], 0), Found::Torn, "{end} bytes");
+        }
+    }
+
+    /// What looks like the beginning of a record may stand in a text.
+    #[test]
+    fn the_magic_alone_makes_no_record() {
+        let body: Vec<u8> = MAGIC.repeat(40);
+        let mut bytes = record(1, &body);
+        let second = bytes.len();
+        bytes.extend(record(2, &body));
+        bytes[HEADER_BYTES + 3] ^= 1;
+        assert_eq!(read(&bytes, 0), Found::Damaged(second));
+        assert_eq!(next_good(&bytes, 0), Some(second));
+        assert_eq!(next_good(&bytes, second), None);
+        assert_eq!(next_good(&bytes, bytes.len()), None);
+        assert_eq!(next_good(&[], 0), None);
+        // Records begin at multiples of 8 alone.
+        let mut shifted = vec![0; 4];
+        shifted.extend(record(1, &[1; 8]));
+        assert_eq!(next_good(&shifted, 0), None);
+    }
+
+    #[test]
+    fn damage_counts_the_records_that_headers_tell() {
+        let mut bytes = Vec::new();
+        let mut starts = Vec::new();
+        for seq in 0..4 {
+            starts.push(bytes.len());
+            bytes.extend(record(seq, &[9; 24]));
+        }
+        let end = bytes.len();
+        // The bodies of the first three.
+        starts[..3].iter().for_each(|at| bytes[at + HEADER_BYTES] ^= 1);
+        assert_eq!(count_damaged(&bytes, starts[0], starts[3]), 3);
+        assert_eq!(count_damaged(&bytes, starts[1], starts[3]), 2);
+        assert_eq!(count_damaged(&bytes, starts[0], starts[1] + 8), 2, "a stretch that ends within one");
+        assert_eq!(count_damaged(&bytes, starts[0], starts[0]), 0);
+        // Behind a header that cannot be read nobody knows how many there were.
+        bytes[starts[1]] ^= 1;
+        assert_eq!(count_damaged(&bytes, starts[0], starts[3]), 2);
+        assert_eq!(count_damaged(&bytes, starts[3], end), 1, "at least one");
+        assert_eq!(next_good(&bytes, starts[0]), Some(starts[3]));
+    }
 }

@@ -187,4 +187,51 @@ mod tests {
             assert_eq!(parse_file_name(Path::new(bad)), None, "{bad}");
         }
     }
+
+    #[test]
+    fn names_sort_as_the_segments_follow() {
+        let of = |number, segment| file_name(GenerationId { writer: Uuid::from_u128(1), number }, segment);
+        assert_eq!(of(3, 2), "00000000-0000-0000-0000-000000000001-00000003-000002.wal");
+        let names = [of(1, 0), of(1, 9), of(1, 10), of(9, 999_999), of(10, 0), of(99_999_999, 0)];
+        assert!(names.is_sorted());
+        // Larger numbers are read all the same.
+        for (number, segment) in [(u64::MAX, u32::MAX), (100_000_000, 1_000_000), (0, 0)] {
+            let expected = (GenerationId { writer: Uuid::from_u128(1), number }, segment);
+            assert_eq!(parse_file_name(Path::new(&of(number, segment))), Some(expected));
+        }
+        let good = of(3, 2);
+        for bad in [
+            good.replace(".wal", ""),
+            good.replace(".wal", ".tmp"),
+            good.replace(".wal", ".wal.tmp"),
+            good.replace("-000002", ""),
+            good.replace("-000002", "-99999999999"),
+            good.replace("-00000003", "-x"),
+            good.replacen('0', "g", 1),
+        ] {
+            assert_eq!(parse_file_name(Path::new(&bad)), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn bytes_count_once_they_are_accepted() {
+        use crate::wal::disk::LocalDisk;
+
+        let dir = tempfile::tempdir().unwrap();
+        let mut segment = Segment::create(&LocalDisk, dir.path(), &header()).unwrap();
+        assert_eq!((segment.bytes(), segment.good_bytes()), (HEADER_BYTES as u64, 0));
+        segment.append(b"12345678").unwrap();
+        segment.sync(&LocalDisk).unwrap();
+        assert_eq!((segment.bytes(), segment.good_bytes()), (72, 0), "synced is not yet accepted");
+        segment.accept();
+        segment.append(b"1234").unwrap();
+        segment.append(b"").unwrap();
+        assert_eq!((segment.bytes(), segment.good_bytes()), (76, 72));
+        let bytes = std::fs::read(segment.path()).unwrap();
+        assert_eq!((bytes.len(), &bytes[HEADER_BYTES..]), (76, &b"123456781234"[..]));
+        assert_eq!(SegmentHeader::decode(&bytes, segment.path()).unwrap(), Some(header()));
+        assert_eq!(parse_file_name(segment.path()), Some((header().generation, 2)));
+        let again = Segment::create(&LocalDisk, dir.path(), &header()).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists, "what was written is never written over");
+    }
 }

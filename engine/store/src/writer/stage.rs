@@ -406,38 +406,4 @@ impl Staged {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_service_is_the_first_label_that_is_there() {
-        let check = |pairs: &[(&str, &str)], expected: &str| {
-            let labels = quiver_types::LabelSet::from_pairs(pairs.iter().copied());
-            let names = ["service_name", "service", "job"].map(String::from);
-            assert_eq!(service(labels.canonical(), &names), expected);
-        };
-        check(&[("__name__", "m")], "");
-        check(&[("job", "j"), ("a", "b")], "j");
-        check(&[("job", "j"), ("service", "s")], "s");
-        check(&[("job", "j"), ("service_name", "n"), ("service", "s")], "n");
-    }
-
-    #[test]
-    fn metadata_knows_the_services_of_its_metric() {
-        let mut batch = MetricsBatch::default();
-        for (name, job) in [("a_total", "x"), ("a_total", "y"), ("b", "")] {
-            let labels = quiver_types::LabelSet::from_pairs([("__name__", name), ("job", job)]);
-            batch.push_series(labels.canonical());
-        }
-        let services = services_by_metric(&batch, &["job".to_owned()]);
-        let of = |name: &str| {
-            let mut list: Vec<_> = services.get(name).into_iter().flatten().copied().collect();
-            list.sort_unstable();
-            list
-        };
-        assert_eq!(of("a"), ["x", "y"]);
-        assert_eq!(of("a_total"), ["x", "y"]);
-        assert_eq!(of("b"), [""]);
-        assert!(of("c").is_empty());
-    }
-}
+mod tests;

@@ -1,9 +1,11 @@
 use std::collections::BTreeSet;
 
 use arrow::compute::cast;
-use quiver_types::LabelSet;
+use quiver_types::logs::{MSG, RecordMarks};
+use quiver_types::{Histogram, LabelSet, LogsBatch, ResetHint, Span, stale_nan};
 
 use super::*;
+use crate::memtable::logs::PreparedLogs;
 
 const METRICS: [Kind; 4] = [Kind::Definitions, Kind::Samples, Kind::Histograms, Kind::Exemplars];
 const LOGS: [Kind; 4] = [Kind::LogStreams, Kind::LogNames, Kind::LogRows, Kind::LogRequest];
@@ -172,4 +174,141 @@ fn a_body_of_another_form_is_refused() {
     // Its flag promises a column that it does not have.
     assert!(read(Kind::Samples, OPTIONAL, &body).is_err());
     assert!(read(Kind::Metadata, 0, &body).is_err());
+}
+
+/// Rows with the marks that are given: time, severity, time of observation.
+fn log_rows(rows: &[(i64, u8, i64)]) -> LogRows {
+    let names = [MSG, "é", "empty"].map(Into::into).to_vec();
+    let mut batch = LogsBatch { services: vec!["web".into()], names, ..LogsBatch::default() };
+    let streams = [("a", "x"), ("a", "y")].map(|pair| batch.push_stream(LabelSet::from_pairs([pair]).canonical()));
+    for (n, &(time, severity, observed)) in rows.iter().enumerate() {
+        for name in 0..n % 3 {
+            batch.push_field(name as u32, ["text", "тест"][name]);
+        }
+        batch.end_row(time, streams[n % 2], 0, RecordMarks { severity, observed });
+    }
+    PreparedLogs::new(batch).unwrap().rows
+}
+
+#[test]
+fn log_rows_come_back_with_the_marks_that_they_have() {
+    let check = |rows: &[(i64, u8, i64)], flags: u16, columns: usize| {
+        let rows = log_rows(rows);
+        assert_eq!(rows.flags(), flags);
+        let names = written(|encoder, out| encoder.log_names(&rows, out));
+        let names = read_log_names(&read(Kind::LogNames, 0, &names).unwrap()).unwrap();
+        assert_eq!(names.iter().flatten().collect::<Vec<_>>(), [MSG, "é", "empty"]);
+        let body = written(|encoder, out| encoder.log_rows(&rows, out));
+        let batch = read(Kind::LogRows, flags, &body).unwrap();
+        assert_eq!((batch.num_rows(), batch.num_columns()), (rows.len(), columns));
+        let back = read_log_rows(&batch, &names).unwrap();
+        assert_eq!((&*back.time, &*back.slots), (&*rows.time, &*rows.slots));
+        assert_eq!((&*back.offsets, &*back.field_names), (&*rows.offsets, &*rows.field_names));
+        assert_eq!(back.values.iter().collect::<Vec<_>>(), rows.values.iter().collect::<Vec<_>>());
+        // No severity beside a time of observation is written as 0, which is none.
+        let severity = |rows: &LogRows| rows.severity.as_ref().map_or_else(|| vec![0; rows.len()], |s| s.to_vec());
+        assert_eq!(severity(&back), severity(&rows));
+        assert_eq!(back.observed.map(|o| o.to_vec()), rows.observed.map(|o| o.to_vec()));
+    };
+    check(&[(i64::MIN, 0, 0), (i64::MAX, 0, 0), (0, 0, 0), (-1, 0, 0)], 0, 3);
+    check(&[(1, 0, 0), (2, 24, 0)], OPTIONAL, 4);
+    check(&[(1, 0, -7), (2, 0, 0)], OPTIONAL | OPTIONAL_2, 5);
+    check(&[(1, 1, 0), (2, 255, i64::MAX)], OPTIONAL | OPTIONAL_2, 5);
+}
+
+#[test]
+fn log_rows_are_read_with_names_for_all_their_fields() {
+    let rows = log_rows(&[(1, 0, 0), (2, 0, 0), (3, 0, 0)]);
+    let body = written(|encoder, out| encoder.log_rows(&rows, out));
+    let batch = read(Kind::LogRows, 0, &body).unwrap();
+    // Two names are in use, the third is not.
+    assert!(read_log_rows(&batch, &StringArray::from(vec!["a", "b"])).is_ok());
+    for names in [vec!["a"], vec![]] {
+        assert_eq!(read_log_rows(&batch, &StringArray::from(names)).unwrap_err(), bad("a field without a name"));
+    }
+    assert!(read_log_rows(&read(Kind::Samples, 0, &samples(None)).unwrap(), &rows.names).is_err());
+}
+
+#[test]
+fn histograms_come_back_bit_by_bit() {
+    let spans = |offset| vec![Span { offset, length: 1 }, Span { offset: 7, length: 0 }];
+    let exponential = Histogram {
+        schema: -4,
+        zero_threshold: f64::MIN_POSITIVE,
+        zero_count: 2.0,
+        count: f64::MAX,
+        sum: f64::from_bits(u64::MAX),
+        positive_spans: spans(i32::MIN),
+        positive: vec![-0.0],
+        negative_spans: spans(i32::MAX),
+        negative: vec![f64::INFINITY],
+        custom_bounds: Vec::new(),
+        reset_hint: ResetHint::Gauge,
+        float: true,
+    };
+    let custom = Histogram {
+        schema: quiver_types::histogram::CUSTOM_SCHEMA,
+        custom_bounds: vec![0.5, 1e300],
+        reset_hint: ResetHint::NotReset,
+        ..Histogram::default()
+    };
+    let all = [exponential, Histogram::default(), custom, Histogram { sum: stale_nan(), ..Histogram::default() }];
+    let rows: Vec<HistogramRow> = (0..)
+        .zip(&all)
+        .map(|(slot, histogram)| HistogramRow { slot, ts: i64::MIN, start_ts: -1, histogram: histogram.clone() })
+        .collect();
+    let body = written(|encoder, out| encoder.histograms(&rows, out));
+    let back = read_histograms(&read(Kind::Histograms, 0, &body).unwrap()).unwrap();
+    assert_eq!(back.len(), all.len());
+    for (row, (slot, histogram)) in back.iter().zip((0..).zip(&all)) {
+        assert_eq!((row.slot, row.ts, row.start_ts), (slot, i64::MIN, -1));
+        let told =
+            |h: &Histogram| (h.canonical_bytes(), h.reset_hint, h.float, h.sum.to_bits(), h.custom_bounds.clone());
+        assert_eq!(told(&row.histogram), told(histogram), "{slot}");
+    }
+}
+
+/// The columns of requests, each as often as there are statuses.
+fn requests(statuses: &[u32]) -> Vec<u8> {
+    let text = || -> ArrayRef { Arc::new(StringArray::from(vec!["t"; statuses.len()])) };
+    let mut hashes = FixedSizeBinaryBuilder::new(16);
+    statuses.iter().for_each(|_| hashes.append_value([0u8; 16]).unwrap());
+    let columns: Vec<ArrayRef> = vec![
+        text(),
+        text(),
+        text(),
+        Arc::new(hashes.finish()),
+        Arc::new(Int64Array::from(vec![0; statuses.len()])),
+        Arc::new(UInt32Array::from(statuses.to_vec())),
+        text(),
+        Arc::new(BinaryArray::from_iter_values(statuses.iter().map(|_| b"body"))),
+    ];
+    written(|encoder, out| encoder.write(Kind::LogRequest, 0, columns, out))
+}
+
+#[test]
+fn a_write_has_one_request_with_a_status_that_there_is() {
+    let read = |statuses: &[u32]| read_log_request(&read(Kind::LogRequest, 0, &requests(statuses)).unwrap());
+    assert_eq!(read(&[u32::from(u16::MAX)]).unwrap().answer.status, u16::MAX);
+    assert_eq!(read(&[1 << 16]).unwrap_err(), bad("a status is too large"));
+    assert_eq!(read(&[]).unwrap_err(), bad("not one request"));
+    assert_eq!(read(&[200, 200]).unwrap_err(), bad("not one request"));
+}
+
+/// Breaks where bytes that a fault of ours, or of the memory, has changed end the process instead of being refused: what is
+/// read of them may be other values, no more.
+#[test]
+fn a_body_with_a_changed_byte_is_read_or_refused() {
+    let rows = log_rows(&[(1, 3, 9), (2, 0, 0), (3, 0, 0)]);
+    let flags = rows.flags();
+    let body = written(|encoder, out| encoder.log_rows(&rows, out));
+    let mut refused = 0;
+    let places = || (0..body.len()).step_by(2);
+    for place in places() {
+        let mut body = body.clone();
+        body[place] = !body[place];
+        let back = read(Kind::LogRows, flags, &body).and_then(|batch| read_log_rows(&batch, &rows.names));
+        refused += usize::from(back.is_err());
+    }
+    assert!(refused > 0 && refused < places().count(), "{refused} of {} bytes", body.len());
 }
