@@ -260,7 +260,10 @@ pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     }
     let begin = parser.next;
     match parser.filter_or(None) {
-        Ok(filter) if parser.at_pipe_end() => Ok(filter::FilterRows(filter).into()),
+        Ok(filter) if parser.at_pipe_end() => {
+            parser.count_reads_of(&filter)?;
+            Ok(filter::FilterRows(filter).into())
+        }
         other => {
             let token = &parser.tokens[begin];
             if token.is_word() && !parser.tokens[begin + 1].is(":") {

@@ -94,7 +94,11 @@ impl Parser<'_> {
             None if ["inf", "nan"].contains(&text.to_ascii_lowercase().as_str()) => {
                 MathExpr::Number(Literal::new(parse_number(&text).unwrap_or(f64::NAN), text))
             }
-            None => MathExpr::Field(field_name(text)),
+            None => {
+                let name = field_name(text);
+                self.count_read(&name)?;
+                MathExpr::Field(name)
+            }
         })
     }
 
