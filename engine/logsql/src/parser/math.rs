@@ -107,7 +107,8 @@ impl Parser<'_> {
         let exponent = !self.token().quoted
             && self.token().raw.starts_with(|c: char| c.is_ascii_digit())
             && self.token().raw.ends_with(['e', 'E'])
-            && !self.token().raw.starts_with("0x");
+            && !self.token().raw.starts_with("0x")
+            && !self.token().raw.starts_with("0X");
         if exponent && self.after_next().is_any(&["+", "-"]) && !self.after_next().spaced {
             let mut text = self.token().raw.to_owned();
             for _ in 0..2 {
