@@ -114,3 +114,6 @@ pub(crate) fn patterns(fields: &[FieldPattern]) -> String {
 pub(crate) fn sort_fields(by: &[(String, bool)]) -> String {
     list(by, |(field, descending)| format!("{}{}", word(field), if *descending { " desc" } else { "" }))
 }
+
+#[cfg(test)]
+mod tests;
