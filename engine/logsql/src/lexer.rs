@@ -100,6 +100,9 @@ fn skip_blanks(query: &str, mut offset: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn check(query: &str, expected: &[&str]) {
@@ -118,5 +121,81 @@ mod tests {
         check("a:>=1", &["a", ":", ">", "=", "1"]);
         check("a\"b, c", &["a", "\"", "b", ",", "c"]);
         assert!(tokens("\"foo").is_err() && tokens("a \"foo").is_err());
+    }
+
+    #[test]
+    fn letters_signs_and_blanks_of_all_scripts() {
+        check("日本語:é_1", &["日本語", ":", "é_1"]);
+        check("a\u{3000}b\u{a0}c\u{2028}d", &["a", "b", "c", "d"]);
+        check("a😀b", &["a", "😀", "b"]);
+        check("\u{0}a\u{200b}", &["\u{0}", "a", "\u{200b}"]);
+        check("..1.2.", &["..1.2."]);
+        check("a\r\nb", &["a", "b"]);
+    }
+
+    #[test]
+    fn signs_of_two_characters_are_taken_first() {
+        check("a!=~b", &["a", "!=", "~", "b"]);
+        check("a=~~b", &["a", "=~", "~", "b"]);
+        check("a!!=b", &["a", "!", "!=", "b"]);
+        check("a==~b", &["a", "=", "=~", "b"]);
+        check("a= ~b", &["a", "=", "~", "b"]);
+        check("a<=b>=c", &["a", "<", "=", "b", ">", "=", "c"]);
+    }
+
+    #[test]
+    fn a_comment_ends_with_its_line_and_stands_in_no_quotes() {
+        check("# all of it", &[]);
+        check("a#b\nc", &["a", "c"]);
+        check("#\n#\n\n a", &["a"]);
+        check("'#' \"a # b\" `#`", &["#", "a # b", "#"]);
+        check("a # it's \"half\nb", &["a", "b"]);
+    }
+
+    #[test]
+    fn what_is_quoted_is_no_keyword() {
+        let found = tokens("AND 'and' `|` | and2").expect("a valid text");
+        let is = |at: usize, keyword: &str| found[at].is(keyword);
+        assert!(is(0, "and") && is(0, "And") && !is(0, "or"));
+        assert!(!is(1, "and") && !is(2, "|") && is(3, "|") && !is(4, "and"));
+        assert!(found[0].is_any(&["or", "and"]) && !found[1].is_any(&["or", "and"]) && !found[0].is_any(&[]));
+        let words: Vec<bool> = found.iter().map(Token::is_word).collect();
+        assert_eq!(words, [true, false, false, false, true, false]);
+    }
+
+    #[test]
+    fn places_are_told_in_characters() {
+        let fault = |query: &str| tokens(query).expect_err(query).message;
+        assert_eq!(fault("жж 'a"), "missing closing quote of the text that begins here at offset 3");
+        assert_eq!(fault("😀:`a"), "missing closing quote of the text that begins here at offset 2");
+        assert_eq!(fault("é \"a\\q\""), "unknown escape `\\q` at offset 2");
+    }
+
+    /// What queries are made of, whatever stands beside it.
+    const PARTS: [&str; 26] = [
+        "a", "foo.bar", "Ж1", "_x", "-", ":", "=", "=~", "!~", "!=", "!", "~", "|", "(", ")", "*", " ", "\t",
+        "\u{3000}", "# c\n", "\"q w\"", "'it\\'s'", "`r\\`", "{", "😀", "''",
+    ];
+
+    proptest! {
+        /// Breaks where a part of a query is lost or read twice: words are joined of what adjacent tokens were written as.
+        #[test]
+        fn tokens_and_what_is_between_them_are_the_query(parts in vec(0..PARTS.len(), 0..16)) {
+            let query: String = parts.iter().map(|&part| PARTS[part]).collect();
+            let found = tokens(&query).expect("whole parts");
+            let mut end = 0;
+            for token in &found {
+                let between = &query[end..token.offset];
+                prop_assert_eq!(token.spaced, !between.is_empty(), "{}", query);
+                prop_assert!(between.chars().all(|c| c.is_whitespace() || "#c".contains(c)), "{query}");
+                end = token.offset + token.raw.len();
+                prop_assert_eq!(token.raw, &query[token.offset..end]);
+                prop_assert!(token.quoted || token.text == token.raw, "{query}");
+                prop_assert!(!token.quoted || token.raw.len() >= token.text.len() + 2, "{query}");
+            }
+            let last = found.last().expect("the end is one");
+            prop_assert_eq!((last.raw, last.offset), ("", query.len()));
+            prop_assert!(found[..found.len() - 1].iter().all(|token| !token.raw.is_empty()));
+        }
     }
 }

@@ -216,4 +216,156 @@ mod tests {
         assert_eq!(parse_duration("3d2h12m34s45ms"), Some(267_154_045_000_000));
         assert_eq!(parse_duration("5"), None);
     }
+
+    /// A value stands below the numbers that a query may write, with units and signs.
+    #[test]
+    fn signs_bases_and_underscores() {
+        for (text, expected) in [
+            ("+5", Some(5.0)),
+            ("-0x10", Some(-16.0)),
+            ("0XfF", Some(255.0)),
+            ("0o17", Some(15.0)),
+            ("-0B11", Some(-3.0)),
+            ("0x", None),
+            ("0xg", None),
+            ("0b2", None),
+            ("0o8", None),
+            ("0x+5", None),
+            ("--5", None),
+            ("+-5", None),
+            ("-", None),
+            ("+", None),
+            ("1_0", Some(10.0)),
+            ("1__0", None),
+            ("10_", None),
+            ("0x_f", None),
+            (".5", Some(0.5)),
+            ("5.", Some(5.0)),
+            (".", None),
+            ("1.2.3", None),
+            ("1e3", Some(1000.0)),
+            ("1E+3", Some(1000.0)),
+            ("1e", None),
+            ("-inf", Some(f64::NEG_INFINITY)),
+            ("Infinity", Some(f64::INFINITY)),
+            ("infinite", None),
+            ("1e400", Some(f64::INFINITY)),
+            (" 5", None),
+            ("5 ", None),
+            ("٣", None),
+            ("170141183460469231731687303715884105728", Some(1.701_411_834_604_692_3e38)),
+        ] {
+            check(text, expected);
+        }
+        assert!(parse_number("NaN").is_some_and(f64::is_nan));
+        // NaN has no sign.
+        for text in ["-nan", "+nan"] {
+            check(text, None);
+        }
+        assert!(parse_number("-0").is_some_and(|zero| zero == 0.0));
+        assert!(parse_number("-0.0").is_some_and(|zero| zero == 0.0 && zero.is_sign_negative()));
+    }
+
+    #[test]
+    fn sizes_have_large_letters() {
+        for (text, expected) in [
+            ("1B", Some(1.0)),
+            ("1k", Some(1e3)),
+            ("1kib", Some(1024.0)),
+            ("1Ki", Some(1024.0)),
+            ("2MB", Some(2e6)),
+            ("2Mi", Some(2_097_152.0)),
+            ("1GiB", Some(1_073_741_824.0)),
+            ("1Tb", Some(1e12)),
+            ("0.5TiB", Some(549_755_813_888.0)),
+            ("22MB100KB", Some(22_100_000.0)),
+            ("-1KB", Some(-1000.0)),
+            ("1KB5", None),
+            ("1KX", None),
+            ("KB", None),
+            ("1 KB", None),
+            // Small letters are durations.
+            ("5m", Some(300e9)),
+            ("1b", None),
+            ("1g", None),
+        ] {
+            check(text, expected);
+        }
+    }
+
+    #[test]
+    fn durations_end_where_nanoseconds_do() {
+        for (text, expected) in [
+            ("1ns", Some(1)),
+            ("1us", Some(1_000)),
+            ("1µs", Some(1_000)),
+            ("1μs", Some(1_000)),
+            ("1.5ms", Some(1_500_000)),
+            ("1w", Some(604_800_000_000_000)),
+            ("1y", Some(31_536_000_000_000_000)),
+            ("1h30m", Some(5_400_000_000_000)),
+            ("30m1h", Some(5_400_000_000_000)),
+            ("-1h30m", Some(-5_400_000_000_000)),
+            ("0s", Some(0)),
+            ("1_000s", Some(1_000_000_000_000)),
+            ("0.4ns", Some(0)),
+            ("0.5ns", Some(1)),
+            ("292y", Some(9_208_512_000_000_000_000)),
+            ("300y", None),
+            ("-300y", None),
+            ("1e3s", None),
+            ("1h-5m", None),
+            ("+5m", None),
+            ("5M", None),
+            ("5", None),
+            ("m", None),
+            ("-", None),
+            ("", None),
+            ("1d ", None),
+            ("1s٣m", None),
+        ] {
+            assert_eq!(parse_duration(text), expected, "{text}");
+        }
+        let long = format!("{}s", "9".repeat(400));
+        assert_eq!(parse_duration(&long), None);
+    }
+
+    #[test]
+    fn whole_numbers_and_addresses() {
+        for (text, expected) in [
+            ("0", Some(0)),
+            ("18446744073709551615", Some(u64::MAX)),
+            ("18446744073709551616", None),
+            ("0xffffffffffffffff", Some(u64::MAX)),
+            ("1e3", Some(1000)),
+            ("1.5e1", Some(15)),
+            ("1.5K", Some(1500)),
+            ("1KiB", Some(1024)),
+            ("0.5", None),
+            ("-0", Some(0)),
+            ("-1", None),
+            ("inf", None),
+            ("nan", None),
+            ("5m", None),
+            ("1e30", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_u64(text), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("0.0.0.0", Some(0)),
+            ("255.255.255.255", Some(u32::MAX)),
+            ("1.2.3.004", Some(0x0102_0304)),
+            ("1.2.3.256", None),
+            ("1.2.3", None),
+            ("1.2.3.4.5", None),
+            ("1.2..4", None),
+            ("1.2.3.0004", None),
+            ("1.2.3.+4", None),
+            ("1.2.3.4 ", None),
+            ("", None),
+        ] {
+            assert_eq!(parse_ipv4(text), expected, "{text}");
+        }
+    }
 }

@@ -30,15 +30,13 @@ fn normalize(query: &mut Query, outer: &Options) {
     if let Some(global) = query.options.global_filter.take() {
         query.options.global_filter = Some(Box::new(simplify(*global)));
     }
-    let mut parts = vec![std::mem::replace(&mut query.filter, Filter::All)];
-    let leading = query.pipes.iter().take_while(|pipe| matches!(pipe, Pipe::Filter(_))).count();
-    for pipe in query.pipes.drain(..leading) {
-        if let Pipe::Filter(FilterRows(filter)) = pipe {
-            parts.push(filter);
-        }
-    }
-    query.filter = simplify(if parts.len() == 1 { parts.remove(0) } else { Filter::And(parts) });
     query.pipes = join_pipes(std::mem::take(&mut query.pipes));
+    let mut filter = std::mem::replace(&mut query.filter, Filter::All);
+    if let Some(Pipe::Filter(FilterRows(leading))) = query.pipes.first_mut() {
+        filter = Filter::And(vec![filter, std::mem::replace(leading, Filter::All)]);
+        query.pipes.remove(0);
+    }
+    query.filter = simplify(filter);
     let options = query.options.clone();
     for pipe in &mut query.pipes {
         for filter in pipe.kind_mut().filters_mut() {
@@ -162,7 +160,10 @@ fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
             sort.limit = least(sort.limit, limit);
         }
         (Some(Pipe::Sort(sort)), Pipe::Offset(Offset(offset))) if joins(sort) => match sort.limit {
-            Some(limit) if limit <= offset => *joined.last_mut().expect("it is there") = Limit(0).into(),
+            Some(limit) if limit <= offset => {
+                joined.pop();
+                push(joined, Limit(0).into());
+            }
             limit => {
                 sort.limit = limit.map(|limit| limit - offset);
                 sort.offset = sort.offset.saturating_add(offset);
@@ -193,4 +194,190 @@ fn least(limit: Option<u64>, other: u64) -> Option<u64> {
 
 fn joins(sort: &Sort) -> bool {
     sort.form == SortForm::Sort && sort.partition_by.is_empty() && sort.rank.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ast::{StreamMatch, StreamOp};
+    use crate::parser::{parse, parse_filter};
+
+    const FIELDS: usize = 3;
+    const LABELS: usize = 2;
+
+    fn field_filter(at: usize) -> Filter {
+        Filter::Field { field: FieldPattern::Name(format!("f{at}")), test: Test::Phrase("x".to_owned()) }
+    }
+
+    fn stream_filter(groups: Vec<Vec<usize>>) -> Filter {
+        let one = |at: usize| StreamMatch { label: format!("s{at}"), op: StreamOp::Equal("x".to_owned()) };
+        let groups = groups.into_iter().map(|group| group.into_iter().map(one).collect()).collect();
+        Filter::Stream(StreamFilter { groups })
+    }
+
+    fn filters() -> impl Strategy<Value = Filter> {
+        let leaf = prop_oneof![
+            Just(Filter::All),
+            (0..FIELDS).prop_map(field_filter),
+            vec(vec(0..LABELS, 1..3), 1..3).prop_map(stream_filter),
+        ];
+        leaf.prop_recursive(5, 30, 3, |inner| {
+            prop_oneof![
+                vec(inner.clone(), 1..4).prop_map(Filter::And),
+                vec(inner.clone(), 1..4).prop_map(Filter::Or),
+                inner.prop_map(|one| Filter::Not(Box::new(one))),
+            ]
+        })
+    }
+
+    /// Whether a row matches; a bit each says which fields and labels of it fit.
+    fn holds(filter: &Filter, row: usize) -> bool {
+        let bit = |name: &str, above: usize| {
+            let at: usize = name[1..].parse().expect("a number");
+            row >> (above + at) & 1 == 1
+        };
+        match filter {
+            Filter::All => true,
+            Filter::And(all) => all.iter().all(|one| holds(one, row)),
+            Filter::Or(any) => any.iter().any(|one| holds(one, row)),
+            Filter::Not(one) => !holds(one, row),
+            Filter::Field { field, .. } => bit(field.name().expect("a name"), 0),
+            Filter::Stream(stream) => stream.groups.iter().any(|group| group.iter().all(|one| bit(&one.label, FIELDS))),
+            other => panic!("{other}"),
+        }
+    }
+
+    proptest! {
+        /// Breaks where the normal form matches other rows, is no end of its own, or is read as something else.
+        #[test]
+        fn filters_keep_their_meaning(filter in filters()) {
+            let normal = simplify(filter.clone());
+            for row in 0..1 << (FIELDS + LABELS) {
+                prop_assert!(holds(&normal, row) == holds(&filter, row), "{filter:?} is {normal} in {row:b}");
+            }
+            prop_assert_eq!(&simplify(normal.clone()), &normal);
+            let text = normal.to_string();
+            let read = parse_filter(&text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            prop_assert_eq!(read, Some(normal));
+        }
+    }
+
+    /// Pipes that join each other, or stand between those that do.
+    const PIPES: [&str; 19] = [
+        "limit 0",
+        "limit 2",
+        "limit 5",
+        "limit 18446744073709551615",
+        "offset 0",
+        "offset 1",
+        "offset 3",
+        "offset 18446744073709551615",
+        "sort by (a)",
+        "sort by (a desc)",
+        "sort by (a) desc",
+        "sort by (a) limit 2",
+        "sort by (a) offset 2",
+        "sort by (a desc) offset 1 limit 4",
+        "sort by (a) limit 3 rank as r",
+        "first 3 by (a)",
+        "last 2 by (a)",
+        "last by (a desc)",
+        "sort by (a) limit 6",
+    ];
+
+    /// What the pipes leave of some rows.
+    fn applied(pipes: &[Pipe]) -> Vec<u64> {
+        let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+        let mut rows = vec![5, 3, 9, 1, 8, 2, 7, 4, 6, 0];
+        for pipe in pipes {
+            match pipe {
+                Pipe::Limit(limit) => rows.truncate(count(limit.0)),
+                Pipe::Offset(offset) => rows = rows.into_iter().skip(count(offset.0)).collect(),
+                Pipe::Sort(sort) => {
+                    rows.sort_unstable();
+                    if sort.by[0].1 != sort.is_reversed() {
+                        rows.reverse();
+                    }
+                    let limit = sort.limit.map_or(usize::MAX, count);
+                    rows = rows.into_iter().skip(count(sort.offset)).take(limit).collect();
+                }
+                other => panic!("{other}"),
+            }
+        }
+        rows
+    }
+
+    proptest! {
+        /// Breaks where limits and offsets come to other rows when they are put together.
+        #[test]
+        fn limits_and_offsets_keep_their_meaning(chosen in vec(0..PIPES.len(), 0..7)) {
+            let one = |at: &usize| parse(&format!("* | {}", PIPES[*at])).expect("a pipe").pipes;
+            let pipes: Vec<Pipe> = chosen.iter().flat_map(one).collect();
+            let joined = join_pipes(pipes.clone());
+            prop_assert!(applied(&joined) == applied(&pipes), "{pipes:?} are {joined:?}");
+            prop_assert!(joined.len() <= pipes.len());
+            prop_assert_eq!(&join_pipes(joined.clone()), &joined);
+        }
+
+        /// Breaks where what is read of a canonical text is written in yet another way.
+        #[test]
+        fn canonical_text_is_its_own(chosen in vec(0..PIPES.len() + 6, 0..7)) {
+            const OTHERS: [&str; 6] =
+                ["filter f:x", "filter *", "filter f:x or g:y", "uniq by (a)", "uniq by (a) with hits limit 3", "fields a"];
+            let pipes: Vec<&str> =
+                chosen.iter().map(|&at| PIPES.get(at).copied().unwrap_or_else(|| OTHERS[at - PIPES.len()])).collect();
+            let text = [&["e:z"][..], pipes.as_slice()].concat().join(" | ");
+            let canonical = parse(&text).unwrap_or_else(|fault| panic!("{text}: {fault}")).to_string();
+            let again = parse(&canonical).unwrap_or_else(|fault| panic!("{canonical}: {fault}")).to_string();
+            prop_assert_eq!(again, canonical, "{}", text);
+        }
+    }
+
+    fn check(text: &str, expected: &str) {
+        let query = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        assert_eq!(query.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn filters_that_come_to_stand_first_join_that_of_the_query() {
+        check("a | filter b | where c or d | limit 1", "a b (c or d) | limit 1");
+        check("* | filter b", "b");
+        check("* | filter *", "*");
+        check("a or b | c", "(a or b) c");
+        check("* | offset 0 | filter b", "b");
+        check("* | offset 0 | filter b | offset 0 | filter c | limit 1 | filter d", "b c | limit 1 | filter d");
+        check("* | limit 1 | filter *", "* | limit 1 | filter *");
+        check("* | limit 1 | filter * | filter b | filter (c d)", "* | limit 1 | filter b c d");
+    }
+
+    #[test]
+    fn no_rows_are_left_of_a_limit_within_an_offset() {
+        check("* | limit 5 | sort by (a) limit 2 | offset 2", "* | limit 0");
+        check("* | offset 3 | sort by (a) limit 2 | offset 9", "* | limit 0");
+        check("* | uniq by (a) | sort by (a) limit 1 | offset 1", "* | uniq by (a) | limit 0");
+        check("* | fields a | sort by (a) limit 1 | offset 1 | limit 7", "* | fields a | limit 0");
+    }
+
+    #[test]
+    fn subqueries_and_conditions_are_in_normal_form() {
+        check("a:in(* b * | filter c | fields d)", "a:in(b c | fields d)");
+        check("!(!a:in(!!b | fields d))", "a:in(b | fields d)");
+        check("* | union (a b * | offset 0 | limit 3 | limit 2)", "* | union (a b | limit 2)");
+        check("* | join by (a) (x | filter y | fields a)", "* | join by (a) (x y | fields a)");
+        check("* | count() if (* (a (b c))) n", "* | stats count(*) if (a b c) as n");
+        check("* | format if (a or (b or *)) 'x' as y", "* | format if (*) x as y");
+        check("options(global_filter=(a (b *))) c", "options(global_filter=(a b)) c");
+        check(
+            "options(concurrency=2, allow_partial_response=true) * | union (options(concurrency=3) a)",
+            "options(concurrency=2, allow_partial_response=true) * | union (options(concurrency=3, allow_partial_response=true) a)",
+        );
+        // What moves rows in time, and binds subqueries anyway, is not taken over.
+        check(
+            "options(time_offset=1h, global_filter=(g)) * | union (a)",
+            "options(time_offset=1h, global_filter=(g)) * | union (a)",
+        );
+    }
 }

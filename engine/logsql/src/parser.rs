@@ -90,6 +90,8 @@ pub(crate) struct Parser<'a> {
     pipes: usize,
     math_ops: usize,
     fields: usize,
+    /// Fields that filters, expressions and templates of pipes read, each counted once.
+    read: HashSet<String>,
     cells: usize,
     regexps: usize,
 }
@@ -107,6 +109,7 @@ impl<'a> Parser<'a> {
             pipes: 0,
             math_ops: 0,
             fields: 0,
+            read: HashSet::new(),
             cells: 0,
             regexps: 0,
         })

@@ -260,7 +260,10 @@ pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     }
     let begin = parser.next;
     match parser.filter_or(None) {
-        Ok(filter) if parser.at_pipe_end() => Ok(filter::FilterRows(filter).into()),
+        Ok(filter) if parser.at_pipe_end() => {
+            parser.count_reads_of(&filter)?;
+            Ok(filter::FilterRows(filter).into())
+        }
         other => {
             let token = &parser.tokens[begin];
             if token.is_word() && !parser.tokens[begin + 1].is(":") {
@@ -273,30 +276,4 @@ pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::HashSet;
-
-    use super::*;
-
-    #[test]
-    fn names_are_unique_and_documented() {
-        let mut seen = HashSet::new();
-        for def in defs() {
-            assert!(def.names.iter().all(|name| seen.insert(*name)), "{:?} twice", def.names);
-            assert!(def.doc.ends_with('.') && def.doc.len() > 20, "{:?}: {}", def.names, def.doc);
-        }
-        assert!(seen.len() > 50);
-    }
-
-    #[test]
-    fn what_is_no_pipe_by_name_is_a_filter_or_stats() {
-        testing::reads(&[
-            ("len:5", "filter \"len\":5"),
-            ("format-x", "filter \"format-x\""),
-            ("count() x", "stats count(*) as x"),
-            ("(host) count() rows", "stats by (host) count(*) as rows"),
-            ("foo", "filter foo"),
-        ]);
-        testing::refuses(&[("", "a pipe expected"), ("sotr(x)", "did you mean `sort`?")]);
-    }
-}
+mod tests;

@@ -358,3 +358,6 @@ fn newest(query: &Query) -> Option<Newest> {
 pub(crate) fn internal(message: &str) -> Error {
     Error::internal(message)
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,6 +76,11 @@ pub(crate) fn literal(text: &str) -> String {
     if plain { text.to_owned() } else { word_or_infinity(text) }
 }
 
+/// Writes the number of a range or comparison as it is, in quotes where a blank would end it: a time may have one.
+pub(crate) fn bound(text: &str) -> String {
+    if text.contains(char::is_whitespace) { quote(text) } else { text.to_owned() }
+}
+
 fn word_or_infinity(text: &str) -> String {
     if matches!(text.to_ascii_lowercase().as_str(), "inf" | "now") { text.to_owned() } else { word(text) }
 }
@@ -109,3 +114,6 @@ pub(crate) fn patterns(fields: &[FieldPattern]) -> String {
 pub(crate) fn sort_fields(by: &[(String, bool)]) -> String {
     list(by, |(field, descending)| format!("{}{}", word(field), if *descending { " desc" } else { "" }))
 }
+
+#[cfg(test)]
+mod tests;

@@ -188,6 +188,66 @@ mod tests {
     }
 
     #[test]
+    fn an_end_that_is_not_said_is_open() {
+        let start = QueryScope { start_ns: Some(-5), ..QueryScope::default() };
+        check(&start, "a", "_time:[-5,now] a");
+        let range = |scope: &QueryScope| match scope.time() {
+            Some(Filter::Time(TimeFilter::Range { start, end, offset_ns, .. })) => (start.at(7), end.at(7), offset_ns),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(range(&start), (-5, i64::MAX, 0));
+        let end = QueryScope { end_ns: Some(9), now_ns: 100, ..QueryScope::default() };
+        assert_eq!(range(&end), (i64::MIN, 9, 0));
+        assert_eq!(QueryScope { now_ns: 100, ..QueryScope::default() }.time(), None);
+    }
+
+    /// Breaks where rows come in by a part of a query that a filter of the request does not bind.
+    #[test]
+    fn queries_of_all_pipes_are_bound() {
+        let scope = QueryScope { extra: vec![filter("x:1")], ..QueryScope::default() };
+        for (text, expected) in [
+            ("* | join by (a) (b | fields a)", "x:1 * | join by (a) (x:1 b | fields a)"),
+            ("* | union (a | union (b))", "x:1 * | union (x:1 a | union (x:1 b))"),
+            ("* | union (a:in(b | fields c))", "x:1 * | union (x:1 a:in(x:1 b | fields c))"),
+            ("* | count() if (a:in(b | fields c)) n", "x:1 * | stats count(*) if (a:in(x:1 b | fields c)) as n"),
+            ("* | format if (a:in(b | fields c)) 'd' as e", "x:1 * | format if (a:in(x:1 b | fields c)) d as e"),
+            ("* | unroll if (!a:in(b | fields c)) by (d)", "x:1 * | unroll if (!a:in(x:1 b | fields c)) by (d)"),
+            (
+                "* | unpack_json if (a:in(b | fields c)) from d",
+                "x:1 * | unpack_json if (a:in(x:1 b | fields c)) from d",
+            ),
+            (
+                "* | set_stream_fields if (a:in(b | fields c)) d",
+                "x:1 * | set_stream_fields if (a:in(x:1 b | fields c)) d",
+            ),
+            ("a or !b:contains_all(c | fields d)", "x:1 (a or !b:contains_all(x:1 c | fields d))"),
+            ("_stream_id:in(a | fields _stream_id)", "x:1 _stream_id:in(x:1 a | fields _stream_id)"),
+            // Written rows are nobody's.
+            ("* | union rows({a:b})", "x:1 * | union rows({\"a\":\"b\"})"),
+        ] {
+            check(&scope, text, expected);
+        }
+        // Neighbours of a row are bound as the row is.
+        let mut query = parse("a | stream_context before 1").expect("a query");
+        scope.bind(&mut query).expect("it is bound");
+        match query.pipes.as_slice() {
+            [Pipe::StreamContext(context)] => assert_eq!(context.within, scope.extra),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn who_ignores_the_range_of_time_does_so_for_what_is_within() {
+        let scope = QueryScope { start_ns: Some(5), end_ns: Some(9), ..QueryScope::default() };
+        let (yes, no) = ("options(ignore_global_time_filter=true)", "options(ignore_global_time_filter=false)");
+        check(&scope, &format!("a:in({yes} b | fields c)"), &format!("_time:[5,9] a:in({yes} b | fields c)"));
+        check(&scope, &format!("{yes} a:in(b | fields c)"), &format!("{yes} a:in({yes} b | fields c)"));
+        check(&scope, &format!("{yes} a:in({no} b | fields c)"), &format!("{yes} a:in({no} _time:[5,9] b | fields c)"));
+        check(&scope, &format!("{yes} * | union (b)"), &format!("{yes} * | union ({yes} b)"));
+        check(&scope, &format!("{no} a"), &format!("{no} _time:[5,9] a"));
+    }
+
+    #[test]
     fn filters_are_not_copied_without_bounds() {
         let scope = QueryScope { extra: vec![filter(&"x".repeat(1 << 19))], ..QueryScope::default() };
         let bound = |subqueries: usize| {
@@ -196,5 +256,8 @@ mod tests {
         };
         assert_eq!(bound(5), Ok(()));
         assert_eq!(bound(40), Err(ErrorKind::LimitExceeded));
+        let mut query = parse(&vec!["a:in(b | fields c)"; 40].join(" ")).expect("a query");
+        let refused = scope.bind(&mut query).expect_err("too much");
+        assert_eq!(refused.message, "filters that bind each subquery come to more than 16777216 bytes in all");
     }
 }

@@ -101,6 +101,9 @@ pub(crate) fn quote(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn check(text: &str, expected: &str) {
@@ -147,6 +150,55 @@ mod tests {
         for (text, expected, length) in [("'a'b", "a", 3), ("``x", "", 2)] {
             let (found, len) = unquote(text).expect("a text");
             assert_eq!((found.as_ref(), len), (expected, length), "{text}");
+        }
+    }
+
+    /// Texts are valid, whatever bytes are given by number.
+    #[test]
+    fn bytes_that_are_no_characters_are_replaced() {
+        for (text, expected) in [
+            (r#""\xff\xfe""#, "\u{fffd}\u{fffd}"),
+            (r#""a\xc3(b""#, "a\u{fffd}(b"),
+            (r#""\xed\xa0\x80""#, "\u{fffd}\u{fffd}\u{fffd}"),
+            (r#""\xd0\x96\xd0""#, "Ж\u{fffd}"),
+            (r#""\377\000""#, "\u{fffd}\0"),
+            (r"'\xf0\x9f\x98\x80'", "😀"),
+        ] {
+            let (found, len) = unquote(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            assert_eq!((found.as_ref(), len), (expected, text.len()), "{text}");
+        }
+    }
+
+    #[test]
+    fn each_kind_of_quotes_has_its_own_end() {
+        for (text, expected) in [
+            ("\"it's `x`\"", "it's `x`"),
+            ("'a \"b\" `c`'", "a \"b\" `c`"),
+            ("`a \"b\" 'c' \\`", "a \"b\" 'c' \\"),
+            ("`a\nb`", "a\nb"),
+            ("\"a\nb\"", "a\nb"),
+            (r#""\a\b\f\n\r\t\v\\\'\"\`""#, "\u{7}\u{8}\u{c}\n\r\t\u{b}\\'\"`"),
+            (r#""\U0010ffff\u0000""#, "\u{10ffff}\0"),
+        ] {
+            let (found, len) = unquote(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+            assert_eq!((found.as_ref(), len), (expected, text.len()), "{text}");
+        }
+    }
+
+    proptest! {
+        /// Breaks where a value that is written into a query is read as another, or ends it too soon.
+        #[test]
+        fn any_text_is_read_as_it_was_quoted(letters in vec(any::<char>(), 0..24), behind in "[\"'`\\\\a-z |]{0,4}") {
+            let text: String = letters.into_iter().collect();
+            let written = quote(&text);
+            prop_assert!(written.chars().all(|c| !c.is_control()), "{written:?}");
+            let query = format!("{written}{behind}");
+            let (found, len) = unquote(&query).expect("it is quoted");
+            prop_assert_eq!((found.as_ref(), len), (text.as_str(), written.len()));
+            // The same between single quotes, where these are escaped in place of double ones.
+            let single = format!("'{}'{behind}", text.replace('\\', "\\\\").replace('\'', "\\'"));
+            let (found, len) = unquote(&single).expect("it is quoted");
+            prop_assert_eq!((found.as_ref(), len), (text.as_str(), single.len() - behind.len()));
         }
     }
 

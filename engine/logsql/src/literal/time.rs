@@ -106,6 +106,9 @@ fn optional(text: Option<&str>, len: usize) -> Result<Option<u32>, ()> {
 
 #[cfg(test)]
 mod tests {
+    use chrono::{DateTime, Datelike, Timelike};
+    use proptest::prelude::*;
+
     use super::*;
 
     fn check(text: &str, start: i64, end: i64) {
@@ -124,6 +127,119 @@ mod tests {
         assert_eq!(parse_span("2262-04-11T23:47:16Z"), None);
         for bad in ["fooo-02", "2023-ab", "2023-01-02T04:05:06+12", "2023-13", "", "202", "2023-01-02T25"] {
             assert_eq!(parse_span(bad), None, "{bad}");
+        }
+    }
+
+    const MINUTE: i64 = 60 * SECOND;
+    const HOUR: i64 = 60 * MINUTE;
+    const DAY: i64 = 24 * HOUR;
+
+    #[test]
+    fn what_is_named_is_as_long_as_the_calendar_says() {
+        let length = |text: &str| parse_span(text).map(|span| span.end - span.start + 1);
+        for (text, expected) in [
+            ("2023", 365 * DAY),
+            ("2024", 366 * DAY),
+            ("2000", 366 * DAY),
+            ("1900", 365 * DAY),
+            ("2024-02", 29 * DAY),
+            ("2023-02", 28 * DAY),
+            ("2023-12", 31 * DAY),
+            ("2023-12-31", DAY),
+            ("2024-02-29", DAY),
+            ("2024-02-29T23", HOUR),
+            ("2024-02-29T23:59", MINUTE),
+            ("2024-02-29T23:59:59", SECOND),
+            ("2024-02-29T23:59:59.5", 1),
+            ("2024-02-29T23:59:59.25", 1),
+            ("2024-02-29T23:59:59.250", 1_000_000),
+            ("2024-02-29T23:59:59.250000000", 1),
+        ] {
+            assert_eq!(length(text), Some(expected), "{text}");
+            assert_eq!(length(&format!("{text}Z")), Some(expected), "{text}Z");
+        }
+    }
+
+    #[test]
+    fn zones_move_both_ends() {
+        let utc = parse_span("2024-03-10T12:00:00").expect("a time");
+        for (zone, by) in [
+            ("Z", 0),
+            ("+00:00", 0),
+            ("-00:00", 0),
+            ("+05:30", -330 * MINUTE),
+            ("-08:00", 8 * HOUR),
+            ("+14:00", -14 * HOUR),
+        ] {
+            let text = format!("2024-03-10T12:00:00{zone}");
+            check(&text, utc.start + by, utc.end + by);
+        }
+        // Of a month and a year, too.
+        check("1970-01+01:00", -HOUR, 31 * DAY - HOUR - 1);
+        check("1970-01-01-01:00", HOUR, DAY + HOUR - 1);
+        check("1970+00:30", -HOUR / 2, 365 * DAY - HOUR / 2 - 1);
+        // Before 1970.
+        check("1969-12-31T23:59:59", -SECOND, -1);
+    }
+
+    #[test]
+    fn what_is_no_time() {
+        for bad in [
+            "2023-2",
+            "2023-02-3",
+            "2023-02-30",
+            "2023-00",
+            "2023-01-00",
+            "2100-02-29",
+            "2023-01-02T",
+            "2023-01-02T5",
+            "2023-01-02T24",
+            "2023-01-02T05:60",
+            "2023-01-02T05:06:60",
+            "2023-01-02T05:06:",
+            "2023-01-02T05:06:07.",
+            "2023-01-02T05:06:07.1234567890",
+            "2023-01-02T05:06:07.12a",
+            "2023-01-02T05:06:07.-1",
+            "2023-01-02T05:06:07:08",
+            "2023-01T05",
+            "2023T05",
+            "2023-01-02t05",
+            "2023-01-02 05:06:07",
+            "2023-01-02T05:06:07+1:00",
+            "2023-01-02T05:06:07+ab:cd",
+            "2023-01-02T05:06:07z",
+            "2023-01-02-03-04",
+            "+2023",
+            "２０２３",
+            "2023-é1",
+            "-é:00é",
+            "Z",
+            "+00:00",
+            "9999",
+            "0000",
+        ] {
+            assert_eq!(parse_span(bad), None, "{bad}");
+        }
+    }
+
+    proptest! {
+        /// Breaks where a part of a time counts for more or less than it is: each shorter form holds the longer ones.
+        #[test]
+        fn shorter_forms_hold_longer_ones(seconds in -8_000_000_000_i64..8_000_000_000, ns in 0..SECOND) {
+            let time = DateTime::from_timestamp(seconds, u32::try_from(ns).expect("below a second")).expect("a time");
+            let date = format!("{:04}-{:02}-{:02}", time.year(), time.month(), time.day());
+            let clock = format!("{:02}:{:02}:{:02}.{ns:09}", time.hour(), time.minute(), time.second());
+            let at = seconds * SECOND + ns;
+            let all = format!("{date}T{clock}");
+            prop_assert_eq!(parse_span(&all), Some(TimeSpan { start: at, end: at }), "{}", all);
+            let mut inner = TimeSpan { start: at, end: at };
+            for length in [19, 16, 13, 10, 7, 4] {
+                let text = &all[..length];
+                let span = parse_span(text).unwrap_or_else(|| panic!("{text}"));
+                prop_assert!(span.start <= inner.start && inner.end <= span.end, "{text}");
+                inner = span;
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use crate::ast::{Bound, FieldPattern, Filter, Literal, PatternPlace, Test, Value
 use crate::error::Result;
 use crate::kernels::values;
 use crate::literal::{parse_ipv4, parse_number, parse_u64};
+use crate::print;
 
 /// A filter function.
 pub(super) struct FilterCall {
@@ -179,7 +180,7 @@ impl Parser<'_> {
         self.skip(",");
         let close = if self.skip("]") { ']' } else { self.expect(")").map(|()| ')')? };
         let bound = |value, included| if included { Bound::Included(value) } else { Bound::Excluded(value) };
-        let text = format!("range{open}{}, {}{close}", min.text, max.text);
+        let text = format!("range{open}{}, {}{close}", print::bound(&min.text), print::bound(&max.text));
         // An open end at infinity takes infinity in: there is nothing beyond it to leave out.
         let (min_in, max_in) = (open == '[' || min.value.is_infinite(), close == ']' || max.value.is_infinite());
         Ok(test(field, Test::Range { min: bound(min.value, min_in), max: bound(max.value, max_in), text }))

@@ -9,6 +9,7 @@ use crate::ast::{Bound, CompareOp, FieldPattern, Filter, Test, Values};
 use crate::error::Result;
 use crate::kernels::golang_regex;
 use crate::literal::parse_number;
+use crate::print;
 
 /// What cannot begin a filter.
 const NO_START: &[&str] = &[",", ")", "[", "]", "|", ";"];
@@ -247,5 +248,5 @@ fn compare_test(op: CompareOp, value: String) -> Test {
         CompareOp::Lt => (least, beside),
         CompareOp::Le => (least, Bound::Included(number)),
     };
-    Test::Range { min, max, text: format!("{}{value}", op.as_str()) }
+    Test::Range { min, max, text: format!("{}{}", op.as_str(), print::bound(&value)) }
 }

@@ -94,7 +94,11 @@ impl Parser<'_> {
             None if ["inf", "nan"].contains(&text.to_ascii_lowercase().as_str()) => {
                 MathExpr::Number(Literal::new(parse_number(&text).unwrap_or(f64::NAN), text))
             }
-            None => MathExpr::Field(field_name(text)),
+            None => {
+                let name = field_name(text);
+                self.count_read(&name)?;
+                MathExpr::Field(name)
+            }
         })
     }
 
@@ -103,7 +107,8 @@ impl Parser<'_> {
         let exponent = !self.token().quoted
             && self.token().raw.starts_with(|c: char| c.is_ascii_digit())
             && self.token().raw.ends_with(['e', 'E'])
-            && !self.token().raw.starts_with("0x");
+            && !self.token().raw.starts_with("0x")
+            && !self.token().raw.starts_with("0X");
         if exponent && self.after_next().is_any(&["+", "-"]) && !self.after_next().spaced {
             let mut text = self.token().raw.to_owned();
             for _ in 0..2 {

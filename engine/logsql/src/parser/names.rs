@@ -8,6 +8,8 @@ use super::{FIELDS_MAX, Parser};
 use crate::ast::{FieldPattern, Filter, Literal};
 use crate::error::Result;
 use crate::literal::{parse_duration, parse_number, parse_u64};
+use crate::needs::Needs;
+use crate::plan::filter::add_needs;
 
 /// What ends any word.
 const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*", ";"];
@@ -48,6 +50,18 @@ impl Parser<'_> {
             return Err(self.fault(format!("more than {FIELDS_MAX} fields in the pipes of a query")));
         }
         Ok(())
+    }
+
+    /// Counts a field that a pipe reads, once for a query.
+    pub(crate) fn count_read(&mut self, name: &str) -> Result<()> {
+        if self.read.insert(name.to_owned()) { self.count_field() } else { Ok(()) }
+    }
+
+    /// Counts the fields that a filter of a pipe looks at.
+    pub(crate) fn count_reads_of(&mut self, filter: &Filter) -> Result<()> {
+        let mut needs = Needs::default();
+        add_needs(filter, &mut needs);
+        needs.names.iter().try_for_each(|name| self.count_read(name))
     }
 
     /// Takes the name of one field; the empty name is the message.
@@ -167,6 +181,7 @@ impl Parser<'_> {
         }
         let filter = self.filter_or(None)?;
         self.expect(")")?;
+        self.count_reads_of(&filter)?;
         Ok(filter)
     }
 

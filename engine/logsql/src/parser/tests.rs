@@ -84,6 +84,40 @@ fn fields_of_pipes_are_bounded() {
     }
 }
 
+/// Breaks where a short query makes a hundred thousand columns, each of which is looked for among all.
+#[test]
+fn fields_that_pipes_read_are_bounded() {
+    let numbered = |count: usize, before: &str, after: &str, between: &str| {
+        (0..count).map(|n| format!("{before}{n}{after}")).collect::<Vec<_>>().join(between)
+    };
+    let pipes = |count: usize| {
+        let filters = numbered(count, "f", ":x", " or ");
+        [
+            format!("* | math {}", numbered(count, "", "", ",")),
+            format!("* | math max({}) as x", numbered(count, "f", "", ",")),
+            format!("* | filter {filters}"),
+            format!("* | limit 1 | {filters}"),
+            format!("* | stats count() if ({filters}) n"),
+            format!("* | stats count() switch(case ({filters}) n)"),
+            format!("* | format '{}' as x", numbered(count, "<f", ">", "")),
+            format!("* | extract '{}'", numbered(count, "<f", ">", "-")),
+        ]
+    };
+    for query in pipes(FIELDS_MAX - 1) {
+        parse(&query).unwrap_or_else(|fault| panic!("{query:.60}: {fault}"));
+    }
+    for query in pipes(FIELDS_MAX + 1) {
+        let refused = parse(&query).expect_err(&query);
+        assert!(refused.message.starts_with("more than 1024 fields"), "{query:.60}: {refused}");
+    }
+    // One field may be read as often as one likes, and the filter of the query itself makes no columns.
+    let values = numbered(3000, "a:=", "", " or ");
+    for query in [format!("* | limit 1 | filter {values}"), format!("* | math a{} as x", " + a".repeat(1000))] {
+        parse(&query).unwrap_or_else(|fault| panic!("{query:.60}: {fault}"));
+    }
+    parse(&numbered(3000, "f", ":x", " or ")).expect("a filter of many fields");
+}
+
 /// Breaks where few letters of each row make a table of many gigabytes.
 #[test]
 fn rows_that_are_written_are_bounded() {

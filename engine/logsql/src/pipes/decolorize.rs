@@ -10,6 +10,7 @@ use super::syntax::condition_text;
 use super::{Pipe, PipeDef};
 use crate::ast::Filter;
 use crate::error::Result;
+use crate::lexer::quote;
 use crate::ops::cells::Compute;
 use crate::parser::Parser;
 use crate::print::word;
@@ -37,7 +38,12 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
 impl Display for Decolorize {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "decolorize{}", condition_text(self.condition.as_ref()))?;
-        if self.at == MSG { Ok(()) } else { write!(f, " {}", word(&self.at)) }
+        match self.at.as_str() {
+            MSG => Ok(()),
+            // Without quotes it stands before a field.
+            at if at.eq_ignore_ascii_case("at") => write!(f, " {}", quote(at)),
+            at => write!(f, " {}", word(at)),
+        }
     }
 }
 
@@ -74,6 +80,8 @@ mod tests {
         reads(&[
             ("decolorize", "decolorize"),
             ("decolorize at x", "decolorize x"),
+            ("decolorize 'at'", "decolorize \"at\""),
+            ("decolorize at At", "decolorize \"At\""),
             ("decolorize if (a:b) x", "decolorize if (a:b) x"),
         ]);
         gives("decolorize a", &["a=\"\\u001b[31mred\\u001b[0m\" b=1"], &["a=red b=1"]);

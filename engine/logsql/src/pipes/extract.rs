@@ -37,6 +37,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let begin = parser.next;
     let pattern = template(parser, "a pattern such as `\"ip=<ip> \"`")?;
     rowfn::Extract::new(&pattern).map_err(|fault| parser.fault_at(begin, fault))?;
+    rowfn::template::fields(&pattern).iter().try_for_each(|_| parser.count_field())?;
     let from = from(parser)?;
     Ok(Extract { pattern, from, overwrite: overwrite(parser), condition }.into())
 }

@@ -41,6 +41,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     if regex.capture_names().flatten().next().is_none() {
         return Err(parser.fault_at(begin, format!("`{pattern}` has no named group such as `(?P<name>...)`")));
     }
+    regex.capture_names().flatten().try_for_each(|_| parser.count_field())?;
     let from = from(parser)?;
     Ok(ExtractRegexp { pattern, from, overwrite: overwrite(parser), condition }.into())
 }

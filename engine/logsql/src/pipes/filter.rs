@@ -21,7 +21,9 @@ pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["filter", "where"], doc: "Keeps the rows that a filter matches.", parse }];
 
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
-    parser.filter_or(None).map(|filter| FilterRows(filter).into())
+    let filter = parser.filter_or(None)?;
+    parser.count_reads_of(&filter)?;
+    Ok(FilterRows(filter).into())
 }
 
 impl Display for FilterRows {

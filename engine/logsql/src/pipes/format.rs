@@ -39,6 +39,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let begin = parser.next;
     let text = template(parser, "a text such as `\"<host>:<port>\"`")?;
     rowfn::Format::new(&text).map_err(|fault| parser.fault_at(begin, fault))?;
+    rowfn::template::fields(&text).iter().try_for_each(|name| parser.count_read(name))?;
     let to = if parser.skip("as") { parser.field()? } else { MSG.to_owned() };
     Ok(Format { template: text, to, overwrite: overwrite(parser), condition }.into())
 }

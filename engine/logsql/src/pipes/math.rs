@@ -25,7 +25,12 @@ pub(super) const DEFS: &[PipeDef] =
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let items = parser.with_commas(|parser| {
         let expr = parser.math(u8::MAX)?;
-        let name = parser.as_name()?.unwrap_or_else(|| math_name(&expr));
+        let name = parser.as_name()?;
+        // One without a name gets one.
+        if name.is_none() {
+            parser.count_field()?;
+        }
+        let name = name.unwrap_or_else(|| math_name(&expr));
         Ok((expr, name))
     })?;
     Ok(Math(items).into())

@@ -176,3 +176,171 @@ fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
     }
     args
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+    use crate::pipes::Pipe;
+
+    const SCOPE: TimeScope = TimeScope { now_ns: 0, offset_ns: 0 };
+
+    fn stats(text: &str) -> Stats {
+        let query = parse(&format!("* | stats {text}")).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        match query.pipes.into_iter().next() {
+            Some(Pipe::Stats(stats)) => stats,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    /// The functions over some columns, and what they are called with.
+    fn calls(text: &str, input: &Shape, seconds: Option<f64>) -> Vec<(Function, Vec<Arg>)> {
+        let made = aggregate(&stats(text), input.clone(), SCOPE, seconds).unwrap_or_else(|e| panic!("{text}: {e}"));
+        made.calls.into_iter().map(|call| (call.function, call.args)).collect()
+    }
+
+    fn only(text: &str, seconds: Option<f64>) -> Function {
+        calls(text, &Shape::of_texts(["a", "b"], false), seconds).remove(0).0
+    }
+
+    #[test]
+    fn names_get_columns_before_rows_are_grouped() {
+        let names = |text: &str| named(&stats(text)).join(" ");
+        assert_eq!(names("count() n"), "");
+        assert_eq!(names("by (a, b:5) count() n"), "a b");
+        assert_eq!(names("by (a) count(a, b, c*) n, min(b) m"), "a b");
+        assert_eq!(names("by (a) sum(b, c*) s"), "a b _stream");
+        assert_eq!(names("by (_time:1d) sum(b) s"), "_time b");
+        assert_eq!(names("by (_time:1h) sum(b) s"), "_time b _stream");
+        assert_eq!(names("sum(b) s"), "b");
+        assert_eq!(names("field_min(d, e) f, json_values(g) sort by (h desc, d) j"), "d e h g");
+        assert_eq!(names("row_max(a, b, c*) r, histogram(x) h, count_uniq(y, z) u, quantile(0.5, q) p"), "a b x y z q");
+        assert_eq!(names("rate() r, rate_sum(a) s, count_uniq_hash(b) h, uniq_values(c) v"), "a b c");
+    }
+
+    /// The reference adds up values with units only where all rows of a stream on a day are in one group.
+    #[test]
+    fn values_with_units_count_where_groups_are_of_whole_streams_and_days() {
+        for (by, rule) in [
+            ("", NumberRule::Units),
+            ("by (_stream)", NumberRule::Units),
+            ("by (_stream_id, _time:1d)", NumberRule::Units),
+            ("by (_time:day)", NumberRule::Units),
+            ("by (_time:2d)", NumberRule::Units),
+            ("by (_time:week)", NumberRule::Units),
+            ("by (_time:month)", NumberRule::Units),
+            ("by (_time:year)", NumberRule::Units),
+            ("by (_time:1h)", NumberRule::Plain),
+            ("by (_time:1d offset 1h)", NumberRule::Plain),
+            ("by (_time)", NumberRule::Plain),
+            ("by (a:1d)", NumberRule::Plain),
+            ("by (a)", NumberRule::Plain),
+            ("by (_stream, a)", NumberRule::Plain),
+        ] {
+            assert_eq!(only(&format!("{by} sum(b) s"), None), Function::Sum(rule), "{by}");
+            assert_eq!(only(&format!("{by} avg(b) s"), None), Function::Avg(rule), "{by}");
+            assert_eq!(only(&format!("{by} stddev(b) s"), None), Function::Stddev(rule), "{by}");
+            assert_eq!(only(&format!("{by} rate_sum(b) s"), None), Function::rate_sum(rule, bucket_of(by)), "{by}");
+        }
+    }
+
+    /// The seconds of the buckets of time in the cases above.
+    fn bucket_of(by: &str) -> Option<f64> {
+        let days = |days: f64| Some(days * 86_400.0);
+        match by {
+            "by (_stream_id, _time:1d)" | "by (_time:day)" | "by (_time:1d offset 1h)" => days(1.0),
+            "by (_time:2d)" => days(2.0),
+            "by (_time:week)" => days(7.0),
+            "by (_time:month)" => Some(365.25 / 12.0 * 86_400.0),
+            "by (_time:year)" => days(365.25),
+            "by (_time:1h)" => Some(3600.0),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn rates_are_over_buckets_or_the_range_of_time() {
+        assert_eq!(only("rate() r", None), Function::rate(None));
+        assert_eq!(only("rate() r", Some(60.0)), Function::rate(Some(60.0)));
+        assert_eq!(only("by (a) rate() r", Some(60.0)), Function::rate(Some(60.0)));
+        assert_eq!(only("by (_time:5m) rate() r", Some(60.0)), Function::rate(Some(300.0)));
+        assert_eq!(only("by (_time:1.5s) rate() r", None), Function::rate(Some(1.5)));
+        assert_eq!(only("by (a:5m) rate() r", Some(60.0)), Function::rate(Some(60.0)));
+        assert_eq!(only("by (_time:/24) rate() r", Some(60.0)), Function::rate(Some(60.0)));
+    }
+
+    #[test]
+    fn keys_of_streams_are_asked_for_by_functions_of_numbers() {
+        let keys = |text: &str| stream_keys(&stats(text)).join(" ");
+        assert_eq!(keys("by (a, b) count() n, max(c) m"), "");
+        assert_eq!(keys("by (a, _time:1d, _stream, b:5) sum(c) s"), "a b");
+        assert_eq!(keys("by (a, _time:1h) count() n, avg(c) s"), "a _time");
+        assert_eq!(keys("by (_stream, _time:week) stddev(c) s"), "");
+        assert_eq!(keys("rate_sum(c) s"), "");
+    }
+
+    #[test]
+    fn columns_by_name_by_group_and_of_the_map() {
+        let field = |name: &str| Arg::Field(name.to_owned());
+        let matched = |name: &str| Arg::Matched(name.to_owned());
+        let rest = |prefixes: &[&str]| {
+            Arg::Rest(prefixes.iter().map(|prefix| NamePattern::Prefix((*prefix).to_owned())).collect())
+        };
+        let columns = ["a", "ab", "b"];
+        let check = |text: &str, expected: &[Arg], of_map: &[&str]| {
+            let narrow = calls(text, &Shape::of_texts(columns, false), None).remove(0).1;
+            assert_eq!(narrow, expected, "{text}");
+            let wide = calls(text, &Shape::of_texts(columns, true), None).remove(0).1;
+            let more = if of_map.is_empty() { Vec::new() } else { vec![rest(of_map)] };
+            // What a JSON list is sorted by stands last.
+            let at = wide.iter().position(|arg| matches!(arg, Arg::Rest(_))).unwrap_or(wide.len());
+            let without: Vec<Arg> = wide.iter().filter(|arg| !matches!(arg, Arg::Rest(_))).cloned().collect();
+            assert_eq!((without.as_slice(), &wide[at..at + more.len()]), (expected, more.as_slice()), "{text}");
+        };
+        check("sum(b, a, b) s", &[field("b"), field("a")], &[]);
+        check("sum(a*) s", &[matched("a"), matched("ab")], &["a"]);
+        check("sum(a, a*, ab*) s", &[field("a"), matched("ab")], &["a", "ab"]);
+        check("max(c, d*) m", &[field("c")], &["d"]);
+        check("min(*) m", &[matched("a"), matched("ab"), matched("b")], &[""]);
+        check("count(*) n", &[], &[]);
+        check("count(a, c) n", &[field("a"), field("c")], &[]);
+        check("rate() r", &[], &[]);
+        check("count_uniq(b, a) u", &[field("b"), field("a")], &[]);
+        check("row_min(b, a*) r", &[field("b"), matched("a"), matched("ab")], &["a"]);
+        check("row_max(b, b) r", &[field("b"), field("b")], &[]);
+        check("field_max(b, a) f", &[field("b"), field("a")], &[]);
+        check("json_values(a) sort by (b) j", &[field("a"), field("b")], &[]);
+        check("json_values(a*) sort by (b) j", &[matched("a"), matched("ab"), field("b")], &["a"]);
+        check("histogram(b) h", &[field("b")], &[]);
+    }
+
+    #[test]
+    fn functions_have_what_they_are_called_with() {
+        assert_eq!(only("count() n", None), Function::CountRows);
+        assert_eq!(only("count(a, *) n", None), Function::CountRows);
+        assert_eq!(only("count(a) n", None), Function::Count);
+        assert_eq!(only("count_empty(a) n", None), Function::CountEmpty);
+        assert_eq!(only("median(a) m", None), Function::quantile(0.5));
+        assert_eq!(only("quantile(0.25, a) m", None), Function::quantile(0.25));
+        assert_eq!(only("count_uniq(a) limit 3 u", None), Function::CountUniq { limit: Some(3) });
+        assert_eq!(only("count_uniq_hash(a) limit 0 u", None), Function::CountUniqHash { limit: None });
+        assert_eq!(only("uniq_values(a) limit 2 u", None), Function::UniqValues { limit: Some(2) });
+        assert_eq!(only("values(a) u", None), Function::Values { limit: None });
+        let sorted = Function::JsonValues { sort: vec![true, false], limit: Some(4) };
+        assert_eq!(only("json_values(a) sort by (b desc, a) limit 4 j", None), sorted);
+        let made =
+            aggregate(&stats("by (a:5, b) count() if (c:d) n"), Shape::of_texts(["a", "b", "c"], false), SCOPE, None);
+        let made = made.expect("it is planned");
+        assert_eq!(made.keys[0].bucket, Some(Bucket::new(Step::Number(5.0), 0.0)));
+        assert_eq!(made.keys[1].bucket, None);
+        assert_eq!(made.calls[0].condition.as_ref().map(ToString::to_string).as_deref(), Some("c:\"d\""));
+        let keys = |text: &str| {
+            let made = aggregate(&stats(text), Shape::of_texts(["a"], false), SCOPE, None).expect("it is planned");
+            made.keys.into_iter().map(|key| key.bucket).collect::<Vec<_>>()
+        };
+        assert_eq!(keys("by (a:/24) count() n"), [Some(Bucket::new(Step::Ipv4Mask(24), 0.0))]);
+        assert_eq!(keys("by (a:month offset 2h) count() n"), [Some(Bucket::new(Step::Month, 7200e9))]);
+        assert_eq!(keys("by (a:hour) count() n"), [Some(Bucket::new(Step::Number(3600e9), 0.0))]);
+        assert_eq!(keys("by (a:10 offset -3) count() n"), [Some(Bucket::new(Step::Number(10.0), -3.0))]);
+    }
+}

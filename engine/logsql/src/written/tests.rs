@@ -7,6 +7,7 @@ use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlanProperties, ReplaceChildrenOptions, displayable};
 
 use super::*;
@@ -218,6 +219,51 @@ fn each_kind_has_its_reader() {
     read.sort_unstable();
     assert_eq!(written, read, "each kind stands in one list of readers");
     assert!(read.windows(2).all(|pair| pair[0] != pair[1]), "two steps are of one kind: {read:?}");
+}
+
+/// The one step of a query over rows of its own, as it is written.
+fn written(text: &str, kind: &str) -> Vec<u8> {
+    let plan = physical(&parse(text).expect("a query")).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let mut seen = Seen::default();
+    again(&plan, &mut seen);
+    let of_kind = |bytes: &Vec<u8>| from_bytes::<(&str, &[u8])>(bytes).expect("a step").0 == kind;
+    seen.steps.into_iter().map(|(bytes, _)| bytes).find(of_kind).expect("a step of this kind")
+}
+
+fn nothing(partitions: usize) -> Arc<dyn ExecutionPlan> {
+    Arc::new(EmptyExec::new(Arc::new(Schema::empty())).with_partitions(partitions))
+}
+
+#[test]
+fn steps_that_nobody_knows_are_errors() {
+    let fault = |bytes: &[u8], input: Arc<dyn ExecutionPlan>| {
+        PlanForms
+            .read(bytes, vec![input], &NoForms)
+            .map(|plan| plan.name().to_owned())
+            .expect_err("no step")
+            .to_string()
+    };
+    let unknown = to_bytes(&("no_such_step", [1_u8, 2].as_slice())).expect("bytes");
+    assert!(fault(&unknown, nothing(1)).contains("there is no step of kind `no_such_step`"));
+    let mut longer = written("* | limit 5 | blocks_count", "blocks_count");
+    longer.extend([0, 0]);
+    assert!(fault(&longer, nothing(1)).contains("2 bytes are left of a written form"));
+    // Nodes of others are theirs to write.
+    assert_eq!(PlanForms.write(&*nothing(1), &NoForms).expect("no fault"), None);
+}
+
+/// Breaks where a step that counts all rows counts those of each partition.
+#[test]
+fn a_step_over_all_rows_has_one_partition() {
+    let bytes = written("* | limit 5 | blocks_count", "blocks_count");
+    let read = |partitions| PlanForms.read(&bytes, vec![nothing(partitions)], &NoForms);
+    assert_eq!(read(1).expect("a step").output_partitioning().partition_count(), 1);
+    let fault = read(3).map(|plan| plan.name().to_owned()).expect_err("too many").to_string();
+    assert!(fault.contains("`LogsBlocksCount` is over 3 partitions"), "{fault}");
+    // One that looks at each row by itself has as many as there are.
+    let bytes = written("* | limit 5 | filter a:b", "filter");
+    let read = PlanForms.read(&bytes, vec![nothing(3)], &NoForms).expect("a step");
+    assert_eq!(read.output_partitioning().partition_count(), 3);
 }
 
 #[test]

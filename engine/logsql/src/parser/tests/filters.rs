@@ -75,6 +75,12 @@ fn ranges() {
     check("a:range(-1, inf]", "a:range(-1, inf]");
     check("a:>5 b:>=1.5 c:<10MB d:<=2h", "a:>5 b:>=1.5 c:<10MB d:<=2h");
     check("a:>x b:<='c d'", "a:>x b:<=\"c d\"");
+    // A time with a blank is a number, too, and one word.
+    check("a:>'2024-01-02 03:04:05'", "a:>\"2024-01-02 03:04:05\"");
+    check(
+        "a:range['2024-01-02 03:04:05', '2024-01-02 03:04:05.5Z')",
+        "a:range[\"2024-01-02 03:04:05\", \"2024-01-02 03:04:05.5Z\")",
+    );
     check("a:len_range(1K, inf)", "a:len_range(1K, inf)");
     check("a:string_range(b, 'c d')", "a:string_range(b, \"c d\")");
     check("a:ipv4_range(10.0.0.0/8)", "a:ipv4_range(10.0.0.0, 10.255.255.255)");

@@ -76,6 +76,11 @@ fn operators_bind_as_they_are_written() {
     math("ROUND(a, 0.1) + abs(-a)", "(round(a, 0.1) + abs(-a))");
     math("now() - rand()", "(now() - rand())");
     math("'a b' * 1e-5", "(\"a b\" * 1e-5)");
+    // The sign of an exponent belongs to it; that behind hexadecimal digits is an operator.
+    math("2E+3-1", "(2E+3 - 1)");
+    math("0x1e-5", "(0x1e - 5)");
+    math("0X1E-5", "(0X1E - 5)");
+    math("1e - 5", "(1e - 5)");
     math("1.5KiB + 5m + 0xff + 1.2.3.4", "(1.5KiB + 5m + 0xff + 1.2.3.4)");
     check("* | math a + 1 x, b y", "* | math (a + 1) as x, b as y");
     check("* | eval a + b", "* | math (a + b) as \"a + b\"");

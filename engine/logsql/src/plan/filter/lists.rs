@@ -66,8 +66,15 @@ fn alternative(filter: &Filter) -> Option<(&str, Compared, &[String])> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use quiver_types::logs::{FieldPattern as ScanField, LogFilter, ValueMatcher};
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
     use crate::parser::parse_filter;
+    use crate::plan::filter::{TimeScope, lower};
 
     fn check(text: &str, expected: &str) {
         let text = text.replace("..", &(0..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>().join(" or "));
@@ -92,5 +99,70 @@ mod tests {
         let denied = (0..MANY).map(|i| format!("!w{i}")).collect::<Vec<_>>().join(" ");
         let words = (0..MANY).map(|i| format!("w{i}")).collect::<Vec<_>>().join(" or ");
         check(&format!("b:x {denied}"), &format!("!({words}); b:x"));
+    }
+
+    #[test]
+    fn what_is_no_alternative_of_one_field_stays() {
+        let values = (0..MANY).map(|i| format!("v{i}")).collect::<Vec<_>>().join(",");
+        check(
+            ".. or a*:=w or !a:=w or a:=w* or a:in(x, y) or (a:=z b:=z)",
+            &format!("!a:=w; a*:=w; a:=w*; a:=z b:=z; a:in({values},x,y)"),
+        );
+        // One less is left as it is.
+        let few = (1..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>();
+        let mut sorted = few.clone();
+        sorted.sort();
+        check(&few.join(" or "), &sorted.join("; "));
+        let denied = (1..MANY).map(|i| format!("!w{i}")).collect::<Vec<_>>();
+        let mut sorted = denied.clone();
+        sorted.sort();
+        check(&denied.join(" "), &sorted.join("; "));
+    }
+
+    /// The fields and matchers of some filters.
+    fn matchers(filters: &[Filter]) -> Vec<(String, Arc<dyn ValueMatcher>)> {
+        let one = |filter: &Filter| match lower(filter, TimeScope { now_ns: 0, offset_ns: 0 }).expect("it is lowered") {
+            LogFilter::Value { field: ScanField::Name(name), matcher } => (name, matcher),
+            other => panic!("{other}"),
+        };
+        filters.iter().map(one).collect()
+    }
+
+    /// Breaks where a list takes other values than its alternatives.
+    #[test]
+    fn lists_take_the_values_of_their_alternatives() {
+        let mut random = SmallRng::seed_from_u64(7);
+        for round in 0..5 {
+            let mut value = || match random.random_range(0..60) {
+                0 => String::new(),
+                n @ 1..50 => format!("w{n}"),
+                n => format!("w{n} w{}", n - 50),
+            };
+            let alternatives: Vec<Filter> = (0..MANY + 8)
+                .map(|at| {
+                    let test = match at % 5 {
+                        0 => Test::Exact(value()),
+                        1 => Test::Phrase(value()),
+                        2 => Test::In(Values::List(vec![value(), value()])),
+                        3 => Test::ContainsAny(Values::List(vec![value(), value()])),
+                        _ => Test::Prefix("longer".to_owned()),
+                    };
+                    Filter::Field { field: FieldPattern::Name(["a", "b"][at % 2].to_owned()), test }
+                })
+                .collect();
+            let (before, after) = (matchers(&alternatives), matchers(&any_of(&alternatives)));
+            assert!(after.len() < before.len(), "round {round}");
+            let takes = |all: &[(String, Arc<dyn ValueMatcher>)], name: &str, value: &str| {
+                all.iter().any(|(own, matcher)| own == name && matcher.matches(value))
+            };
+            let words = (0..60).map(|n| format!("w{n}"));
+            let two = (0..60).flat_map(|n| [format!("w{n} w{}", n % 10), format!("xw{n}, w{n}y")]);
+            for value in words.chain(two).chain([String::new(), "longer".to_owned(), " ".to_owned()]) {
+                for name in ["a", "b"] {
+                    let (expected, found) = (takes(&before, name, &value), takes(&after, name, &value));
+                    assert_eq!(found, expected, "round {round}, {name}: {value:?}");
+                }
+            }
+        }
     }
 }
