@@ -65,7 +65,8 @@ pub(super) struct Watch {
 impl Watch {
     /// Begins with a connection of `since`.
     pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
-        let state = State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, body: false, expired: false };
+        let state =
+            State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, body: false, expired: false };
         Arc::new(Self {
             state: Mutex::new(state),
             header_timeout: settings.header_timeout,
