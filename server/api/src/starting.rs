@@ -20,6 +20,11 @@ pub struct Starting {
 }
 
 impl Starting {
+    /// Whether a request is about what there is after the start: those about the process are answered at any time.
+    pub fn can_wait(request: &Request<Body>) -> bool {
+        !matches!(request.uri().path(), "/health/live" | "/metrics")
+    }
+
     /// Answers a request.
     pub fn answer(&self, request: &Request<Body>) -> Response {
         let mut response = match request.uri().path() {
@@ -67,6 +72,13 @@ mod tests {
         let status = response.status().as_u16();
         let body = response.into_body().collect().await.unwrap().to_bytes();
         (status, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[test]
+    fn what_asks_for_the_process_does_not_wait() {
+        for (path, waits) in [("/health/live", false), ("/metrics", false), ("/health/ready", true), ("/", true)] {
+            assert_eq!(Starting::can_wait(&Request::get(path).body(Body::empty()).unwrap()), waits, "{path}");
+        }
     }
 
     #[tokio::test]

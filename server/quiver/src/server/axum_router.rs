@@ -1,13 +1,19 @@
 //! A router that answers "starting" until the store is open.
 
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::response::Response;
 use quiver_api::AppState;
 use quiver_api::starting::Starting;
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
+
+/// How long a request waits for the end of the start: most starts are over by then, and a client that is told to come again
+/// does so much later.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Holds the real router once there is one.
 #[derive(Debug)]
@@ -15,25 +21,33 @@ pub(super) struct Gate {
     make: fn(Arc<AppState>) -> Router,
     inner: Arc<OnceLock<Router>>,
     starting: Arc<Starting>,
+    /// Cancelled once there is one.
+    opened: CancellationToken,
 }
 
 impl Gate {
     pub(super) fn new(make: fn(Arc<AppState>) -> Router, starting: &Arc<Starting>) -> Self {
-        Self { make, inner: Arc::default(), starting: Arc::clone(starting) }
+        Self { make, inner: Arc::default(), starting: Arc::clone(starting), opened: CancellationToken::new() }
     }
 
     /// Gives the router to serve from the start.
     pub(super) fn router(&self) -> Router {
-        let (inner, starting) = (Arc::clone(&self.inner), Arc::clone(&self.starting));
+        let (inner, starting, opened) = (Arc::clone(&self.inner), Arc::clone(&self.starting), self.opened.clone());
         Router::new().fallback(move |request: Request| {
-            let (inner, starting) = (Arc::clone(&inner), Arc::clone(&starting));
-            async move { answer(&inner, &starting, request).await }
+            let (inner, starting, opened) = (Arc::clone(&inner), Arc::clone(&starting), opened.clone());
+            async move {
+                if inner.get().is_none() && Starting::can_wait(&request) {
+                    let _ = tokio::time::timeout(PATIENCE, opened.cancelled()).await;
+                }
+                answer(&inner, &starting, request).await
+            }
         })
     }
 
     /// Lets requests through.
     pub(super) fn open(&self, state: &Arc<AppState>) {
         let _ = self.inner.set((self.make)(Arc::clone(state)));
+        self.opened.cancel();
     }
 }
 
