@@ -336,7 +336,8 @@ fn plain(piece: &str) -> Cow<'_, str> {
     // Where the point is among all digits.
     let (all, point) = (format!("{whole}{fraction}"), whole.len() as i64 + exponent);
     let (whole, fraction) = match usize::try_from(point) {
-        Ok(point) if point >= all.len() => (format!("{all:0<point$}"), String::new()),
+        // A width of `format!` has 16 bits, and a number may have more digits.
+        Ok(point) if point >= all.len() => (format!("{all}{}", "0".repeat(point - all.len())), String::new()),
         Ok(point) => (all[..point].to_owned(), all[point..].to_owned()),
         Err(_) => (String::new(), format!("{}{all}", "0".repeat(point.unsigned_abs() as usize))),
     };
@@ -419,6 +420,11 @@ mod tests {
         check("[]", Some("[]"));
         check("{}", Some("{}"));
         check("[1E2,-0,-0.0,1.5e-3,12.50e1,1e0,-7,true,0.10]", Some("[100, 0, 0.0, 0.0015, 125.0, 1, -7, true, 0.10]"));
+        // More digits than a width of `format!` may be.
+        let long = "7".repeat(70_000);
+        check(&long, Some(&long));
+        check(&format!("-{long}e2"), Some(&format!("-{long}00")));
+        check(&format!("0.{long}"), Some(&format!("0.{long}")));
         for beyond in ["1e999999", "1e-401", "1e-9223372036854775808", "1e9223372036854775808"] {
             check(beyond, Some(beyond));
         }
