@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use serde_json::Value;
 
 use super::held::Room;
-use super::json::{field, is_json, whole};
+use super::json::{document_of, field, is_json};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::making::Making;
 
@@ -199,7 +199,7 @@ fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Mak
     let documents = texts(array)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
     for row in 0..rows {
-        let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(whole);
+        let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(document_of);
         text.clear();
         match piece {
             Some(piece) if push_with(numbers, piece, 0, &mut text, making)? => out.append_value(&text),

@@ -11,6 +11,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
 use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF};
+use serde_json::Value;
 
 use super::held::Room;
 
@@ -68,4 +69,45 @@ pub(super) fn shown(values: &ArrayRef) -> Vec<Option<String>> {
 /// What a function gives for one row, as a text.
 pub(super) fn one(function: &ScalarUDF, args: &[ColumnarValue]) -> Result<Option<String>> {
     Ok(shown(&call(function, args, 1)?).remove(0))
+}
+
+/// Numbers below an end, the same in each run.
+pub(super) fn draws(seed: u64) -> impl FnMut(usize) -> usize {
+    let mut state = seed;
+    move |end| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % end
+    }
+}
+
+/// A JSON document of a few levels, with names and texts that have to be escaped.
+pub(super) fn document(draw: &mut impl FnMut(usize) -> usize, levels: usize) -> Value {
+    const TEXTS: [&str; 8] = ["", "a", "b c", "ä,\u{1f980}", "q\"uote", "back\\slash", "{1}\n[", "null"];
+    match draw(if levels == 0 { 4 } else { 7 }) {
+        0 => Value::Null,
+        1 => Value::from(draw(2) == 0),
+        2 => Value::from(draw(2_000) as f64 / 4.0 - 250.0),
+        3 => Value::from(TEXTS[draw(TEXTS.len())]),
+        4 => Value::from(draw(1_000) as i64 - 500),
+        5 => (0..draw(4)).map(|_| document(draw, levels - 1)).collect(),
+        _ => (0..draw(5)).map(|_| (TEXTS[draw(TEXTS.len())].to_owned(), document(draw, levels - 1))).collect(),
+    }
+}
+
+/// A step into a document: the name of a member, or the place of an item.
+pub(super) type Way<'v> = std::result::Result<&'v str, usize>;
+
+/// All parts of a document with the ways to them.
+pub(super) fn parts_of<'v>(value: &'v Value, way: &[Way<'v>], out: &mut Vec<(Vec<Way<'v>>, &'v Value)>) {
+    out.push((way.to_vec(), value));
+    let deeper = |step: Way<'v>| [way, &[step]].concat();
+    match value {
+        Value::Array(items) => {
+            items.iter().enumerate().for_each(|(at, item)| parts_of(item, &deeper(Err(at)), out));
+        }
+        Value::Object(members) => {
+            members.iter().for_each(|(name, member)| parts_of(member, &deeper(Ok(name.as_str())), out));
+        }
+        _ => {}
+    }
 }
