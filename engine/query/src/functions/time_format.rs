@@ -369,9 +369,16 @@ impl Word {
                 };
                 self.number(century, 2, out)?;
             }
-            "RM" if value.date.is_none() && value.month == 0 => {}
+            "RM" if value.month == 0 && value.year == 0 => {}
             "RM" => {
-                let name = ROMAN[(value.month.rem_euclid(12) + 11) as usize % 12];
+                // Of whole years it is the last month, or the first where they are below zero; months below it count back.
+                let month = match value.month {
+                    0 if value.year < 0 => 1,
+                    0 => 12,
+                    month if month < 0 => 13 + month,
+                    month => month,
+                };
+                let name = ROMAN[(month - 1) as usize % 12];
                 self.text(name, out);
                 self.pad(name, 4, out);
             }
