@@ -316,4 +316,6 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
 }
 
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;

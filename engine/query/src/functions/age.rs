@@ -80,6 +80,9 @@ fn between(to: i64, from: i64) -> IntervalMonthDayNano {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::Date32Array;
+
+    use super::super::testing::{call, column, draws, text};
     use super::*;
 
     #[test]
@@ -94,5 +97,49 @@ mod tests {
         check(19_782 * DAY_NS, 19_722 * DAY_NS, (1, 29, 0));
         check(5, -DAY_NS, (0, 1, 5));
         check(19_783 * DAY_NS, 19_782 * DAY_NS + 1, (0, 0, DAY_NS - 1));
+    }
+
+    /// A time is reached from the earlier one by its months, then its days, then what is left.
+    #[test]
+    fn ages_lead_from_one_time_to_the_other() {
+        let mut draw = draws(121);
+        for _ in 0..1_000 {
+            let mut time = || (draw(40_000) as i64 - 10_000) * DAY_NS + draw(86_400) as i64 * 1_000_000_000;
+            let (one, other) = (time(), time());
+            let (age, turned) = (between(one, other), between(other, one));
+            let negated = IntervalMonthDayNano::new(-age.months, -age.days, -age.nanoseconds);
+            assert_eq!(turned, negated, "{one} {other}");
+            let (late, early, age) = if one < other { (other, one, turned) } else { (one, other, age) };
+            assert!(
+                age.months >= 0 && (0..31).contains(&age.days) && (0..DAY_NS).contains(&age.nanoseconds),
+                "{age:?}"
+            );
+            // The day of the month that is counted from may be none of the last month: then it is its end.
+            let (year, month, day) = date_of(early.div_euclid(DAY_NS));
+            let months = year * 12 + i64::from(month) - 1 + i64::from(age.months);
+            let (late_year, late_month, late_day) = date_of(late.div_euclid(DAY_NS));
+            let late_months = late_year * 12 + i64::from(late_month) - 1;
+            let clock = late.rem_euclid(DAY_NS) - early.rem_euclid(DAY_NS);
+            let days = i64::from(late_day) - i64::from(day) - i64::from(clock < 0);
+            if days >= 0 {
+                assert_eq!((months, i64::from(age.days)), (late_months, days), "{one} {other}");
+            } else {
+                assert_eq!(months, late_months - 1, "{one} {other}");
+                assert_eq!(i64::from(age.days), days + i64::from(days_of_month(year, month)), "{one} {other}");
+            }
+            assert_eq!(age.nanoseconds, clock.rem_euclid(DAY_NS));
+        }
+    }
+
+    #[test]
+    fn dates_and_texts_have_ages() {
+        let days = column(Date32Array::from(vec![Some(19_783), None]));
+        let found = call(&function(), &[days, text("2024-01-31")], 2).unwrap();
+        let expected = IntervalMonthDayNanoArray::from(vec![Some(IntervalMonthDayNano::new(1, 1, 0)), None]);
+        assert_eq!(found.as_primitive::<arrow::datatypes::IntervalMonthDayNanoType>(), &expected);
+        for types in [vec![], vec![DataType::Date32], vec![DataType::Date32, DataType::Int64]] {
+            let refused = function().coerce_types(&types).unwrap_err().to_string();
+            assert!(refused.contains("`age` is called as `age(to, from)`, or `age(from)`, of times"), "{refused}");
+        }
     }
 }

@@ -344,3 +344,6 @@ impl ScalarUDFImpl for Bounded {
         Ok(ColumnarValue::Array(held::with_memory(&array, memory)))
     }
 }
+
+#[cfg(test)]
+mod tests;

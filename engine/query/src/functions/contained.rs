@@ -75,3 +75,39 @@ impl ScalarUDFImpl for Contained {
         Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(found.values().clone(), nulls))))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, ListArray};
+    use arrow::datatypes::Int64Type;
+
+    use super::super::testing::{call, column};
+    use super::*;
+
+    fn lists(rows: Vec<Option<Vec<Option<i64>>>>) -> ColumnarValue {
+        column(ListArray::from_iter_primitive::<Int64Type, _, _>(rows))
+    }
+
+    fn truths(found: &ArrayRef) -> Vec<Option<bool>> {
+        found.as_boolean().iter().collect()
+    }
+
+    /// Breaks where lists that lack are answered as lists without items.
+    #[test]
+    fn lists_that_lack_have_no_answer() {
+        let [(_, all), (_, any)] = functions();
+        let some = |items: &[i64]| Some(items.iter().copied().map(Some).collect::<Vec<_>>());
+        let left = lists(vec![some(&[1, 2]), some(&[]), None, some(&[1]), some(&[1, 2])]);
+        let right = lists(vec![some(&[2]), some(&[]), some(&[]), None, some(&[3])]);
+        let both = [left.clone(), right];
+        assert_eq!(truths(&call(&all, &both, 5).unwrap()), [Some(true), Some(true), None, None, Some(false)]);
+        assert_eq!(truths(&call(&any, &both, 5).unwrap()), [Some(true), Some(false), None, None, Some(false)]);
+        // Where no list has items, and where one of them is NULL for all rows.
+        let empty = lists(vec![None, some(&[])]);
+        assert_eq!(truths(&call(&all, &[empty.clone(), empty.clone()], 2).unwrap()), [None, Some(true)]);
+        assert_eq!(truths(&call(&any, &[empty.clone(), empty], 2).unwrap()), [None, Some(false)]);
+        let kind = DataType::new_list(DataType::Int64, true);
+        let none = ColumnarValue::Scalar(ScalarValue::try_from(&kind).unwrap());
+        assert_eq!(truths(&call(&all, &[left, none], 5).unwrap()), [None; 5]);
+    }
+}

@@ -130,9 +130,19 @@ fn rounded(left: i256, right: i128) -> Option<i128> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::ArrayRef;
     use datafusion::logical_expr::lit;
 
+    use super::super::testing::{call, column, draws, shown};
     use super::*;
+
+    fn decimals(values: Vec<Option<i128>>, precision: u8, scale: i8) -> ColumnarValue {
+        column(Decimal128Array::from(values).with_precision_and_scale(precision, scale).unwrap())
+    }
+
+    fn divided(left: ColumnarValue, right: ColumnarValue, rows: usize) -> Result<ArrayRef> {
+        call(&function(), &[left, right], rows)
+    }
 
     #[test]
     fn quotients_have_room_for_their_digits() {
@@ -163,5 +173,65 @@ mod tests {
         let of = |left: &DataType, right: &DataType| quotient(&lit(1), left, &lit(2), right).is_some();
         assert!(of(&numeric, &DataType::Int64) && of(&DataType::Int32, &numeric) && of(&numeric, &numeric));
         assert!(!of(&DataType::Int64, &DataType::Int64) && !of(&numeric, &DataType::Float64));
+    }
+
+    #[test]
+    fn quotients_are_written_with_all_their_digits() {
+        let left = decimals(vec![Some(100), Some(200), Some(-100), None, Some(1), Some(0)], 10, 2);
+        let right = decimals(vec![Some(3), Some(3), Some(6), Some(1), None, Some(-7)], 20, 0);
+        let some = |text: &str| Some(text.to_owned());
+        let expected = [
+            some("0.3333333333333333"),
+            some("0.6666666666666667"),
+            some("-0.1666666666666667"),
+            None,
+            None,
+            some("0.0000000000000000"),
+        ];
+        assert_eq!(shown(&divided(left, right, 6).unwrap()), expected);
+        let (one, none) = (|| decimals(vec![Some(1)], 10, 2), decimals(vec![Some(0)], 10, 2));
+        let refused = divided(one(), none, 1).unwrap_err().to_string();
+        assert!(refused.to_lowercase().contains("divide by zero"), "{refused}");
+        let most = || decimals(vec![Some(10_i128.pow(37))], 38, 0);
+        for (left, right) in [
+            // Beyond 256 bits, beyond 128, and beyond 38 digits.
+            (most(), decimals(vec![Some(1)], 38, 38)),
+            (most(), decimals(vec![Some(1)], 1, 0)),
+            (decimals(vec![Some(10_i128.pow(34))], 38, 0), decimals(vec![Some(1)], 1, 0)),
+        ] {
+            assert!(divided(left, right, 1).is_err());
+        }
+        let last = divided(decimals(vec![Some(10_i128.pow(34) - 1)], 38, 0), decimals(vec![Some(1)], 1, 0), 1).unwrap();
+        assert_eq!(shown(&last), [Some(format!("{}.0000", "9".repeat(34)))]);
+    }
+
+    /// No other number of as many digits is nearer to the quotient.
+    #[test]
+    fn quotients_are_the_nearest() {
+        let mut draw = draws(71);
+        for _ in 0..2_000 {
+            let mut number = |most: usize| draw(most) as i128 * if draw(2) == 0 { 1 } else { -1 };
+            let (left, right) = (number(1_000_000), number(1_000));
+            if right == 0 {
+                continue;
+            }
+            let scaled = left * 10_i128.pow(16);
+            let found = rounded(i256::from_i128(scaled), right).unwrap();
+            assert!(2 * (found * right - scaled).abs() <= right.abs(), "{left} / {right}: {found}");
+            // Both signs turned are the same number, one of them its opposite.
+            assert_eq!(rounded(i256::from_i128(-scaled), -right), Some(found));
+            assert_eq!(rounded(i256::from_i128(-scaled), right), Some(-found));
+        }
+    }
+
+    #[test]
+    fn columns_are_called_as_those_of_the_operator() {
+        let (left, right) = (datafusion::logical_expr::col("a"), lit(2));
+        let kind = DataType::Decimal128(10, 2);
+        let quotient = quotient(&left, &kind, &right, &DataType::Int32).unwrap();
+        assert_eq!(quotient.schema_name().to_string(), "a / Int32(2)");
+        let types = |left: &DataType, right: &DataType| function().inner().return_type(&[left.clone(), right.clone()]);
+        assert_eq!(types(&kind, &DataType::Decimal128(10, 0)).unwrap(), DataType::Decimal128(38, 16));
+        assert!(types(&kind, &DataType::Float64).is_err() && types(&kind, &DataType::Decimal128(10, -2)).is_err());
     }
 }

@@ -370,8 +370,10 @@ impl Accumulator for One {
 mod tests {
     use std::collections::BTreeSet;
 
-    use arrow::array::{StringArray, StringViewArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{
+        BinaryViewArray, FixedSizeBinaryArray, LargeStringArray, StringArray, StringViewArray, TimestampNanosecondArray,
+    };
+    use arrow::datatypes::{Int64Type, IntervalUnit, TimeUnit};
 
     use super::*;
 
@@ -442,5 +444,99 @@ mod tests {
         merged.merge_batch(&lists, &each[1..], GROUPS).unwrap();
         let counts = GroupsAccumulator::evaluate(&mut merged, EmitTo::All).unwrap();
         assert_eq!(counts.len(), GROUPS);
+    }
+
+    fn count(values: &ArrayRef) -> Result<ScalarValue> {
+        let mut one = One(Counted::default());
+        Accumulator::update_batch(&mut one, std::slice::from_ref(values))?;
+        one.evaluate()
+    }
+
+    #[test]
+    fn values_of_all_types_are_told_apart() {
+        let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(2), Some(1 << 40), None]));
+        let fixed = FixedSizeBinaryArray::try_from_iter([[1_u8, 2], [1, 3], [1, 2]].into_iter()).unwrap();
+        let cases: [(ArrayRef, i64); 9] = [
+            (numbers.slice(0, 6), 3),
+            // A part of a column begins where it begins.
+            (numbers.slice(1, 3), 1),
+            (numbers.slice(2, 1), 0),
+            (numbers.slice(3, 2), 2),
+            (Arc::new(BooleanArray::from(vec![Some(true), None, Some(false), Some(true)])), 2),
+            (Arc::new(TimestampNanosecondArray::from(vec![0, 1, 0])), 2),
+            (Arc::new(BinaryViewArray::from(vec![b"a".as_slice(), b"", b"a"])), 2),
+            (Arc::new(fixed), 2),
+            (Arc::new(StringArray::from(vec![Some(""), None, Some("\0")])), 2),
+        ];
+        for (values, expected) in cases {
+            assert_eq!(count(&values).unwrap(), ScalarValue::Int64(Some(expected)), "{}", values.data_type());
+        }
+        let refused = count(&(Arc::new(arrow::array::NullArray::new(1)) as ArrayRef)).unwrap_err().to_string();
+        assert!(refused.contains("`count_distinct` of Null"), "{refused}");
+    }
+
+    /// A text is one value, in whatever form it comes, and as a state.
+    #[test]
+    fn forms_of_a_text_are_one_value() {
+        let mut one = One(Counted::default());
+        assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(0)));
+        let coded: Int32DictionaryArray = vec![Some("b"), None, Some("a")].into_iter().collect();
+        let forms: [ArrayRef; 4] = [
+            Arc::new(StringArray::from(vec!["a", "b"])),
+            Arc::new(LargeStringArray::from(vec!["b", "a"])),
+            Arc::new(StringViewArray::from(vec!["a", "a"])),
+            Arc::new(coded),
+        ];
+        for form in &forms {
+            Accumulator::update_batch(&mut one, std::slice::from_ref(form)).unwrap();
+            assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(2)), "{}", form.data_type());
+        }
+        let states: Vec<ArrayRef> =
+            Accumulator::state(&mut one).unwrap().iter().map(|state| state.to_array().unwrap()).collect();
+        assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(0)), "what was handed on is gone");
+        let other: ArrayRef = Arc::new(StringArray::from(vec!["c", "a"]));
+        Accumulator::update_batch(&mut one, &[other]).unwrap();
+        Accumulator::merge_batch(&mut one, &states).unwrap();
+        Accumulator::merge_batch(&mut one, &states).unwrap();
+        assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(3)));
+    }
+
+    #[test]
+    fn states_of_rows_have_what_counts() {
+        let values: ArrayRef = Arc::new(StringArray::from(vec![Some("a"), None, Some("b"), Some("c")]));
+        let kept = BooleanArray::from(vec![Some(true), Some(true), Some(false), None]);
+        let states = Counted::default().convert_to_state(std::slice::from_ref(&values), Some(&kept)).unwrap();
+        let lengths: Vec<i32> = (0..4).map(|row| states[0].as_list::<i32>().value_length(row)).collect();
+        assert_eq!((lengths, states[0].null_count()), (vec![1, 0, 0, 0], 0));
+        let all = Counted::default().convert_to_state(&[values], None).unwrap();
+        let mut counted = Counted::default();
+        counted.merge_batch(&all, &[1, 1, 0, 1], 3).unwrap();
+        let found = GroupsAccumulator::evaluate(&mut counted, EmitTo::All).unwrap();
+        assert_eq!(found.as_primitive::<Int64Type>().values(), &[1, 2, 0]);
+    }
+
+    #[test]
+    fn types_say_whether_their_values_are_counted() {
+        for kind in [
+            DataType::UInt8,
+            DataType::Int64,
+            DataType::Boolean,
+            DataType::Date32,
+            DataType::Timestamp(TimeUnit::Second, Some("UTC".into())),
+            DataType::LargeUtf8,
+            DataType::BinaryView,
+            DataType::FixedSizeBinary(16),
+        ] {
+            assert!(counts(&kind), "{kind}");
+        }
+        for kind in [
+            DataType::Float64,
+            DataType::Decimal128(10, 2),
+            DataType::Interval(IntervalUnit::MonthDayNano),
+            DataType::new_list(DataType::Int64, true),
+            DataType::Null,
+        ] {
+            assert!(!counts(&kind), "{kind}");
+        }
     }
 }

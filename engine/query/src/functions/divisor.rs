@@ -70,8 +70,9 @@ fn has_zero(values: &ArrayRef) -> Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, Decimal128Array, Float64Array, Int64Array, StringArray};
+    use arrow::array::{Array, Decimal128Array, Float32Array, Float64Array, Int64Array, StringArray};
 
+    use super::super::testing::{call, column, shown};
     use super::*;
 
     #[test]
@@ -85,5 +86,20 @@ mod tests {
         check(Arc::new(Int64Array::from(vec![Some(1), None])), false);
         check(Arc::new(Decimal128Array::from(vec![Some(0)])), true);
         check(Arc::new(StringArray::from(vec!["0"])), false);
+    }
+
+    #[test]
+    fn divisors_are_given_back_or_refused() {
+        let given = column(Float64Array::from(vec![Some(0.5), None]));
+        assert_eq!(shown(&call(&function(), &[given], 2).unwrap()), [Some("0.5".to_owned()), None]);
+        for zero in [
+            column(Float32Array::from(vec![1.0, -0.0])),
+            ColumnarValue::Scalar(ScalarValue::from(0_i64)),
+            ColumnarValue::Scalar(ScalarValue::Decimal128(Some(0), 10, 2)),
+        ] {
+            let refused = call(&function(), &[zero], 2).unwrap_err().to_string();
+            assert!(refused.to_lowercase().contains("divide by zero"), "{refused}");
+        }
+        assert!(call(&function(), &[ColumnarValue::Scalar(ScalarValue::Int64(None))], 2).is_ok());
     }
 }

@@ -45,3 +45,23 @@ impl ScalarUDFImpl for Fractional {
         Ok(ColumnarValue::Array(cast(&values, &DataType::Float64)?))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal128Array, Int32Array, UInt64Array};
+
+    use super::super::testing::{call, column, shown};
+    use super::*;
+
+    #[test]
+    fn whole_numbers_get_a_fraction() {
+        let of = |values: ColumnarValue, rows: usize| shown(&call(&function(), &[values], rows).unwrap());
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(of(column(Int32Array::from(vec![Some(-3), None])), 2), [some("-3.0"), None]);
+        let most = call(&function(), &[column(UInt64Array::from(vec![u64::MAX]))], 1).unwrap();
+        assert_eq!(most.data_type(), &DataType::Float64);
+        let decimal = Decimal128Array::from(vec![150]).with_precision_and_scale(10, 2).unwrap();
+        assert_eq!(of(column(decimal), 1), [some("1.50")], "it has one already");
+        assert!(function().inner().return_type(&[]).is_err());
+    }
+}

@@ -155,6 +155,11 @@ fn truncated(unit: &str, value: IntervalMonthDayNano) -> Option<IntervalMonthDay
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{DurationSecondArray, TimestampNanosecondArray};
+    use arrow::datatypes::TimestampNanosecondType;
+    use chrono::{DateTime, Utc};
+
+    use super::super::testing::{call, column, text, texts};
     use super::*;
 
     #[test]
@@ -184,5 +189,47 @@ mod tests {
         );
         assert_eq!(function.inner().return_type(&[DataType::Utf8, time.clone()]).unwrap(), time);
         assert!(function.inner().coerce_types(&[time]).is_err());
+    }
+
+    fn ns(text: &str) -> i64 {
+        text.parse::<DateTime<Utc>>().unwrap().timestamp_nanos_opt().unwrap()
+    }
+
+    #[test]
+    fn eras_begin_where_they_do_in_postgresql() {
+        for (unit, time, begun) in [
+            ("decade", "2024-05-06T07:08:09Z", "2020-01-01T00:00:00Z"),
+            ("decade", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z"),
+            ("decades", "1969-12-31T23:59:59Z", "1960-01-01T00:00:00Z"),
+            ("Century", "2000-12-31T23:59:59Z", "1901-01-01T00:00:00Z"),
+            ("century", "2001-01-01T00:00:00Z", "2001-01-01T00:00:00Z"),
+            ("millennium", "2024-05-06T00:00:00Z", "2001-01-01T00:00:00Z"),
+            ("year", "2024-05-06T00:00:00Z", "2024-01-01T00:00:00Z"),
+            ("day", "2024-05-06T07:08:09Z", "2024-05-06T00:00:00Z"),
+        ] {
+            let times = column(TimestampNanosecondArray::from(vec![Some(ns(time)), None]));
+            let found = call(&function(), &[text(unit), times], 2).unwrap();
+            let expected = TimestampNanosecondArray::from(vec![Some(ns(begun)), None]);
+            assert_eq!(found.as_primitive::<TimestampNanosecondType>(), &expected, "{unit} {time}");
+        }
+    }
+
+    #[test]
+    fn lengths_are_cut_off_row_by_row() {
+        let lengths = column(DurationSecondArray::from(vec![Some(93_784), Some(93_784), Some(-93_784), None]));
+        let units = texts(&[Some("hour"), None, Some("day"), Some("day")]);
+        let found = call(&function(), &[units, lengths.clone()], 4).unwrap();
+        let of = |days, ns| Some(IntervalMonthDayNano::new(0, days, ns));
+        let expected = IntervalMonthDayNanoArray::from(vec![of(1, 7_200_000_000_000), None, of(-1, 0), None]);
+        assert_eq!(found.as_primitive::<IntervalMonthDayNanoType>(), &expected);
+        let refused = call(&function(), &[text("week"), lengths], 4).unwrap_err().to_string();
+        assert!(refused.contains("an interval has no unit `week`"), "{refused}");
+        for (unit, expected) in [("microseconds", 1_234_567_000), ("milliseconds", 1_234_000_000), ("MINUTE", 0)] {
+            let found = truncated(unit, IntervalMonthDayNano::new(0, 0, 1_234_567_891)).unwrap();
+            assert_eq!(found.nanoseconds, expected, "{unit}");
+        }
+        for (unit, expected) in [("decades", -120), ("quarter", -135), ("months", -137), ("millennia", 0)] {
+            assert_eq!(truncated(unit, IntervalMonthDayNano::new(-137, 9, 9)).unwrap().months, expected, "{unit}");
+        }
     }
 }

@@ -190,9 +190,21 @@ fn parts_scaled(parts: (f64, f64, f64), scale: impl Fn(f64) -> f64) -> Option<In
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DurationNanosecondArray, DurationSecondArray};
+    use arrow::array::{DurationNanosecondArray, DurationSecondArray, Float64Array};
+    use datafusion::common::ScalarValue;
 
+    use super::super::testing::{call, column, draws, shown};
     use super::*;
+
+    type Parts = (i32, i32, i64);
+
+    fn interval((months, days, ns): Parts) -> IntervalMonthDayNano {
+        IntervalMonthDayNano::new(months, days, ns)
+    }
+
+    fn intervals(parts: &[Option<Parts>]) -> IntervalMonthDayNanoArray {
+        parts.iter().map(|parts| parts.map(interval)).collect()
+    }
 
     #[test]
     fn parts_are_scaled_as_in_postgresql() {
@@ -235,5 +247,68 @@ mod tests {
         assert_eq!(of(0, 1, 0), of(0, 0, DAY_NS));
         assert_eq!(of(1, 0, 0), of(0, 30, 0));
         assert!(of(0, 0, 25 * DAY_NS / 24) > of(0, 1, 0));
+    }
+
+    #[test]
+    fn intervals_are_multiplied_and_divided() {
+        let hour = DAY_NS / 24;
+        let given = || column(intervals(&[Some((1, 0, 0)), Some((0, 1, hour)), None, Some((0, 0, 0))]));
+        let by = |number: f64| ColumnarValue::Scalar(ScalarValue::from(number));
+        let check = |function: ScalarUDF, number: ColumnarValue, expected: &[Option<Parts>]| {
+            let found = call(&function, &[given(), number], 4).unwrap();
+            assert_eq!(found.as_primitive::<IntervalMonthDayNanoType>(), &intervals(expected));
+        };
+        check(product(), by(3.0), &[Some((3, 0, 0)), Some((0, 3, 3 * hour)), None, Some((0, 0, 0))]);
+        check(product(), by(0.0), &[Some((0, 0, 0)), Some((0, 0, 0)), None, Some((0, 0, 0))]);
+        check(quotient(), by(2.0), &[Some((0, 15, 0)), Some((0, 0, 12 * hour + hour / 2)), None, Some((0, 0, 0))]);
+        check(quotient(), by(-1.0), &[Some((-1, 0, 0)), Some((0, -1, -hour)), None, Some((0, 0, 0))]);
+        let numbers = column(Float64Array::from(vec![None, Some(1.0), Some(0.0), Some(5.0)]));
+        check(quotient(), numbers, &[None, Some((0, 1, hour)), None, Some((0, 0, 0))]);
+        for (function, number, said) in [
+            (quotient(), 0.0, "an interval is divided by zero"),
+            (quotient(), -0.0, "an interval is divided by zero"),
+            (product(), 1e300, "an interval is too long"),
+            (product(), f64::NAN, "an interval is too long"),
+            (product(), f64::INFINITY, "an interval is too long"),
+            (quotient(), 1e-300, "an interval is too long"),
+        ] {
+            let refused = call(&function, &[given(), by(number)], 4).unwrap_err().to_string();
+            assert!(refused.contains(said), "{number}: {refused}");
+        }
+    }
+
+    #[test]
+    fn whole_factors_leave_nothing_over() {
+        let mut draw = draws(81);
+        for _ in 0..1_000 {
+            let mut part = |most: usize| draw(2 * most) as i64 - most as i64;
+            let (months, days, ns) = (part(1_000) as i32, part(1_000) as i32, part(100_000_000));
+            let factor = part(50) as i32;
+            let one = interval((months, days, ns));
+            let expected = interval((months * factor, days * factor, ns * i64::from(factor)));
+            assert_eq!(scaled(one, |part| part * f64::from(factor)), Some(expected), "{one:?} * {factor}");
+            if factor > 0 {
+                let sums = (i64::from(months * factor), i64::from(days * factor), i128::from(ns) * i128::from(factor));
+                assert_eq!(mean(sums.0, sums.1, sums.2, i64::from(factor)), Some(one), "{factor} of {one:?}");
+            }
+            let other = interval((part(1_000) as i32, part(1_000) as i32, part(100_000_000)));
+            assert_eq!((between(one, other, 0.0), between(one, other, 1.0)), (Some(one), Some(other)));
+        }
+        let (least, most) = (interval((i32::MIN, 0, 0)), interval((i32::MAX, 0, 0)));
+        assert_eq!(between(least, most, 0.5), None);
+        assert_eq!(between(interval((0, 0, i64::MIN)), interval((0, 0, 1)), 0.5), None);
+    }
+
+    #[test]
+    fn lengths_are_numbers() {
+        let given = column(intervals(&[Some((0, 1, -5)), Some((i32::MAX, i32::MAX, i64::MAX)), None]));
+        let longest = (i128::from(i32::MAX) * 31) * i128::from(DAY_NS) + i128::from(i64::MAX);
+        let found = shown(&call(&length(), &[given], 3).unwrap());
+        assert_eq!(found, [Some((DAY_NS - 5).to_string()), Some(longest.to_string()), None]);
+        let lengths = column(DurationNanosecondArray::from(vec![Some(DAY_NS + 5), None]));
+        let found = call(&spread(), &[lengths], 2).unwrap();
+        assert_eq!(found.as_primitive::<IntervalMonthDayNanoType>(), &intervals(&[Some((0, 1, 5)), None]));
+        let wrong: ArrayRef = Arc::new(Float64Array::from(vec![1.0]));
+        assert!(spread_out(&wrong).unwrap_err().to_string().contains("`Float64` is no length"));
     }
 }

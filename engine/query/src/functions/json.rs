@@ -17,6 +17,7 @@ use datafusion::logical_expr::{
 };
 
 use super::attr;
+use super::list_texts::items;
 use crate::index::json_text;
 
 /// What is asked of a document.
@@ -200,13 +201,13 @@ impl ScalarUDFImpl for Json {
 }
 
 /// A step into a document.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 enum Step<'a> {
-    Member(&'a str),
+    Member(Cow<'a, str>),
     /// From the end where it is below 0.
     Item(i64),
     /// A member of an object, an item of an array.
-    Either(&'a str),
+    Either(Cow<'a, str>),
 }
 
 impl Json {
@@ -220,13 +221,9 @@ impl Json {
         }
         let place = places.as_string_view_opt()?.value(row);
         match self.asked {
-            Asked::Path => {
-                let inner = place.trim().strip_prefix('{')?.strip_suffix('}')?;
-                let part = |part: &'p str| Step::Either(part.trim().trim_matches('"'));
-                Some(if inner.trim().is_empty() { Vec::new() } else { inner.split(',').map(part).collect() })
-            }
+            Asked::Path => items(place)?.into_iter().map(|step| Some(Step::Either(step?.into()))).collect(),
             Asked::Extract if place.starts_with('$') => path(place),
-            _ => Some(vec![Step::Member(place)]),
+            _ => Some(vec![Step::Member(place.into())]),
         }
     }
 }
@@ -246,7 +243,7 @@ fn path(place: &str) -> Option<Vec<Step<'_>>> {
                 Some(quoted) => quoted.split_once('"')?,
                 None => member.split_at(member.find(['.', '[']).unwrap_or(member.len())),
             };
-            steps.push(Step::Member(name));
+            steps.push(Step::Member(name.into()));
             rest = after;
         }
     }
@@ -257,10 +254,9 @@ fn path(place: &str) -> Option<Vec<Step<'_>>> {
 fn walk<'d>(document: &'d str, steps: &[Step<'_>]) -> Option<&'d str> {
     let mut piece = whole(document)?;
     for step in steps {
-        let is_array = piece.starts_with('[');
-        piece = match *step {
-            Step::Item(at) => item(piece, at)?,
-            Step::Either(text) if is_array => item(piece, text.parse().ok()?)?,
+        piece = match step {
+            Step::Item(at) => item(piece, *at)?,
+            Step::Either(text) if piece.starts_with('[') => item(piece, text.parse().ok()?)?,
             Step::Member(name) | Step::Either(name) => member(piece, name)?,
         };
     }
@@ -319,7 +315,12 @@ pub fn is_document(text: &str) -> bool {
     serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
 }
 
-/// A text that is one value, without white space around.
+/// A text that is JSON throughout, without white space around.
+pub(super) fn document_of(text: &str) -> Option<&str> {
+    whole(text).filter(|piece| is_document(piece))
+}
+
+/// A text that is one value as far as its brackets and quotes tell, without white space around.
 pub(super) fn whole(document: &str) -> Option<&str> {
     let bytes = document.as_bytes();
     let begin = space(bytes, 0);
@@ -374,7 +375,7 @@ fn item(piece: &str, at: i64) -> Option<&str> {
     if !piece.starts_with('[') {
         return None;
     }
-    let at = if at < 0 { at + length(piece)? } else { at };
+    let at = if at < 0 { at.saturating_add(count(piece)) } else { at };
     if at < 0 {
         return None;
     }
@@ -403,21 +404,21 @@ pub(super) fn text_of(piece: &str) -> Option<Cow<'_, str>> {
 }
 
 /// How many items an array has.
-fn length(document: &str) -> Option<i64> {
-    let piece = whole(document)?;
-    if !piece.starts_with('[') {
-        return None;
-    }
+fn length(text: &str) -> Option<i64> {
+    document_of(text).filter(|piece| piece.starts_with('[')).map(count)
+}
+
+fn count(piece: &str) -> i64 {
     let mut count = 0;
     let _ = parts(piece, |_, _| {
         count += 1;
         None::<()>
     });
-    Some(count)
+    count
 }
 
-fn type_of(document: &str) -> Option<&'static str> {
-    Some(match whole(document)?.as_bytes().first()? {
+fn type_of(text: &str) -> Option<&'static str> {
+    Some(match document_of(text)?.as_bytes().first()? {
         b'{' => "object",
         b'[' => "array",
         b'"' => "string",
@@ -428,95 +429,4 @@ fn type_of(document: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const DOCUMENT: &str = r#" {"a": {"b": [1, "x\"y", null, {"c" : 1.50}]}, "k\n": "", "e": []} "#;
-
-    #[test]
-    fn pieces_stay_as_they_were_written() {
-        let check = |place: &str, expected: Option<&str>| {
-            assert_eq!(walk(DOCUMENT, &path(place).unwrap()), expected, "{place}");
-        };
-        check("$.a.b[0]", Some("1"));
-        check("$.a.b[1]", Some(r#""x\"y""#));
-        check("$.a.b[-1]", Some(r#"{"c" : 1.50}"#));
-        check("$.a.b[3].c", Some("1.50"));
-        check("$.a.b[4]", None);
-        check("$.a.b[-5]", None);
-        check("$.a.c", None);
-        check("$.a[0]", None);
-        check("$.e", Some("[]"));
-        check("$.e[0]", None);
-        assert_eq!(walk(DOCUMENT, &[Step::Member("k\n")]), Some(r#""""#));
-        assert_eq!(walk(DOCUMENT, &[Step::Either("a"), Step::Either("b"), Step::Either("0")]), Some("1"));
-        assert_eq!(walk(r#"{"0": 1}"#, &[Step::Item(0)]), None);
-        for wrong in ["", "{", "no", "{a: 1}", r#"{"a" 1}"#, r#"{"a": 1"#, r#"{"a": 1} x"#, r#"{"a": x}"#, "[1"] {
-            assert_eq!(walk(wrong, &[Step::Either("a")]), None, "{wrong}");
-        }
-        assert_eq!(path("$a"), None);
-    }
-
-    #[test]
-    fn values_of_maps_are_texts() {
-        let mut maps = crate::tables::TextMaps::default();
-        maps.push("a", "x\"y");
-        maps.end();
-        maps.push("b", "2");
-        maps.end();
-        let maps: ArrayRef = Arc::new(maps.finish().unwrap());
-        let keys: ArrayRef = Arc::new(arrow::array::StringViewArray::from(vec!["a"; 2]));
-        let found = of_maps(&maps, &keys).unwrap();
-        assert_eq!(found.as_string_view().iter().collect::<Vec<_>>(), [Some(r#""x\"y""#), None]);
-        let kind = quiver_types::tables::spans::map();
-        let get = get();
-        assert_eq!(
-            get.inner().coerce_types(&[kind.clone(), DataType::Utf8View]).unwrap(),
-            [kind.clone(), DataType::Utf8]
-        );
-        assert!(get.inner().coerce_types(&[kind, DataType::Int64]).is_err());
-    }
-
-    #[test]
-    fn texts_lengths_and_types() {
-        assert_eq!(text_of(r#""x\"yä""#).as_deref(), Some("x\"yä"));
-        assert_eq!(
-            (text_of("null"), text_of("1.50").as_deref(), text_of("\"\"").as_deref()),
-            (None, Some("1.50"), Some(""))
-        );
-        assert_eq!(
-            (length("[1, [2, 3], \"]\"]"), length("[]"), length("{}"), length("[1")),
-            (Some(3), Some(0), None, None)
-        );
-        let types = ["{}", " [] ", "\"\"", "true", "null", "-1.5e3"].map(|text| type_of(text).unwrap());
-        assert_eq!(types, ["object", "array", "string", "boolean", "null", "number"]);
-        assert_eq!((type_of("truth"), type_of("")), (None, None));
-    }
-
-    #[test]
-    fn documents_are_so_throughout() {
-        for text in [DOCUMENT, "1e400", "\"x\"", "null"] {
-            assert!(is_document(text), "{text}");
-        }
-        for text in ["", "{\"a\":}", "{a", "[1,]", "1 2", "'x'"] {
-            assert!(!is_document(text), "{text}");
-        }
-    }
-
-    #[test]
-    fn columns_say_where_to_look() {
-        use arrow::array::StringViewArray;
-
-        let json =
-            |asked| Json { name: "f", asked, as_text: true, signature: Signature::user_defined(Volatility::Immutable) };
-        let places: ArrayRef = Arc::new(StringViewArray::from(vec![Some("{a, 0}"), None, Some("a")]));
-        let get = json(Asked::Path);
-        assert_eq!(get.steps(&places, 0), Some(vec![Step::Either("a"), Step::Either("0")]));
-        assert_eq!((get.steps(&places, 1), get.steps(&places, 2)), (None, None));
-        assert_eq!(json(Asked::Get).steps(&places, 2), Some(vec![Step::Member("a")]));
-        let found = json(Asked::Get).coerce_types(&[DataType::Utf8, DataType::Int32]).unwrap();
-        assert_eq!(found, [DataType::Utf8View, DataType::Int64]);
-        assert!(json(Asked::Get).coerce_types(&[DataType::Int64, DataType::Utf8]).is_err());
-        assert!(json(Asked::Length).coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
-    }
-}
+mod tests;

@@ -13,8 +13,9 @@ use datafusion::logical_expr::{
 };
 
 use super::held::Room;
-use super::json::{field, parts, unquoted, whole};
+use super::json::{document_of, field, parts, unquoted};
 use super::json_values::push_normal;
+use super::list_texts::items;
 use super::making::Making;
 
 /// What is done.
@@ -178,11 +179,7 @@ impl Column {
                 let steps = steps.as_string_view_opt()?;
                 steps.iter().map(|step| step.map(str::to_owned)).collect()
             }
-            Self::Text(values) => {
-                let inner = values.value(row).trim().strip_prefix('{')?.strip_suffix('}')?;
-                let step = |step: &str| step.trim().trim_matches('"').to_owned();
-                Some(if inner.trim().is_empty() { Vec::new() } else { inner.split(',').map(step).collect() })
-            }
+            Self::Text(values) => items(values.value(row))?.into_iter().collect(),
             _ => None,
         }
     }
@@ -220,7 +217,7 @@ impl JsonChanged {
             }
             (Change::Set | Change::Insert, [path, value, flag @ ..]) => {
                 let Some(path) = path.path(row) else { return Ok(false) };
-                let Some(value) = value.text(row).and_then(whole) else { return Ok(false) };
+                let Some(value) = value.text(row).and_then(document_of) else { return Ok(false) };
                 making.add(value.len())?;
                 let put = if self.change == Change::Set {
                     Put::Set { value, creates: flag.first().is_none_or(|flag| flag.is_set(row)) }
@@ -242,7 +239,7 @@ impl JsonChanged {
 
 /// Writes a text that holds JSON in its normal form; false: it holds none.
 fn normal(text: Option<&str>, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
-    match text.and_then(whole) {
+    match text.and_then(document_of) {
         Some(piece) => push_normal(piece, 0, out, making),
         None => Ok(false),
     }

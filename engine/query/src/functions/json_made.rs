@@ -14,7 +14,7 @@ use datafusion::logical_expr::{
 use serde_json::Value;
 
 use super::held::Room;
-use super::json::{field, is_json, whole};
+use super::json::{document_of, field, is_json};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::making::Making;
 
@@ -199,7 +199,7 @@ fn normal(numbers: Numbers, columns: &Columns<'_>, rows: usize, making: &mut Mak
     let documents = texts(array)?;
     let (mut out, mut text) = (StringBuilder::new(), String::new());
     for row in 0..rows {
-        let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(whole);
+        let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(document_of);
         text.clear();
         match piece {
             Some(piece) if push_with(numbers, piece, 0, &mut text, making)? => out.append_value(&text),
@@ -334,6 +334,7 @@ mod tests {
     use datafusion::common::config::ConfigOptions;
     use datafusion::execution::memory_pool::UnboundedMemoryPool;
 
+    use super::super::testing::{document, draws};
     use super::*;
 
     /// What a function makes of the first row.
@@ -394,5 +395,96 @@ mod tests {
         }
         let nameless: ArrayRef = Arc::new(StringViewArray::from(vec![None::<&str>]));
         assert!(made("json_build_object", vec![nameless, number()]).unwrap_err().to_string().contains("not be NULL"));
+    }
+
+    /// What functions make of JSON reads back as the values that it was made of.
+    #[test]
+    fn documents_read_back() {
+        let mut draw = draws(41);
+        let read = |text: &str| serde_json::from_str::<Value>(text).unwrap();
+        for _ in 0..100 {
+            let value = document(&mut draw, 3);
+            let written = value.to_string();
+            for name in ["json_normal", "json_value"] {
+                let found = made(name, vec![text(&written)]).unwrap().unwrap();
+                assert_eq!(read(&found), value, "{name} {written}");
+                // A form is one of itself.
+                assert_eq!(made(name, vec![text(&found)]).unwrap(), Some(found), "{name} {written}");
+            }
+            let lines = format!("{value:#}");
+            for name in ["json_normal", "json_alike"] {
+                assert_eq!(
+                    made(name, vec![text(&lines)]).unwrap(),
+                    made(name, vec![text(&written)]).unwrap(),
+                    "{lines}"
+                );
+            }
+            let quoted = made("to_json", vec![text(&written)]).unwrap().unwrap();
+            assert_eq!(read(&quoted), Value::from(written.as_str()));
+            let object = made("json_build_object", vec![text(&written), text("x")]).unwrap().unwrap();
+            assert_eq!(read(&object), serde_json::json!({ written: "x" }));
+        }
+    }
+
+    #[test]
+    fn equal_documents_are_alike() {
+        let alike = |document: &str| made("json_alike", vec![text(document)]).unwrap();
+        for (left, right, expected) in [
+            ("[1, 2]", "[1.0,2e0]", true),
+            (r#"{"a": 1, "b": 2}"#, r#"{"b": 20e-1, "a": 1}"#, true),
+            (r#"{"a": 1, "a": 2}"#, r#"{"a": 2}"#, true),
+            (r#""\u0041""#, "\"A\"", true),
+            ("[1, 2]", "[2, 1]", false),
+            ("1", "\"1\"", false),
+            ("null", "\"null\"", false),
+            ("{}", "[]", false),
+        ] {
+            assert_eq!(alike(left) == alike(right), expected, "{left} {right}");
+        }
+        for none in ["", "[main]", "{a}", "1 2"] {
+            assert_eq!(alike(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_json_are_not_quoted() {
+        let document: ArrayRef = Arc::new(StringViewArray::from(vec![Some(" {\"a\": 1} "), None, Some("no")]));
+        let fields = [field("a", DataType::Utf8View), Arc::new(Field::new("a", DataType::Utf8View, true))];
+        let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
+        let shown = |field: &FieldRef| {
+            let array = of(&[(&document, field)], 3, &mut Making::new("f", &room)).unwrap();
+            array.as_string::<i32>().iter().map(|text| text.map(str::to_owned)).collect::<Vec<_>>()
+        };
+        let some = |text: &str| Some(text.to_owned());
+        // What is said to be JSON, and is none, would end the document around it.
+        assert_eq!(shown(&fields[0]), [some("{\"a\": 1}"), None, some("null")]);
+        assert_eq!(shown(&fields[1]), [some("\" {\\\"a\\\": 1} \""), None, some("\"no\"")]);
+    }
+
+    #[test]
+    fn arguments_are_checked() {
+        let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
+        let types = |name: &str, types: &[DataType]| {
+            functions(&room).find(|function| function.name() == name).unwrap().coerce_types(types)
+        };
+        let (text, number) = (DataType::Utf8, DataType::Int64);
+        let list = DataType::new_list(DataType::Utf8, true);
+        assert_eq!(
+            types("json_build_object", &[number.clone(), number.clone(), text.clone(), text.clone()]).unwrap(),
+            [DataType::Utf8View, number.clone(), DataType::Utf8View, text.clone()]
+        );
+        assert_eq!(types("json_build_array", &[]).unwrap(), Vec::<DataType>::new());
+        assert_eq!(types("json_object", &[number.clone(), text.clone()]).unwrap(), [list.clone(), list]);
+        for (name, wrong, said) in [
+            ("json_build_object", vec![text.clone()], "argument list must have even number of elements"),
+            ("json_row", vec![text.clone(); 3], "argument list must have even number of elements"),
+            ("json_member", vec![text.clone()], "`json_member` does not take 1 arguments"),
+            ("to_json", vec![text.clone(), number], "`to_json` does not take 2 arguments"),
+            ("json_object", vec![text; 3], "`json_object` does not take 3 arguments"),
+            ("json_list", vec![], "`json_list` does not take 0 arguments"),
+        ] {
+            let refused = types(name, &wrong).unwrap_err().to_string();
+            assert!(refused.contains(said), "{name}: {refused}");
+        }
     }
 }

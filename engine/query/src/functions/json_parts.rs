@@ -12,7 +12,7 @@ use quiver_types::watch;
 use serde_json::Value;
 
 use super::held::Room;
-use super::json::{member, parts, text_of, unquoted, whole};
+use super::json::{document_of, member, parts, text_of, unquoted};
 use super::making::Making;
 
 /// Bytes of an item of a list beside its text.
@@ -70,9 +70,9 @@ impl JsonParts {
     fn lists(&self, documents: &StringViewArray) -> Result<ArrayRef> {
         let mut making = Making::new(self.name, &self.room);
         let mut out = ListBuilder::new(StringBuilder::new());
-        for document in documents {
+        for text in documents {
             let bracket = if matches!(self.asked, Asked::Items | Asked::Texts) { '[' } else { '{' };
-            let Some(piece) = document.and_then(whole).filter(|piece| piece.starts_with(bracket)) else {
+            let Some(piece) = text.and_then(document_of).filter(|piece| piece.starts_with(bracket)) else {
                 out.append(false);
                 continue;
             };
@@ -147,8 +147,8 @@ impl ScalarUDFImpl for JsonParts {
 }
 
 /// Whether a document has a member of that name, or a text among its items, or is that text; none: it is no JSON.
-fn has(document: &str, wanted: &str) -> Option<bool> {
-    let piece = whole(document)?;
+fn has(text: &str, wanted: &str) -> Option<bool> {
+    let piece = document_of(text)?;
     let is_wanted = |value: &str| value.starts_with('"') && unquoted(value).is_some_and(|text| text == wanted);
     Some(match piece.as_bytes().first() {
         Some(b'{') => member(piece, wanted).is_some(),
@@ -163,7 +163,9 @@ fn holds(document: &str, other: &str) -> Option<bool> {
     let (document, other) = (read(document)?, read(other)?);
     // An array has a plain value that is one of its items, at the top alone.
     let is_item = match (&document, &other) {
-        (Value::Array(items), other) if !other.is_array() && !other.is_object() => items.contains(other),
+        (Value::Array(items), Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            items.iter().any(|item| contains(item, &other))
+        }
         _ => false,
     };
     Some(is_item || contains(&document, &other))
@@ -188,8 +190,9 @@ fn contains(value: &Value, other: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 
+    use super::super::testing::{call, document, draws, named, room, text, texts};
     use super::*;
 
     #[test]
@@ -231,5 +234,79 @@ mod tests {
         check("[1]", "1", Some(true));
         check(r#"{"a": [1]}"#, r#"{"a": 1}"#, Some(false));
         check("{", "{}", None);
+        check("{}", "{", None);
+        // Numbers are equal by their size, also as the plain item of an array.
+        check("[1]", "1.0", Some(true));
+        check("[2.50]", "25e-1", Some(true));
+        check("1", "1.0", Some(true));
+        check("9007199254740993", "9007199254740992", Some(false));
+        // An array has no array or object in the place of one of its items, and an item is looked for at the top alone.
+        check("[[1]]", "1", Some(false));
+        check("[[1, 2]]", "[[1]]", Some(true));
+        check("[{\"a\": 1}]", "{\"a\": 1}", Some(false));
+        check("[]", "[]", Some(true));
+        check("{}", "{}", Some(true));
+        check("[]", "{}", Some(false));
+        check("null", "null", Some(true));
+        check("[null]", "null", Some(true));
+        check("\"a\"", "[\"a\"]", Some(false));
+    }
+
+    /// A document has itself, and each of its parts where it has them, and no more once a member is another.
+    #[test]
+    fn documents_have_what_is_in_them() {
+        let mut draw = draws(5);
+        for _ in 0..200 {
+            let (left, right) = (document(&mut draw, 3), document(&mut draw, 2));
+            let (left_text, right_text) = (left.to_string(), right.to_string());
+            assert_eq!(holds(&left_text, &left_text), Some(true), "{left}");
+            let both = serde_json::json!({ "x": left, "y": right });
+            let one = serde_json::json!({ "y": right });
+            assert_eq!(holds(&both.to_string(), &one.to_string()), Some(true), "{both} {one}");
+            let list = serde_json::json!([left, right]);
+            assert_eq!(holds(&list.to_string(), &format!("[{right_text},{right_text}]")), Some(true), "{list}");
+            let other = format!("{{\"more\":1,\"y\":{right_text}}}");
+            assert_eq!(holds(&both.to_string(), &other), Some(false), "{both} {other}");
+        }
+    }
+
+    #[test]
+    fn columns_give_lists_and_truths() {
+        let room = room();
+        let documents = texts(&[Some(r#"["a", null]"#), None, Some("[main]"), Some("{}")]);
+        let found = call(&named(functions(&room), "json_items_text"), std::slice::from_ref(&documents), 4).unwrap();
+        let lists = found.as_list::<i32>();
+        assert_eq!((0..4).map(|row| lists.is_valid(row)).collect::<Vec<_>>(), [true, false, false, false]);
+        assert_eq!(lists.value(0).as_string::<i32>().iter().collect::<Vec<_>>(), [Some("a"), None]);
+        let truths = |name: &str, other: &ColumnarValue| {
+            let found = call(&named(functions(&room), name), &[documents.clone(), other.clone()], 4).unwrap();
+            found.as_boolean().iter().collect::<Vec<_>>()
+        };
+        assert_eq!(truths("json_has", &text("a")), [Some(true), None, None, Some(false)]);
+        assert_eq!(truths("json_contains", &text("null")), [Some(true), None, None, Some(false)]);
+        let others = texts(&[Some("[]"), Some("[]"), Some("[]"), None]);
+        assert_eq!(truths("json_contains", &others), [Some(true), None, None, None]);
+        let refused = |name: &str, types: &[DataType]| {
+            named(functions(&room), name).coerce_types(types).expect_err("refused").to_string()
+        };
+        for (name, types, said) in [
+            ("json_items", vec![DataType::Utf8; 2], "`json_items` takes 1 arguments, not 2"),
+            ("json_has", vec![DataType::Utf8], "`json_has` takes 2 arguments, not 1"),
+            ("json_keys", vec![DataType::Int64], "`json_keys` reads texts that hold JSON, not `Int64`"),
+        ] {
+            let fault = refused(name, &types);
+            assert!(fault.contains(said), "{fault}");
+        }
+    }
+
+    /// Breaks where lists take nothing from the memory of a query.
+    #[test]
+    fn lists_take_memory() {
+        let room = Room::new(Arc::new(GreedyMemoryPool::new(1)));
+        let long = format!("[\"{}\"]", "x".repeat(1 << 20));
+        let lists = named(functions(&room), "json_items");
+        let refused = call(&lists, &[text(&long)], 1).unwrap_err();
+        assert!(refused.to_string().contains("values of functions"), "{refused}");
+        assert!(call(&lists, &[text("[1,1]")], 1).is_ok());
     }
 }

@@ -336,7 +336,8 @@ fn plain(piece: &str) -> Cow<'_, str> {
     // Where the point is among all digits.
     let (all, point) = (format!("{whole}{fraction}"), whole.len() as i64 + exponent);
     let (whole, fraction) = match usize::try_from(point) {
-        Ok(point) if point >= all.len() => (format!("{all:0<point$}"), String::new()),
+        // A width of `format!` has 16 bits, and a number may have more digits.
+        Ok(point) if point >= all.len() => (format!("{all}{}", "0".repeat(point - all.len())), String::new()),
         Ok(point) => (all[..point].to_owned(), all[point..].to_owned()),
         Err(_) => (String::new(), format!("{}{all}", "0".repeat(point.unsigned_abs() as usize))),
     };
@@ -370,10 +371,15 @@ fn sized(piece: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, TimestampNanosecondArray};
-    use arrow::datatypes::Int64Type;
+    use arrow::array::{
+        BinaryArray, Date32Array, Decimal128Array, DictionaryArray, DurationSecondArray, Int64Array, NullArray,
+        TimestampNanosecondArray, UInt64Array,
+    };
+    use arrow::buffer::NullBuffer;
+    use arrow::datatypes::{Int32Type, Int64Type};
     use datafusion::execution::memory_pool::UnboundedMemoryPool;
 
+    use super::super::testing::draws;
     use super::*;
     use crate::functions::held::Room;
 
@@ -419,6 +425,11 @@ mod tests {
         check("[]", Some("[]"));
         check("{}", Some("{}"));
         check("[1E2,-0,-0.0,1.5e-3,12.50e1,1e0,-7,true,0.10]", Some("[100, 0, 0.0, 0.0015, 125.0, 1, -7, true, 0.10]"));
+        // More digits than a width of `format!` may be.
+        let long = "7".repeat(70_000);
+        check(&long, Some(&long));
+        check(&format!("-{long}e2"), Some(&format!("-{long}00")));
+        check(&format!("0.{long}"), Some(&format!("0.{long}")));
         for beyond in ["1e999999", "1e-401", "1e-9223372036854775808", "1e9223372036854775808"] {
             check(beyond, Some(beyond));
         }
@@ -446,5 +457,74 @@ mod tests {
         check("1e-9223372036854775808", "10e-9223372036854775809", true);
         check("0e99999999999999999999999999999999999999999", "0", true);
         check("true", "true", true);
+    }
+
+    #[test]
+    fn values_of_all_types_are_written() {
+        check(Arc::new(BooleanArray::from(vec![Some(true), None, Some(false)])), "true null false");
+        check(Arc::new(NullArray::new(2)), "null null");
+        check(Arc::new(Float32Array::from(vec![0.1, 1e10, f32::INFINITY])), "0.1 10000000000 \"Infinity\"");
+        check(
+            Arc::new(Float64Array::from(vec![-0.0, 1e15, 999_999_999_999_999.0, 0.0001])),
+            "-0 1e+15 999999999999999 0.0001",
+        );
+        let decimals = Decimal128Array::from(vec![Some(150), None]).with_precision_and_scale(10, 2).unwrap();
+        check(Arc::new(decimals), "1.50 null");
+        check(Arc::new(UInt64Array::from(vec![u64::MAX])), "18446744073709551615");
+        check(Arc::new(BinaryArray::from(vec![b"\x00\xffA".as_slice()])), "\"\\\\x00ff41\"");
+        check(Arc::new(Date32Array::from(vec![0, 19_782])), "\"1970-01-01\" \"2024-02-29\"");
+        let lengths = DurationSecondArray::from(vec![Some(90_000), None]);
+        check(Arc::new(lengths), "\"1 day 01:00:00\" null");
+        let coded: DictionaryArray<Int32Type> = vec![Some("a"), None, Some("a")].into_iter().collect();
+        check(Arc::new(coded), "\"a\" null \"a\"");
+        // Controls are told by their numbers, and letters beyond ASCII as they are.
+        check(Arc::new(StringViewArray::from(vec!["\u{1}\u{7f}ä\u{1f980}"])), "\"\\u0001\u{7f}ä\u{1f980}\"");
+    }
+
+    #[test]
+    fn records_lists_and_maps_are_written() {
+        let a: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), None, Some(3)]));
+        let b: ArrayRef = Arc::new(StringViewArray::from(vec![Some("x"), Some("y"), None]));
+        let fields = vec![Field::new("a\"", DataType::Int64, true), Field::new("b", DataType::Utf8View, true)];
+        let nulls = NullBuffer::from(vec![true, true, false]);
+        let records = StructArray::new(fields.into(), vec![a, b], Some(nulls));
+        let expected = [r#"{"a\"":1,"b":"x"}"#, r#"{"a\"":null,"b":"y"}"#, "null"];
+        check(Arc::new(records.clone()), &expected.join(" "));
+        // A part of a column is that part.
+        check(Arc::new(records.slice(1, 1)), expected[1]);
+        let mut maps = crate::tables::TextMaps::default();
+        maps.push("k", "1");
+        maps.push("l", "");
+        maps.end();
+        maps.end();
+        maps.push("m\n", "\"");
+        maps.end();
+        let maps = maps.finish().unwrap();
+        let found = [r#"{"k":"1","l":""}"#, "{}", r#"{"m\n":"\""}"#];
+        check(Arc::new(maps.clone()), &found.join(" "));
+        check(Arc::new(maps.slice(2, 1)), found[2]);
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)]), Some(vec![Some(2), None])]);
+        check(Arc::new(lists.slice(1, 1)), "[2,null]");
+    }
+
+    /// Whatever exponent and zeros a number has, in the normal form it has none and is of the same size.
+    #[test]
+    fn numbers_keep_their_size() {
+        let mut draw = draws(51);
+        for _ in 0..500 {
+            let sign = ["", "-"][draw(2)];
+            let (whole, fraction) = (draw(1_000), draw(1_000));
+            let power = draw(13) as i32 - 6;
+            let number = format!("{sign}{whole}.{fraction:03}e{power}");
+            let form = plain(&number).into_owned();
+            assert!(!form.contains('e') && !form.starts_with('.') && !form.ends_with('.'), "{number}: {form}");
+            assert_eq!(form.parse::<f64>().unwrap(), number.parse::<f64>().unwrap(), "{number}");
+            assert_eq!(sized(&form), sized(&number), "{number}");
+            let is_zero = whole == 0 && fraction == 0;
+            assert_eq!(form.starts_with('-'), sign == "-" && !is_zero, "{number}: {form}");
+            // One more of the last digit is another size.
+            let other = format!("{sign}{whole}.{fraction:03}1e{power}");
+            assert_ne!(sized(&other), sized(&number), "{number}");
+        }
     }
 }

@@ -95,6 +95,9 @@ fn justified(value: IntervalMonthDayNano, of_hours: bool, of_days: bool) -> Opti
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::DurationSecondArray;
+
+    use super::super::testing::{call, column, draws, named};
     use super::*;
 
     #[test]
@@ -111,5 +114,50 @@ mod tests {
         check((true, true), (1, 0, -HOUR), (0, 29, 23 * HOUR));
         check((true, true), (-1, 0, HOUR), (0, -29, -23 * HOUR));
         assert_eq!(justified(IntervalMonthDayNano::new(i32::MAX, 60, 0), false, true), None);
+    }
+
+    /// However an interval is put, it is as long as before, counted in days of 24 hours and months of 30 days.
+    #[test]
+    fn lengths_stay() {
+        let length = |value: IntervalMonthDayNano| {
+            let days = i128::from(value.months) * i128::from(MONTH_DAYS) + i128::from(value.days);
+            days * i128::from(DAY_NS) + i128::from(value.nanoseconds)
+        };
+        let mut draw = draws(91);
+        for _ in 0..2_000 {
+            let mut part = |most: usize| draw(2 * most + 1) as i64 - most as i64;
+            let value = IntervalMonthDayNano::new(part(3) as i32, part(70) as i32, part(80) * (DAY_NS / 24) + part(1));
+            for (of_hours, of_days) in [(true, false), (false, true), (true, true)] {
+                let found = justified(value, of_hours, of_days).unwrap();
+                assert_eq!(length(found), length(value), "{value:?}");
+                if of_hours {
+                    assert!(found.nanoseconds.abs() < DAY_NS, "{value:?}: {found:?}");
+                    assert!(i64::from(found.days.signum()) * found.nanoseconds.signum() >= 0, "{value:?}: {found:?}");
+                }
+                if of_days {
+                    assert!(found.days.abs() < MONTH_DAYS, "{value:?}: {found:?}");
+                    assert!(found.months.signum() * found.days.signum() >= 0, "{value:?}: {found:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn columns_are_justified() {
+        let lengths = column(DurationSecondArray::from(vec![Some(90_000), None]));
+        let value = IntervalMonthDayNano::new(0, 0, 90_000_000_000_000);
+        let given = column(IntervalMonthDayNanoArray::from(vec![Some(value), None]));
+        let expected =
+            IntervalMonthDayNanoArray::from(vec![Some(IntervalMonthDayNano::new(0, 1, 3_600_000_000_000)), None]);
+        let hours = named(functions(), "justify_hours");
+        for values in [given, lengths] {
+            let found = call(&hours, &[values], 2).unwrap();
+            assert_eq!(found.as_primitive::<IntervalMonthDayNanoType>(), &expected);
+        }
+        let most = IntervalMonthDayNanoArray::from(vec![IntervalMonthDayNano::new(0, i32::MAX, DAY_NS)]);
+        let refused = call(&hours, &[column(most)], 1).unwrap_err().to_string();
+        assert!(refused.contains("an interval is too long"), "{refused}");
+        let refused = hours.coerce_types(&[DataType::Int64]).unwrap_err().to_string();
+        assert!(refused.contains("`justify_hours` takes an interval"), "{refused}");
     }
 }

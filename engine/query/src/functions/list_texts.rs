@@ -30,13 +30,15 @@ pub fn items(written: &str) -> Option<Vec<Option<String>>> {
     let mut letters = inner.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => item.push(letters.next()?),
+            '"' if open => open = false,
+            // A text in quotes is all of an item.
+            '"' if is_quoted || !item.trim().is_empty() => return None,
             '"' => {
-                if !is_quoted {
-                    item.clear();
-                }
-                (open, is_quoted) = (!open, true);
+                item.clear();
+                (open, is_quoted) = (true, true);
             }
+            other if is_quoted && !open && !matches!(other, ',' | '{' | '}') && !other.is_whitespace() => return None,
+            '\\' => item.push(letters.next()?),
             '{' | '}' if !open => return None,
             ',' if !open => {
                 if !end(&mut item, &mut is_quoted) {
@@ -113,8 +115,10 @@ fn lists(texts: &ArrayRef) -> Result<ArrayRef> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array as _, StringArray};
+    use arrow::array::{Array as _, DictionaryArray, Int64Array, StringArray};
+    use arrow::datatypes::Int32Type;
 
+    use super::super::testing::{call, column, draws, one, shown};
     use super::*;
 
     #[test]
@@ -126,9 +130,41 @@ mod tests {
         check("{}", &[]);
         check(" { 1 , null,\"null\", \"a \\\"b\\\",\" } ", &[Some("1"), None, Some("null"), Some("a \"b\",")]);
         check("{\"\",a\\,b}", &[Some(""), Some("a,b")]);
-        for wrong in ["", "1", "{1", "{{1}}", "{1,}", "{,1}", "{\"a}", "{a\\"] {
+        check("{ \"a\" ,\tb\n}", &[Some("a"), Some("b")]);
+        check("{Null,NULLS,\"\\\\\",ä \u{1f980}}", &[None, Some("NULLS"), Some("\\"), Some("ä \u{1f980}")]);
+        for wrong in ["", "1", "{1", "{{1}}", "{1,}", "{,1}", "{\"a}", "{a\\", "}{", "{ , }", "{{}}"] {
             assert_eq!(items(wrong), None, "{wrong}");
         }
+        // A text in quotes is all of an item, as in PostgreSQL.
+        for wrong in [r#"{a"b"}"#, r#"{"a"b}"#, r#"{"a""b"}"#, r#"{"a"\b}"#, r#"{"a"{}}"#] {
+            assert_eq!(items(wrong), None, "{wrong}");
+        }
+    }
+
+    /// What is written as a list of texts is read back as it was.
+    #[test]
+    fn lists_are_read_as_they_are_written() {
+        let mut draw = draws(3);
+        for _ in 0..300 {
+            let letters = ["a", " ", "\"", "\\", ",", "{", "}", "null", "\n", "ß"];
+            let mut word = |most: usize| -> String { (0..draw(most)).map(|_| letters[draw(letters.len())]).collect() };
+            let list: Vec<Option<String>> = (0..word(5).len()).map(|at| (at % 4 != 3).then(|| word(6))).collect();
+            let mut built = ListBuilder::new(StringBuilder::new());
+            built.append_value(list.iter().map(Option::as_deref));
+            let written = crate::functions::printed::function();
+            let written = one(&written, &[column(built.finish())]).unwrap().unwrap();
+            assert_eq!(items(&written), Some(list), "{written}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_text_stays_as_it_is() {
+        let numbers = Int64Array::from(vec![Some(1), None]);
+        assert_eq!(shown(&call(&function(), &[column(numbers)], 2).unwrap()), [Some("1".to_owned()), None]);
+        let coded: DictionaryArray<Int32Type> = vec![Some("{a}"), None, Some("{a}")].into_iter().collect();
+        let found = call(&function(), &[column(coded)], 3).unwrap();
+        let found = found.as_list::<i32>();
+        assert_eq!((found.value_length(0), found.is_null(1), found.value_length(2)), (1, true, 1));
     }
 
     #[test]

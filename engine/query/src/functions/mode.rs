@@ -170,8 +170,9 @@ impl Accumulator for Counts {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Float64Array;
+    use arrow::array::{BooleanArray, Date32Array, Float64Array};
 
+    use super::super::testing::draws;
     use super::*;
 
     #[test]
@@ -201,5 +202,52 @@ mod tests {
         merged.update_batch(&[Arc::new(Float64Array::from(vec![10.0])) as ArrayRef]).unwrap();
         merged.merge_batch(&states).unwrap();
         assert_eq!(merged.evaluate().unwrap(), ScalarValue::Float64(Some(10.0)));
+    }
+
+    #[test]
+    fn types_are_counted_as_what_they_hold() {
+        let coded = DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::LargeUtf8));
+        for (kind, expected) in [
+            (coded, DataType::Utf8View),
+            (DataType::Utf8, DataType::Utf8View),
+            (DataType::Null, DataType::Utf8View),
+            (DataType::Date32, DataType::Date32),
+        ] {
+            assert_eq!(function().coerce_types(std::slice::from_ref(&kind)).unwrap(), [expected], "{kind}");
+        }
+        assert!(function().coerce_types(&[]).is_err());
+        let most = |values: ArrayRef| {
+            let mut counts = Counts::new(values.data_type()).unwrap();
+            counts.update_batch(&[values]).unwrap();
+            counts.evaluate().unwrap()
+        };
+        let days: ArrayRef = Arc::new(Date32Array::from(vec![Some(5), Some(-3), None, Some(5)]));
+        assert_eq!(most(days), ScalarValue::Date32(Some(5)));
+        let truths: ArrayRef = Arc::new(BooleanArray::from(vec![Some(true), Some(false), None]));
+        assert_eq!(most(truths), ScalarValue::Boolean(Some(false)), "of equal counts the first in order");
+    }
+
+    /// In parts, by states and at once the commonest value is that of a plain count.
+    #[test]
+    fn parts_have_the_commonest_of_all() {
+        let mut draw = draws(191);
+        for _ in 0..200 {
+            let values: Vec<Option<i64>> = (0..draw(30)).map(|_| (draw(5) > 0).then(|| draw(6) as i64 - 3)).collect();
+            let mut plain = BTreeMap::<i64, usize>::new();
+            values.iter().flatten().for_each(|value| *plain.entry(*value).or_default() += 1);
+            let most = plain.values().max();
+            let expected = plain.iter().find(|(_, count)| Some(*count) == most).map(|(value, _)| *value);
+            let counts = |values: &[Option<i64>]| {
+                let mut counts = Counts::new(&DataType::Int64).unwrap();
+                counts.update_batch(&[Arc::new(Int64Array::from(values.to_vec())) as ArrayRef]).unwrap();
+                counts
+            };
+            let (left, right) = values.split_at(draw(values.len() + 1));
+            let mut merged = counts(left);
+            let states: Vec<ArrayRef> = counts(right).state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
+            merged.merge_batch(&states).unwrap();
+            assert_eq!(merged.evaluate().unwrap(), ScalarValue::Int64(expected), "{values:?}");
+            assert_eq!(counts(&values).evaluate().unwrap(), ScalarValue::Int64(expected), "{values:?}");
+        }
     }
 }

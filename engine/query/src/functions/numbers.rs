@@ -188,7 +188,14 @@ fn bucket(value: f64, low: f64, high: f64, count: i64) -> Result<i64> {
     } else if value >= high {
         count + 1
     } else {
-        (((value - low) / (high - low) * count as f64) as i64).min(count - 1) + 1
+        // Between the least and the largest double there is more than one of them.
+        let whole = high - low;
+        let part = if whole.is_finite() {
+            (value - low) / whole
+        } else {
+            (value / 2.0 - low / 2.0) / (high / 2.0 - low / 2.0)
+        };
+        ((part * count as f64) as i64).min(count - 1) + 1
     })
 }
 
@@ -199,6 +206,7 @@ mod tests {
     use arrow::datatypes::Field;
     use datafusion::common::ScalarValue;
 
+    use super::super::testing::{call, column, draws, shown};
     use super::*;
 
     #[test]
@@ -214,6 +222,25 @@ mod tests {
         check(10.0, 10.0, 0.0, 5, 1);
         check(0.0, 10.0, 0.0, 5, 6);
         assert!(bucket(1.0, 1.0, 1.0, 5).is_err() && bucket(1.0, 0.0, 2.0, 0).is_err());
+        check(f64::INFINITY, 0.0, 10.0, 5, 6);
+        check(f64::NEG_INFINITY, 0.0, 10.0, 5, 0);
+        check(f64::INFINITY, 10.0, 0.0, 5, 0);
+        // Ends whose distance is no double.
+        check(0.0, -f64::MAX, f64::MAX, 4, 3);
+        check(-f64::MAX, -f64::MAX, f64::MAX, 4, 1);
+        check(f64::MAX, -f64::MAX, f64::MAX, 4, 5);
+        check(0.0, f64::MAX, -f64::MAX, 4, 3);
+        for (value, low, high, count) in [
+            (f64::NAN, 0.0, 1.0, 5),
+            (1.0, f64::NAN, 1.0, 5),
+            (1.0, 0.0, f64::INFINITY, 5),
+            (1.0, 0.0, -0.0, 5),
+            (1.0, 0.0, 2.0, -1),
+            (1.0, 0.0, 2.0, i64::MAX),
+        ] {
+            let refused = bucket(value, low, high, count).unwrap_err().to_string();
+            assert!(refused.contains("two different ends, and at least one bucket"), "{refused}");
+        }
     }
 
     #[test]
@@ -245,5 +272,56 @@ mod tests {
         assert_eq!((whole_quotient((-7, 2)).unwrap(), quotient((7.5, -2.0)).unwrap().to_string()), (-3, "-3".into()));
         assert!(whole_quotient((1, 0)).is_err() && whole_quotient((i64::MIN, -1)).is_err());
         assert!(quotient((1.0, 0.0)).is_err());
+    }
+
+    /// A value lies between the ends of its bucket.
+    #[test]
+    fn buckets_hold_their_values() {
+        let mut draw = draws(61);
+        for _ in 0..1_000 {
+            let (low, width, count) = (draw(200) as f64 - 100.0, (draw(64) + 1) as f64, draw(8) as i64 + 1);
+            let high = low + width * count as f64;
+            let value = draw(1_200) as f64 / 2.0 - 150.0;
+            let found = bucket(value, low, high, count).unwrap();
+            let expected = ((value - low) / width).floor().clamp(-1.0, count as f64) as i64 + 1;
+            assert_eq!(found, expected, "{value} of {low} to {high} in {count}");
+            // Turned around they count from the other end, and an end belongs to the bucket that it begins.
+            let turned = bucket(value, high, low, count).unwrap();
+            let expected = ((high - value) / width).floor().clamp(-1.0, count as f64) as i64 + 1;
+            assert_eq!(turned, expected, "{value} of {high} down to {low} in {count}");
+        }
+    }
+
+    #[test]
+    fn calls_take_numbers_of_all_types() {
+        let [div, bucket]: [Arc<ScalarUDF>; 2] = functions().collect::<Vec<_>>().try_into().unwrap();
+        let some = |text: &str| Some(text.to_owned());
+        let whole = column(Int64Array::from(vec![Some(7), Some(-7), None]));
+        let halves = column(Float64Array::from(vec![Some(2.0), Some(2.0), Some(2.0)]));
+        let two = ColumnarValue::Scalar(ScalarValue::from(2_i32));
+        assert_eq!(shown(&call(&div, &[whole.clone(), two], 3).unwrap()), [some("3"), some("-3"), None]);
+        assert_eq!(shown(&call(&div, &[whole.clone(), halves], 3).unwrap()), [some("3.0"), some("-3.0"), None]);
+        let ends = [0.0, 10.0].map(|end| ColumnarValue::Scalar(ScalarValue::from(end)));
+        let five = ColumnarValue::Scalar(ScalarValue::from(5_i64));
+        let args = [whole, ends[0].clone(), ends[1].clone(), five];
+        assert_eq!(shown(&call(&bucket, &args, 3).unwrap()), [some("4"), some("0"), None]);
+        for (function, types, said) in [
+            (&div, vec![DataType::Utf8, DataType::Int64], "`div` takes numbers, not `Utf8`"),
+            (&div, vec![DataType::Int64], "`div` takes two numbers"),
+            (&bucket, vec![DataType::Int64; 3], "a number, two ends and a whole number of buckets"),
+            (
+                &bucket,
+                vec![DataType::Int64, DataType::Int64, DataType::Int64, DataType::Float64],
+                "a whole number of buckets",
+            ),
+            (
+                &bucket,
+                vec![DataType::Boolean, DataType::new_list(DataType::Date32, true)],
+                "takes ends that `Boolean` is compared with, not `Date32`",
+            ),
+        ] {
+            let refused = function.coerce_types(&types).unwrap_err().to_string();
+            assert!(refused.contains(said), "{types:?}: {refused}");
+        }
     }
 }

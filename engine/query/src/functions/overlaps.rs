@@ -64,7 +64,8 @@ impl Intervals {
         self.ends.sort_unstable();
         let (mut ended, mut most) = (0_usize, 0_usize);
         for (begun, start) in self.starts.iter().enumerate() {
-            while self.ends.get(ended).is_some_and(|end| end <= start) {
+            // What is open for ever does not end, also where it begins at the last of all times.
+            while self.ends.get(ended).is_some_and(|end| end <= start && *end < i64::MAX) {
                 ended += 1;
             }
             most = most.max(begun + 1 - ended);
@@ -121,6 +122,7 @@ impl Accumulator for Intervals {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::draws;
     use super::*;
 
     fn group(rows: &[(Option<i64>, Option<i64>)]) -> Intervals {
@@ -148,6 +150,41 @@ mod tests {
             let mut merged = group(left);
             merged.merge_batch(&states).unwrap();
             assert_eq!(merged.evaluate().unwrap(), ScalarValue::Int64(Some(expected)), "{rows:?} in parts");
+        }
+    }
+
+    /// Breaks where intervals end before they begin, as the last of all times has none behind it.
+    #[test]
+    fn intervals_at_the_ends_of_time_are_open() {
+        let (least, most) = (i64::MIN, i64::MAX);
+        let cases: [(&[_], i64); 5] = [
+            (&[(Some(most), None), (Some(most), None)], 2),
+            (&[(Some(most), Some(most)), (Some(most), Some(most)), (Some(most), Some(least))], 3),
+            (&[(Some(0), None), (Some(most), None)], 2),
+            (&[(Some(least), Some(least)), (Some(least), Some(most))], 2),
+            (&[(Some(least), Some(0)), (Some(0), None)], 1),
+        ];
+        for (rows, expected) in cases {
+            assert_eq!(group(rows).evaluate().unwrap(), ScalarValue::Int64(Some(expected)), "{rows:?}");
+        }
+    }
+
+    #[test]
+    fn intervals_are_counted_as_one_by_one() {
+        let mut draw = draws(101);
+        for _ in 0..500 {
+            let mut bound = |most: usize| (draw(8) > 0).then(|| draw(most) as i64);
+            let rows: Vec<(Option<i64>, Option<i64>)> =
+                (0..bound(12).unwrap_or(0)).map(|_| (bound(20), bound(25))).collect();
+            let begun = || rows.iter().filter_map(|(start, end)| start.map(|start| (start, *end)));
+            let is_open = |(start, end): (i64, Option<i64>), at: i64| {
+                start <= at && end.is_none_or(|end| at < end.max(start + 1))
+            };
+            let open = |at: i64| begun().filter(|of| is_open(*of, at)).count() as i64;
+            let expected = begun().map(|(start, _)| open(start)).max().unwrap_or(0);
+            let mut group = group(&rows);
+            assert_eq!(group.evaluate().unwrap(), ScalarValue::Int64(Some(expected)), "{rows:?}");
+            assert!(group.size() >= 16 * begun().count());
         }
     }
 }

@@ -322,6 +322,7 @@ mod tests {
     use quiver_types::watch::Watch;
     use quiver_types::{Error, ErrorKind};
 
+    use super::super::testing::{call, named, one, text, texts as column};
     use super::*;
 
     fn room() -> Room {
@@ -400,5 +401,68 @@ mod tests {
             began.elapsed() < Duration::from_secs(10)
         });
         assert!(ends, "it goes on");
+    }
+
+    #[test]
+    fn places_are_counted_in_letters() {
+        let room = room();
+        let substr = named(functions(&room), "regexp_substr");
+        let number = |number: i64| ColumnarValue::Scalar(datafusion::common::ScalarValue::from(number));
+        let (within, pattern) = ("ä1b22c333", "([a-zä])([0-9]+)");
+        for (others, expected) in [
+            (vec![], Some("ä1")),
+            (vec![number(2)], Some("b22")),
+            (vec![number(1), number(3)], Some("c333")),
+            (vec![number(1), number(4)], None),
+            (vec![number(1), number(3), text(""), number(2)], Some("333")),
+            (vec![number(1), number(1), text("i"), number(1)], Some("ä")),
+            (vec![number(10)], None),
+            (vec![number(11)], None),
+            (vec![number(i64::MAX)], None),
+        ] {
+            let args = [vec![text(within), text(pattern)], others].concat();
+            assert_eq!(one(&substr, &args).unwrap().as_deref(), expected, "{args:?}");
+        }
+        for others in [vec![number(0)], vec![number(1), number(0)], vec![number(1), number(1), text(""), number(-1)]] {
+            let args = [vec![text(within), text(pattern)], others].concat();
+            let refused = one(&substr, &args).unwrap_err().to_string();
+            assert!(refused.contains("counts places from 1, and groups from 0"), "{refused}");
+        }
+        // An empty place is one, too, at the end as well.
+        assert_eq!(one(&substr, &[text("ab"), text("x*"), number(3)]).unwrap().as_deref(), Some(""));
+    }
+
+    #[test]
+    fn rows_have_patterns_and_flags_of_their_own() {
+        let room = room();
+        let within = column(&[Some("a1A2"), Some("a1A2"), None, Some("a1A2"), Some("a1A2")]);
+        let patterns = column(&[Some("a"), Some("a"), Some("a"), None, Some("[0-9]")]);
+        let flags = column(&[Some("i"), Some(""), Some(""), Some(""), None]);
+        let split = named(functions(&room), "regexp_split_to_array");
+        let found = call(&split, &[within.clone(), patterns.clone(), flags.clone()], 5).unwrap();
+        let pieces = |row: usize| {
+            let list = found.as_list::<i32>();
+            let items = list.is_valid(row).then(|| list.value(row));
+            items.map(|items| items.as_string::<i32>().iter().flatten().map(str::to_owned).collect::<Vec<_>>())
+        };
+        assert_eq!(pieces(0).unwrap(), ["", "1", "2"]);
+        assert_eq!(pieces(1).unwrap(), ["", "1A2"]);
+        assert_eq!((pieces(2), pieces(3), pieces(4)), (None, None, None));
+        let groups = call(&named(functions(&room), "regexp_groups"), &[within, patterns, flags], 5).unwrap();
+        let lists = groups.as_list::<i32>();
+        assert_eq!((0..5).map(|row| lists.is_valid(row)).collect::<Vec<_>>(), [true, true, false, false, false]);
+        assert_eq!(lists.value(0).len(), 1, "without `g` there is one place");
+        for (name, args, said) in [
+            ("regexp_groups", vec![text("a"), text("a"), text("gy")], "`y` is no flag of a regular expression"),
+            ("regexp_split_to_array", vec![text("a"), text("(")], "`(` is no regular expression"),
+            ("regexp_groups", vec![text("a")], "not 1 arguments"),
+            ("regexp_split_to_array", vec![text("a"); 4], "not 4 arguments"),
+        ] {
+            let refused = call(&named(functions(&room), name), &args, 1).unwrap_err().to_string();
+            assert!(refused.contains(said), "{name}: {refused}");
+        }
+        let wrong = [DataType::Utf8, DataType::Utf8, DataType::Utf8];
+        let refused = named(functions(&room), "regexp_substr").coerce_types(&wrong).unwrap_err().to_string();
+        assert!(refused.contains("argument 3 of `regexp_substr` is no `Utf8`"), "{refused}");
     }
 }

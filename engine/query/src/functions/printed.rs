@@ -286,10 +286,12 @@ fn push_interval(interval: IntervalMonthDayNano, out: &mut String) -> fmt::Resul
 #[cfg(test)]
 mod tests {
     use arrow::array::{
-        BooleanBuilder, DurationMillisecondArray, Float32Array, Float64Array, IntervalMonthDayNanoArray, ListBuilder,
-        StringBuilder, TimestampMillisecondArray, TimestampNanosecondArray,
+        BooleanBuilder, DurationMillisecondArray, Float32Array, Float64Array, Int64Builder, IntervalMonthDayNanoArray,
+        ListBuilder, StringBuilder, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
+        TimestampSecondArray,
     };
 
+    use super::super::testing::draws;
     use super::*;
 
     fn check(values: impl arrow::array::Array + 'static, expected: &[Option<&str>]) {
@@ -359,5 +361,79 @@ mod tests {
         let lengths: ArrayRef = Arc::new(DurationMillisecondArray::from(vec![Some(90_000_500), None]));
         let texts = interval_texts(&lengths).unwrap();
         assert_eq!(texts.as_string_view().iter().collect::<Vec<_>>(), [Some("1 day 01:00:00.5"), None]);
+    }
+
+    #[test]
+    fn times_of_all_units_are_shown() {
+        check(TimestampSecondArray::from(vec![-1, 0]), &["1969-12-31 23:59:59", "1970-01-01 00:00:00"].map(Some));
+        check(
+            TimestampMicrosecondArray::from(vec![-1, 10]),
+            &["1969-12-31 23:59:59.999999", "1970-01-01 00:00:00.00001"].map(Some),
+        );
+        // Clocks that are put forward, and those of a zone beside full hours.
+        let zoned = TimestampSecondArray::from(vec![1_711_846_799, 1_711_846_800]).with_timezone("Europe/Berlin");
+        check(zoned, &["2024-03-31 01:59:59+01", "2024-03-31 03:00:00+02"].map(Some));
+        check(TimestampSecondArray::from(vec![0]).with_timezone("-03:30"), &[Some("1969-12-31 20:30:00-03:30")]);
+        let far: ArrayRef = Arc::new(TimestampSecondArray::from(vec![i64::MAX]));
+        assert!(texts(&far).unwrap_err().to_string().contains("a time is too far away to be shown"));
+        let nowhere: ArrayRef = Arc::new(TimestampSecondArray::from(vec![0]).with_timezone("Nowhere/None"));
+        assert!(texts(&nowhere).is_err());
+    }
+
+    #[test]
+    fn the_longest_intervals_are_shown() {
+        let least = IntervalMonthDayNano::new(i32::MIN, i32::MIN, i64::MIN);
+        let most = IntervalMonthDayNano::new(i32::MAX, i32::MAX, i64::MAX);
+        check(
+            IntervalMonthDayNanoArray::from(vec![least, most, IntervalMonthDayNano::new(0, 0, -1)]),
+            &[
+                "-178956970 years -8 mons -2147483648 days -2562047:47:16.854775808",
+                "178956970 years 7 mons 2147483647 days 2562047:47:16.854775807",
+                "-00:00:00.000000001",
+            ]
+            .map(Some),
+        );
+    }
+
+    /// Digits of a number give it back, to its last bit.
+    #[test]
+    fn numbers_read_back() {
+        let mut draw = draws(151);
+        for _ in 0..5_000 {
+            let bits = (draw(1 << 31) as u64) << 33 ^ (draw(1 << 31) as u64) << 8 ^ draw(1 << 20) as u64;
+            let (double, single) = (f64::from_bits(bits), f32::from_bits(bits as u32));
+            let (mut of_double, mut of_single) = (String::new(), String::new());
+            push_number(double, &mut of_double).unwrap();
+            push_number(single, &mut of_single).unwrap();
+            if double.is_finite() {
+                assert_eq!(of_double.parse::<f64>().unwrap().to_bits(), bits, "{of_double}");
+            }
+            if single.is_finite() {
+                assert_eq!(of_single.parse::<f32>().unwrap().to_bits(), bits as u32, "{of_single}");
+            }
+        }
+        for (number, expected) in
+            [(1e-4, "0.0001"), (9.9e-5, "9.9e-05"), (-1e100, "-1e+100"), (5e-324, "5e-324"), (-0.0, "-0")]
+        {
+            let mut text = String::new();
+            push_number(number, &mut text).unwrap();
+            assert_eq!(text, expected);
+        }
+    }
+
+    #[test]
+    fn lists_within_lists_are_shown() {
+        let mut lists = ListBuilder::new(ListBuilder::new(Int64Builder::new()));
+        lists.values().append_value([Some(1), None]);
+        lists.values().append(true);
+        lists.values().append(false);
+        lists.append(true);
+        lists.append(true);
+        lists.append(false);
+        let lists = lists.finish();
+        check(lists.clone(), &[Some("{{1,NULL},{},NULL}"), Some("{}"), None]);
+        check(lists.slice(1, 2), &[Some("{}"), None]);
+        let binary: ArrayRef = Arc::new(arrow::array::BinaryArray::from(vec![b"a".as_slice()]));
+        assert!(texts(&binary).unwrap_err().to_string().contains("`Binary` has no form of its own"));
     }
 }

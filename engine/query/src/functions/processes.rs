@@ -102,7 +102,7 @@ fn runs(definition: &Definition, now: i64, mut events: Vec<Seen>) -> Vec<Run> {
                 all.push(Run { state: "completed", reached: std::mem::take(&mut open) });
             } else {
                 let step = &definition.steps[event.step.min(definition.steps.len() - 1)];
-                let in_time = step.max_gap.is_none_or(|max| event.time - last.time <= max);
+                let in_time = step.max_gap.is_none_or(|max| event.time.saturating_sub(last.time) <= max);
                 if !in_time || !definition.may_follow(last.step, event.step) {
                     continue;
                 }
@@ -299,7 +299,7 @@ impl Out {
             for seen in &run.reached {
                 self.positions.push(seen.step as i64);
                 self.times.append_value(seen.time);
-                self.gaps.append_option(before.map(|before| seen.time - before));
+                self.gaps.append_option(before.map(|before| seen.time.saturating_sub(before)));
                 self.traces.append_option(option(texts(2), seen.row));
                 self.step_services.append_option(option(texts(3), seen.row));
                 let errors = events.column(4).as_boolean();
@@ -352,6 +352,10 @@ fn into_list(of: Fields, ends: &[usize], values: StructArray) -> Result<ListArra
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{BooleanArray, Float64Array, StringViewArray};
+    use datafusion::common::ScalarValue;
+
+    use super::super::testing::{call, column, text};
     use super::*;
 
     fn definition(steps: &str) -> Definition {
@@ -393,5 +397,119 @@ mod tests {
         check(&end, 5, &[(1, 0), (2, 1)], &[("completed", &[0, 1])]);
         check(&end, 5, &[(1, 0), (2, 1), (3, 2)], &[("completed", &[0, 1, 2])]);
         check(&end, 5, &[(1, 0), (2, 1), (3, 0)], &[("completed", &[0, 1]), ("running", &[0])]);
+    }
+
+    #[test]
+    fn definitions_are_read_or_refused() {
+        let read =
+            definition(r#"{"optional":true,"maxGapMs":5},{"outcome":"other"},{"optional":"yes","maxGapMs":"5"}"#);
+        let plain = Step { optional: false, outcome: Outcome::None, max_gap: None };
+        let first = Step { optional: true, outcome: Outcome::None, max_gap: Some(5 * MS) };
+        assert_eq!(read, Definition { timeout: 100 * MS, steps: vec![first, plain.clone(), plain] });
+        let long = Definition::read(r#"{"timeoutMs":9223372036854775807,"steps":[]}"#).unwrap();
+        assert_eq!(long.timeout, i64::MAX, "it is longer than any time");
+        for wrong in ["", "{", "[]", "{}", r#"{"timeoutMs":1}"#, r#"{"steps":[]}"#, r#"{"timeoutMs":"1","steps":[]}"#] {
+            assert_eq!(Definition::read(wrong), None, "{wrong}");
+        }
+    }
+
+    /// Breaks where what lies between two times is calculated as if it were never longer than a number.
+    #[test]
+    fn times_may_be_as_far_apart_as_there_are() {
+        let step = |max_gap| Step { optional: false, outcome: Outcome::None, max_gap };
+        let whole = Definition { timeout: i64::MAX, steps: vec![step(None), step(Some(5)), step(None)] };
+        let seen = |time, step, row| Seen { time, step, row };
+        let events = vec![seen(i64::MAX, 1, 1), seen(i64::MIN, 0, 0)];
+        let found = runs(&whole, i64::MAX, events);
+        assert_eq!(found, [Run { state: "running", reached: vec![seen(i64::MIN, 0, 0)] }]);
+    }
+
+    /// Events of one value: time in ms, step, trace, service, whether it failed, user, value, session.
+    type Event = (
+        i64,
+        i64,
+        &'static str,
+        Option<&'static str>,
+        Option<bool>,
+        Option<&'static str>,
+        Option<f64>,
+        Option<&'static str>,
+    );
+
+    fn events_of(rows: &[&[Event]]) -> ListArray {
+        let all = || rows.iter().flat_map(|row| row.iter());
+        let texts = |of: fn(&Event) -> Option<&'static str>| -> ArrayRef {
+            Arc::new(all().map(of).collect::<StringViewArray>())
+        };
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(all().map(|e| e.0 * MS).collect::<Int64Array>()),
+            Arc::new(all().map(|e| e.1).collect::<Int64Array>()),
+            texts(|e| Some(e.2)),
+            texts(|e| e.3),
+            Arc::new(all().map(|e| e.4).collect::<BooleanArray>()),
+            texts(|e| e.5),
+            Arc::new(all().map(|e| e.6).collect::<Float64Array>()),
+            texts(|e| e.7),
+        ];
+        let events = StructArray::try_new(event_fields(), columns, None).unwrap();
+        let ends: Vec<usize> = rows
+            .iter()
+            .scan(0, |end, row| {
+                *end += row.len();
+                Some(*end)
+            })
+            .collect();
+        into_list(event_fields(), &ends, events).unwrap()
+    }
+
+    #[test]
+    fn rows_become_lists_of_instances() {
+        let of = r#"{"timeoutMs":100,"steps":[{},{},{}]}"#;
+        let rows: [&[Event]; 3] = [
+            &[
+                (3, 2, "c", Some("pay"), Some(true), None, None, Some("s2")),
+                (1, 0, "a", None, None, None, Some(7.5), Some("s1")),
+                (2, 1, "b", Some("cart"), Some(false), Some("me"), None, None),
+                (4, 9, "d", None, None, None, None, None),
+                (5, -1, "e", None, None, None, None, None),
+                (6, 0, "f", Some("web"), None, None, None, None),
+            ],
+            &[],
+            &[(1, 1, "g", None, None, None, None, None)],
+        ];
+        let now = ColumnarValue::Scalar(ScalarValue::from(10 * MS));
+        let found = call(&function(), &[text(of), now.clone(), column(events_of(&rows))], 3).unwrap();
+        let lists = found.as_list::<i32>();
+        assert_eq!((0..3).map(|row| lists.value_length(row)).collect::<Vec<_>>(), [2, 0, 0]);
+        let first = lists.value(0);
+        let runs = first.as_struct();
+        let part = |name: &str| Arc::clone(runs.column_by_name(name).unwrap());
+        let numbers = |name: &str| part(name).as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+        let words = |name: &str| part(name).as_string_view().iter().map(|t| t.map(str::to_owned)).collect::<Vec<_>>();
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(words("state"), [some("completed"), some("running")]);
+        assert_eq!(numbers("number"), [Some(0), Some(1)]);
+        assert_eq!(numbers("start"), [Some(MS), Some(6 * MS)]);
+        assert_eq!(numbers("end"), [Some(3 * MS), Some(6 * MS)]);
+        assert_eq!(numbers("last_position"), [Some(2), Some(0)]);
+        // The service of the first step, the first user, the last value and session that are told.
+        assert_eq!(words("service"), [None, some("web")]);
+        assert_eq!(words("user_id"), [some("me"), None]);
+        assert_eq!(part("value").as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(7.5), None]);
+        assert_eq!(words("session_id"), [some("s2"), None]);
+        let steps = part("steps").as_list::<i32>().value(0);
+        let steps = steps.as_struct();
+        let step =
+            |name: &str| steps.column_by_name(name).unwrap().as_primitive::<Int64Type>().iter().collect::<Vec<_>>();
+        assert_eq!(step("position"), [Some(0), Some(1), Some(2)]);
+        assert_eq!(step("gap"), [None, Some(MS), Some(MS)]);
+        let errors = steps.column_by_name("is_error").unwrap().as_boolean().iter().collect::<Vec<_>>();
+        assert_eq!(errors, [None, Some(false), Some(true)]);
+        for wrong in ["no", "{}", r#"{"timeoutMs":100,"steps":[]}"#] {
+            let refused = call(&function(), &[text(wrong), now.clone(), column(events_of(&rows))], 3).unwrap_err();
+            assert!(refused.to_string().contains("reads a definition as JSON"), "{refused}");
+        }
+        let refused = function().coerce_types(&[DataType::Utf8, DataType::Int64, DataType::Utf8]).unwrap_err();
+        assert!(refused.to_string().contains("`process_runs(definition, now, events)`"), "{refused}");
     }
 }

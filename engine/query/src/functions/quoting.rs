@@ -18,6 +18,7 @@ pub(super) fn quote_literal(args: &Texts<'_>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::draws;
     use super::*;
 
     #[test]
@@ -30,5 +31,31 @@ mod tests {
         assert_eq!(quote_literal(&[Some("it's")]).unwrap(), "'it''s'");
         assert_eq!(quote_literal(&[Some(r"it's a\b")]).unwrap(), r"E'it''s a\\b'");
         assert_eq!(quote_ident(&[None]), None);
+    }
+
+    /// Whatever a text has, in quotes it is the same to who reads it.
+    #[test]
+    fn quoted_texts_read_back() {
+        let mut draw = draws(181);
+        for _ in 0..500 {
+            let letters = ["a", "B", "_", "1", "$", "'", "\"", "\\", " ", "ä", "\n", "."];
+            let text: String = (0..=draw(6)).map(|_| letters[draw(letters.len())]).collect();
+            let name = quote_ident(&[Some(&text)]).unwrap();
+            match name.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) {
+                Some(inner) => assert_eq!(inner.replace("\"\"", "\""), text, "{name}"),
+                None => assert_eq!(name, text),
+            }
+            // Without quotes a name is one of small letters, as those are read that have none.
+            assert!(
+                name.starts_with('"') || name.bytes().all(|b| b"abcdefghijklmnopqrstuvwxyz_0123456789$".contains(&b))
+            );
+            assert!(name.starts_with('"') || !name.starts_with(|c: char| c.is_ascii_digit() || c == '$'), "{name}");
+            let literal = quote_literal(&[Some(&text)]).unwrap();
+            let inner =
+                literal.trim_start_matches('E').strip_prefix('\'').and_then(|rest| rest.strip_suffix('\'')).unwrap();
+            let read = inner.replace("''", "'");
+            assert_eq!(if literal.starts_with('E') { read.replace("\\\\", "\\") } else { read }, text, "{literal}");
+            assert_eq!(literal.starts_with('E'), text.contains('\\'), "{literal}");
+        }
     }
 }

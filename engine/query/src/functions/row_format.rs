@@ -55,3 +55,30 @@ impl ScalarUDFImpl for RowFormat {
         self.of(value.data_type()).invoke_with_args(args)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, TimestampNanosecondArray};
+
+    use super::super::testing::{call, column, room, shown, texts};
+    use super::*;
+
+    #[test]
+    fn patterns_are_of_what_they_are_for() {
+        let function = function(&room());
+        let some = |text: &str| Some(text.to_owned());
+        let numbers = column(Int64Array::from(vec![Some(5), Some(5), None]));
+        let found = call(&function, &[numbers, texts(&[Some("FM009"), Some("YYYY"), Some("9")])], 3).unwrap();
+        assert_eq!(shown(&found), [some("005"), some("YYYY"), None]);
+        let times = column(TimestampNanosecondArray::from(vec![Some(0), Some(0), Some(0)]));
+        let found = call(&function, &[times, texts(&[Some("YYYY-MM-DD"), Some("999"), None])], 3).unwrap();
+        assert_eq!(shown(&found), [some("1970-01-01"), some("999"), None]);
+        for (types, said) in [
+            (vec![DataType::Int64], "`to_char` takes a value and a pattern"),
+            (vec![DataType::Boolean, DataType::Utf8], "is for a time or an interval, not for `Boolean`"),
+        ] {
+            let refused = function.coerce_types(&types).unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
+    }
+}

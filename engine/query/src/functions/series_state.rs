@@ -244,3 +244,89 @@ impl<G: SeriesGroups> Accumulator for Whole<G> {
         size_of_val(self) + self.0.size()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use arrow::datatypes::Int64Type;
+
+    use super::super::testing::draws;
+    use super::*;
+
+    type Listed = Vec<(usize, String, i64)>;
+
+    fn listed(of: &BySeries<i64>) -> Listed {
+        let sorted = of.sorted();
+        let ids = of.ids(&sorted, |_| 1);
+        let names = ids.as_string::<i64>();
+        sorted.iter().enumerate().map(|(at, entry)| (entry.group, names.value(at).to_owned(), entry.of)).collect()
+    }
+
+    fn entries(of: &BTreeMap<(usize, String), i64>) -> Listed {
+        of.iter().map(|((group, name), count)| (*group, name.clone(), *count)).collect()
+    }
+
+    /// Series come and come again while groups leave: what is there is what a plain map has.
+    #[test]
+    fn entries_are_those_of_a_map() {
+        let mut draw = draws(161);
+        for _ in 0..50 {
+            let (mut all, mut model, mut groups) = (BySeries::<i64>::default(), BTreeMap::new(), 0);
+            for _ in 0..6 {
+                for _ in 0..draw(40) {
+                    let (group, name) = (draw(6), format!("s{}", draw(5)));
+                    all.room(group + 1);
+                    groups = groups.max(group + 1);
+                    *all.of(group, &name) += 1;
+                    *model.entry((group, name)).or_insert(0) += 1;
+                }
+                assert_eq!(listed(&all), entries(&model));
+                let mut lengths = vec![0; groups];
+                model.keys().for_each(|(group, _)| lengths[*group] += 1);
+                assert_eq!(all.lengths(&all.sorted(), |_| 1), lengths);
+                let count = draw(groups + 1);
+                let out = all.split(EmitTo::First(count), |_| 7);
+                let rest = model.split_off(&(count, String::new()));
+                assert_eq!(listed(&out), entries(&model));
+                model = rest.into_iter().map(|((group, name), of)| ((group - count, name), of)).collect();
+                groups -= count;
+                assert_eq!((out.groups, all.groups, all.held), (count, groups, 7 * model.len()));
+                assert_eq!(listed(&all), entries(&model));
+            }
+            let out = all.split(EmitTo::All, |_| 0);
+            assert_eq!((listed(&out), out.groups), (entries(&model), groups));
+            assert_eq!((all.groups, all.bytes()), (0, BySeries::<i64>::default().bytes()));
+        }
+    }
+
+    #[test]
+    fn names_are_given_as_often_as_there_are_values() {
+        let mut all = BySeries::<i64>::default();
+        for (group, name, count) in [(1, "b", 2), (0, "c", 0), (1, "a", 3)] {
+            all.room(2);
+            *all.of(group, name) = count;
+        }
+        let sorted = all.sorted();
+        let each = |count: &i64| *count as usize;
+        let ids = all.ids(&sorted, each);
+        assert_eq!(ids.as_string::<i64>().iter().flatten().collect::<Vec<_>>(), ["a", "a", "a", "b", "b"]);
+        let lengths = all.lengths(&sorted, each);
+        assert_eq!(lengths, [0, 5]);
+        let made = lists(&lengths, [ids]).unwrap();
+        let made = made[0].as_list::<i32>();
+        assert_eq!((made.value_length(0), made.value_length(1)), (0, 5));
+        assert_eq!(names_of(made).unwrap().len(), 5);
+        let others = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1)])]);
+        assert!(names_of(&others).unwrap_err().to_string().contains("names series by another type"));
+        let refused = lists(&[1 << 30, 1 << 30], Vec::<ArrayRef>::new()).unwrap_err().to_string();
+        assert!(refused.contains("more than 2147483647 values of series"), "{refused}");
+    }
+
+    #[test]
+    fn rows_count_by_their_filter() {
+        let filter = BooleanArray::from(vec![Some(true), Some(false), None]);
+        assert_eq!([0, 1, 2].map(|row| counts(Some(&filter), row)), [true, false, false]);
+        assert!(counts(None, 9));
+    }
+}

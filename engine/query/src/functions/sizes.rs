@@ -156,6 +156,9 @@ impl ScalarUDFImpl for SizeBytes {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Float64Array, Int64Array};
+
+    use super::super::testing::{call, column, draws, named, shown, texts};
     use super::*;
 
     #[test]
@@ -200,5 +203,39 @@ mod tests {
             push_size(size, &mut text);
             assert_eq!(text, expected, "{size}");
         }
+    }
+
+    /// What is written says the size again, to half of its unit.
+    #[test]
+    fn written_sizes_read_back() {
+        let (mut draw, mut text) = (draws(171), String::new());
+        for _ in 0..2_000 {
+            let size = (draw(1 << 30) as i64 + 1) << draw(32) >> draw(16);
+            for size in [size, -size] {
+                push_size(size, &mut text);
+                let (_, unit) = text.split_once(' ').unwrap();
+                let unit = UNITS.iter().position(|known| *known == unit).map_or(1, |at| 1_i64 << (10 * (at + 1)));
+                let said = bytes_of(&text).unwrap();
+                assert!(2 * (said - size).abs() <= if unit == 1 { 0 } else { unit }, "{size}: {text}");
+            }
+        }
+        push_size(i64::MIN, &mut text);
+        assert_eq!(text, "-8192 PB");
+    }
+
+    #[test]
+    fn columns_have_sizes() {
+        let some = |text: &str| Some(text.to_owned());
+        let pretty = named(functions(), "pg_size_pretty");
+        let found = call(&pretty, &[column(Int64Array::from(vec![Some(1 << 20), None, Some(-5)]))], 3).unwrap();
+        assert_eq!(shown(&found), [some("1024 kB"), None, some("-5 bytes")]);
+        let found = call(&pretty, &[column(Float64Array::from(vec![20_480.7]))], 1).unwrap();
+        assert_eq!(shown(&found), [some("20 kB")]);
+        assert!(pretty.coerce_types(&[DataType::Utf8]).is_err() && pretty.coerce_types(&[]).is_err());
+        let bytes = named(functions(), "pg_size_bytes");
+        let found = call(&bytes, &[texts(&[Some("1 kB"), None, Some("-2")])], 3).unwrap();
+        assert_eq!(shown(&found), [some("1024"), None, some("-2")]);
+        let refused = call(&bytes, &[texts(&[Some("1 kB"), Some("5 EB")])], 2).unwrap_err().to_string();
+        assert!(refused.contains("invalid size: \"5 EB\"; write a number and `bytes`"), "{refused}");
     }
 }

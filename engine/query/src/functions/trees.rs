@@ -184,3 +184,6 @@ impl Accumulator for One {
         GroupsAccumulator::merge_batch(&mut self.0, states, &vec![0; rows], 1)
     }
 }
+
+#[cfg(test)]
+mod tests;

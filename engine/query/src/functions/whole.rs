@@ -77,3 +77,37 @@ impl ScalarUDFImpl for Whole {
         Ok(ColumnarValue::Array(rounded))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Decimal128Array, Float32Array, Float64Array, Int64Array};
+    use arrow::datatypes::Decimal128Type;
+
+    use super::super::testing::{call, column, shown};
+    use super::*;
+
+    #[test]
+    fn halves_go_where_postgresql_puts_them() {
+        let of = |values: ColumnarValue, rows: usize| {
+            shown(&call(&function(), &[values], rows).unwrap())
+                .into_iter()
+                .map(Option::unwrap_or_default)
+                .collect::<Vec<_>>()
+        };
+        let halves = vec![0.5, 1.5, -0.5, -1.5, 2.499, f64::NAN, f64::INFINITY, 9_007_199_254_740_992.0];
+        let found = of(column(Float64Array::from(halves)), 8);
+        assert_eq!(found[..6], ["0.0", "2.0", "-0.0", "-2.0", "2.0", "NaN"]);
+        assert_eq!((&*found[6], found[7].parse::<f64>().unwrap()), ("inf", 9_007_199_254_740_992.0));
+        assert_eq!(of(column(Float32Array::from(vec![Some(2.5), None])), 2), ["2.0", ""]);
+        let decimals = |values: Vec<i128>| Decimal128Array::from(values).with_precision_and_scale(10, 1).unwrap();
+        assert_eq!(of(column(decimals(vec![5, 15, -5, -15, 24, 0])), 6), ["1", "2", "-1", "-2", "2", "0"]);
+        // What has no fraction stays as it is.
+        assert_eq!(of(column(Int64Array::from(vec![i64::MAX])), 1), [i64::MAX.to_string()]);
+        let hundreds = Decimal128Array::from(vec![5]).with_precision_and_scale(10, -2).unwrap();
+        assert_eq!(rounded(&DataType::Decimal128(10, -2)), None);
+        assert_eq!(
+            call(&function(), &[column(hundreds.clone())], 1).unwrap().as_primitive::<Decimal128Type>(),
+            &hundreds
+        );
+    }
+}

@@ -481,3 +481,6 @@ impl PartitionEvaluator for Rows {
         self.inner.include_rank()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -158,6 +158,7 @@ fn moment_of(ns: i64, zone: Tz) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::{call, column, text, texts};
     use super::*;
 
     fn ns(text: &str) -> i64 {
@@ -205,5 +206,62 @@ mod tests {
         let wrong = StringViewArray::from(vec!["Nowhere/None"]);
         let error = shifted(&TimestampNanosecondArray::from(vec![0_i64]), &wrong, true).unwrap_err();
         assert!(error.to_string().contains("`Nowhere/None`"), "{error}");
+    }
+
+    /// Breaks where the hour that clocks leave out, or show twice, is told by other rules than PostgreSQL's.
+    #[test]
+    fn clocks_that_are_put_forward_and_back() {
+        let zone = |name: &str| name.parse::<Tz>().unwrap();
+        for (name, shown, moment) in [
+            // Put forward by an hour, by half an hour, and by none.
+            ("America/New_York", "2024-03-10T02:30:00Z", "2024-03-10T07:30:00Z"),
+            ("America/New_York", "2024-03-10T01:59:59Z", "2024-03-10T06:59:59Z"),
+            ("America/New_York", "2024-03-10T03:00:00Z", "2024-03-10T07:00:00Z"),
+            ("Australia/Lord_Howe", "2024-10-06T02:15:00Z", "2024-10-05T15:45:00Z"),
+            ("Asia/Kathmandu", "2024-06-01T00:00:00Z", "2024-05-31T18:15:00Z"),
+            // Put back: the later one of two.
+            ("America/New_York", "2024-11-03T01:30:00Z", "2024-11-03T06:30:00Z"),
+            ("Europe/Berlin", "2024-10-27T02:00:00Z", "2024-10-27T01:00:00Z"),
+            ("Europe/Berlin", "2024-10-27T03:00:00Z", "2024-10-27T02:00:00Z"),
+            // A day that was left out.
+            ("Pacific/Apia", "2011-12-29T12:00:00Z", "2011-12-29T22:00:00Z"),
+            ("Pacific/Apia", "2011-12-31T12:00:00Z", "2011-12-30T22:00:00Z"),
+        ] {
+            assert_eq!(moment_of(ns(shown), zone(name)), Some(ns(moment)), "{name} {shown}");
+        }
+        // What is no reading of a clock twice comes back as it was.
+        for name in ["Europe/Berlin", "America/St_Johns", "Asia/Kolkata", "UTC", "+05:45"] {
+            for hours in 0..24 * 30 {
+                let moment = ns("2024-02-01T00:00:00Z") + hours * 3_600 * SECOND_NS;
+                let shown = clock(moment, zone(name)).unwrap();
+                assert_eq!(moment_of(shown, zone(name)), Some(moment), "{name} {hours}");
+            }
+        }
+        assert_eq!(moment_of(i64::MIN, zone("Asia/Tokyo")), None);
+        assert_eq!(clock(i64::MIN, zone("America/New_York")), None);
+    }
+
+    #[test]
+    fn moments_become_readings_and_readings_moments() {
+        let readings = TimestampNanosecondArray::from(vec![Some(0), None]);
+        let found = call(&function(), &[column(readings.clone()), text("Asia/Tokyo")], 2).unwrap();
+        let expected = TimestampNanosecondArray::from(vec![Some(-9 * 3_600 * SECOND_NS), None]).with_timezone("UTC");
+        assert_eq!(found.as_primitive::<TimestampNanosecondType>(), &expected);
+        let moments = readings.with_timezone("Europe/Berlin");
+        let zones = texts(&[Some("America/New_York"), Some("UTC")]);
+        let found = call(&function(), &[column(moments), zones], 2).unwrap();
+        let expected = TimestampNanosecondArray::from(vec![Some(-5 * 3_600 * SECOND_NS), None]);
+        assert_eq!(found.as_primitive::<TimestampNanosecondType>(), &expected);
+        for (types, said) in [
+            (vec![DataType::Int64, DataType::Utf8], "stands behind a time, not behind `Int64`"),
+            (vec![DataType::Date32, DataType::Int64], "takes the name of a zone, not `Int64`"),
+            (vec![DataType::Date32], "has a time and a zone"),
+        ] {
+            let refused = function().coerce_types(&types).unwrap_err().to_string();
+            assert!(refused.contains(said), "{types:?}: {refused}");
+        }
+        let beyond =
+            call(&function(), &[column(TimestampNanosecondArray::from(vec![i64::MIN])), text("Asia/Tokyo")], 1);
+        assert!(beyond.unwrap_err().to_string().contains("beyond what can be told in another zone"));
     }
 }

@@ -1,5 +1,7 @@
 use datafusion::execution::memory_pool::UnboundedMemoryPool;
+use serde_json::Value;
 
+use super::super::testing::{Way, call, column, document, draws, named, one, parts_of, room, shown, text, texts};
 use super::*;
 
 /// Arguments are texts, numbers and flags.
@@ -89,4 +91,152 @@ fn lines_are_pretty() {
         &[r#"{"b":[1,{"c":[]}],"a":"x"}"#],
         "{\n    \"a\": \"x\",\n    \"b\": [\n        1,\n        {\n            \"c\": [\n            ]\n        }\n    ]\n}",
     );
+}
+
+/// The text of a path, each step of it in quotes.
+fn place(way: &[Way<'_>]) -> String {
+    let step = |step: &Way<'_>| match step {
+        Ok(name) => format!("\"{}\"", name.replace('\\', "\\\\").replace('"', "\\\"")),
+        Err(at) => at.to_string(),
+    };
+    format!("{{{}}}", way.iter().map(step).collect::<Vec<_>>().join(","))
+}
+
+/// The part of a document that a way leads to.
+fn part_at<'v>(value: &'v mut Value, way: &[Way<'_>]) -> &'v mut Value {
+    way.iter().fold(value, |value, step| match step {
+        Ok(name) => &mut value[*name],
+        Err(at) => &mut value[*at],
+    })
+}
+
+fn read(text: &str) -> Value {
+    serde_json::from_str(text).unwrap()
+}
+
+/// Each part of many documents is set, and left out, and what comes of it is what another reader makes.
+#[test]
+fn parts_are_changed_where_they_are() {
+    let mut draw = draws(21);
+    for _ in 0..60 {
+        let value = document(&mut draw, 3);
+        let text = value.to_string();
+        let mut parts = Vec::new();
+        parts_of(&value, &[], &mut parts);
+        for (way, _) in parts.iter().filter(|(way, _)| !way.is_empty()) {
+            let place = place(way);
+            let mut expected = value.clone();
+            *part_at(&mut expected, way) = Value::from("new");
+            let found = changed("jsonb_set", &[&text, &place, "\"new\""]).unwrap().unwrap();
+            assert_eq!(read(&found), expected, "{text} {place}");
+            let mut expected = value.clone();
+            let (last, before) = way.split_last().unwrap();
+            match (part_at(&mut expected, before), last) {
+                (Value::Object(members), Ok(name)) => assert!(members.remove(*name).is_some()),
+                (Value::Array(items), Err(at)) => _ = items.remove(*at),
+                (other, _) => panic!("{other} has no parts"),
+            }
+            let found = changed("jsonb_less_path", &[&text, &place]).unwrap().unwrap();
+            assert_eq!(read(&found), expected, "{text} {place}");
+        }
+    }
+}
+
+#[test]
+fn nulls_of_members_are_stripped_and_lines_say_the_same() {
+    fn stripped(value: &Value) -> Value {
+        match value {
+            Value::Array(items) => items.iter().map(stripped).collect(),
+            Value::Object(members) => members
+                .iter()
+                .filter(|(_, value)| !value.is_null())
+                .map(|(name, value)| (name.clone(), stripped(value)))
+                .collect(),
+            other => other.clone(),
+        }
+    }
+    let mut draw = draws(22);
+    for _ in 0..200 {
+        let value = document(&mut draw, 3);
+        // A truth alone would be a flag.
+        if value.is_boolean() {
+            continue;
+        }
+        let text = value.to_string();
+        let found = changed("jsonb_strip_nulls", &[&text]).unwrap().unwrap();
+        assert_eq!(read(&found), stripped(&value), "{text}");
+        let pretty = changed("jsonb_pretty", &[&text]).unwrap().unwrap();
+        assert_eq!(read(&pretty), value, "{text}");
+        // No line begins in the middle of a level.
+        let blanks = |line: &str| line.len() - line.trim_start_matches(' ').len();
+        assert!(pretty.lines().all(|line| blanks(line) % 4 == 0), "{pretty}");
+    }
+}
+
+/// Breaks where a comma within quotes parts two steps, or a step that is NULL is one of that name.
+#[test]
+fn paths_are_lists_of_texts() {
+    check("jsonb_less_path", &[r#"{"a,b":1,"a":2}"#, r#"{"a,b"}"#], r#"{"a": 2}"#);
+    check("jsonb_less_path", &[r#"{"q\"":1,"a":2}"#, r#"{"q\""}"#], r#"{"a": 2}"#);
+    check("jsonb_set", &[r#"{"null":1}"#, r#"{"null"}"#, "9"], r#"{"null": 9}"#);
+    for wrong in ["{null}", "{a,}", "a", "{a", ""] {
+        assert_eq!(changed("jsonb_set", &[r#"{"null":1}"#, wrong, "9"]).unwrap(), None, "{wrong}");
+    }
+    let lists = |steps: Vec<Option<&str>>| {
+        let mut lists = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
+        lists.append_value(steps);
+        column(lists.finish())
+    };
+    let room = room();
+    let less = |name: &str, document: &str, steps: Vec<Option<&str>>| {
+        one(&named(functions(&room), name), &[text(document), lists(steps)]).unwrap()
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(less("jsonb_less_path", r#"{"a":[1,2]}"#, vec![Some("a"), Some("0")]), some(r#"{"a": [2]}"#));
+    assert_eq!(less("jsonb_less", r#"{"a":1,"b":2,"c":3}"#, vec![Some("a"), Some("c")]), some(r#"{"b": 2}"#));
+    assert_eq!(less("jsonb_less", r#"["a",1,"b"]"#, vec![Some("a"), Some("b")]), some("[1]"));
+    assert_eq!(less("jsonb_less", r#"{"a":1}"#, vec![None]), None);
+    assert_eq!(less("jsonb_less", r#"{"a":1}"#, vec![]), some(r#"{"a": 1}"#));
+}
+
+#[test]
+fn what_only_looks_like_json_is_null() {
+    for text in ["[main]", "{a}", "[1,]", "{\"a\":}", "", "[1 2]"] {
+        for (name, args) in [
+            ("jsonb_concat", vec![text, "1"]),
+            ("jsonb_concat", vec!["1", text]),
+            ("jsonb_less", vec![text, "a"]),
+            ("jsonb_less_path", vec![text, "{a}"]),
+            ("jsonb_set", vec![text, "{a}", "1"]),
+            ("jsonb_set", vec!["{}", "{a}", text]),
+            ("jsonb_strip_nulls", vec![text]),
+            ("jsonb_pretty", vec![text]),
+        ] {
+            assert_eq!(changed(name, &args).unwrap(), None, "{name} {args:?}");
+        }
+    }
+}
+
+#[test]
+fn types_are_checked() {
+    let room = room();
+    let types = |name: &str, types: &[DataType]| named(functions(&room), name).coerce_types(types);
+    let (text, list) = (DataType::Utf8, DataType::new_list(DataType::Utf8, true));
+    let views = DataType::new_list(DataType::Utf8View, true);
+    assert_eq!(types("jsonb_less", &[text.clone(), DataType::Int32]).unwrap(), [DataType::Utf8View, DataType::Int64]);
+    assert_eq!(types("jsonb_less", &[text.clone(), list]).unwrap(), [DataType::Utf8View, views]);
+    for (name, wrong, said) in [
+        ("jsonb_concat", vec![text.clone(), DataType::Int64], "reads texts that hold JSON, not `Int64`"),
+        ("jsonb_less_path", vec![text.clone(), DataType::Int64], "not `Int64`"),
+        ("jsonb_set", vec![text.clone(), text.clone()], "`jsonb_set` does not take"),
+        ("jsonb_set", vec![text.clone(), text.clone(), text.clone(), text.clone()], "`jsonb_set` does not take"),
+        ("jsonb_pretty", vec![], "`jsonb_pretty` does not take"),
+    ] {
+        let refused = types(name, &wrong).unwrap_err().to_string();
+        assert!(refused.contains(said), "{name}: {refused}");
+    }
+    let texts = texts(&[Some("[1]"), None, Some("no"), Some("{}")]);
+    let found = call(&named(functions(&room), "jsonb_pretty"), &[texts], 4).unwrap();
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(shown(&found), [some("[\n    1\n]"), None, None, some("{\n}")]);
 }

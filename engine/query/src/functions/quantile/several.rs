@@ -155,3 +155,85 @@ impl GroupsAccumulator for OfGroups {
         self.grouped.size() + self.parts.capacity() * size_of::<f64>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _};
+    use arrow::datatypes::{Float64Type, Schema};
+    use datafusion::physical_expr::PhysicalExpr;
+    use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
+    use datafusion::physical_expr::expressions::{Column, lit};
+
+    use super::*;
+
+    fn call(parts: Vec<Arc<dyn PhysicalExpr>>, is_distinct: bool) -> AggregateFunctionExpr {
+        let schema = Arc::new(Schema::new(vec![Field::new("a", DataType::Float64, true)]));
+        let mut args: Vec<Arc<dyn PhysicalExpr>> = vec![Arc::new(Column::new("a", 0))];
+        args.extend(parts);
+        let call = AggregateExprBuilder::new(quantiles(), args).schema(schema).alias("q");
+        call.with_distinct(is_distinct).build().unwrap()
+    }
+
+    fn thirds() -> AggregateFunctionExpr {
+        call(vec![lit(0.0), lit(0.5), lit(1.0)], false)
+    }
+
+    fn values(values: &[Option<f64>]) -> ArrayRef {
+        Arc::new(Float64Array::from(values.to_vec()))
+    }
+
+    fn found(lists: &ArrayRef, row: usize) -> Vec<Option<f64>> {
+        lists.as_list::<i32>().value(row).as_primitive::<Float64Type>().iter().collect()
+    }
+
+    #[test]
+    fn all_parts_are_of_the_same_values() {
+        let mut one = thirds().create_accumulator().unwrap();
+        let none = one.evaluate().unwrap().to_array().unwrap();
+        assert_eq!(found(&none, 0), [None; 3], "of no values there is none");
+        one.update_batch(&[values(&[Some(3.0), None, Some(1.0)])]).unwrap();
+        let state: Vec<ArrayRef> = one.state().unwrap().iter().map(|state| state.to_array().unwrap()).collect();
+        let mut whole = thirds().create_accumulator().unwrap();
+        whole.update_batch(&[values(&[Some(2.0), Some(10.0)])]).unwrap();
+        whole.merge_batch(&state).unwrap();
+        let all = whole.evaluate().unwrap().to_array().unwrap();
+        assert_eq!(found(&all, 0), [Some(1.0), Some(2.5), Some(10.0)]);
+        assert_eq!(whole.evaluate().unwrap().to_array().unwrap().as_ref(), all.as_ref(), "it stays");
+        assert!(whole.size() >= 4 * size_of::<f64>());
+    }
+
+    #[test]
+    fn groups_have_lists_of_their_own() {
+        let mut groups = thirds().create_groups_accumulator().unwrap();
+        let rows = values(&[Some(1.0), Some(5.0), None, Some(3.0), Some(9.0)]);
+        let kept = BooleanArray::from(vec![Some(true), Some(true), Some(true), Some(true), None]);
+        groups.update_batch(std::slice::from_ref(&rows), &[0, 1, 2, 0, 1], Some(&kept), 3).unwrap();
+        let first = groups.evaluate(EmitTo::First(1)).unwrap();
+        assert_eq!((first.len(), found(&first, 0)), (1, vec![Some(1.0), Some(2.0), Some(3.0)]));
+        // What was the second group is the first one now.
+        let each = groups.convert_to_state(&[rows], Some(&kept)).unwrap();
+        groups.merge_batch(&each, &[1, 0, 1, 1, 0], 2).unwrap();
+        let rest = groups.evaluate(EmitTo::All).unwrap();
+        assert_eq!(found(&rest, 0), [Some(5.0), Some(5.0), Some(5.0)]);
+        assert_eq!(found(&rest, 1), [Some(1.0), Some(2.0), Some(3.0)]);
+        assert!(groups.size() < 200, "all is given back: {}", groups.size());
+    }
+
+    #[test]
+    fn parts_are_constants_from_0_to_1() {
+        for (part, said) in [
+            (lit(1.5), "q is a number from 0 to 1, not 1.5"),
+            (lit(-0.1), "q is a number from 0 to 1, not -0.1"),
+            (lit(f64::NAN), "q is a number from 0 to 1"),
+            (Arc::new(Column::new("a", 0)) as Arc<dyn PhysicalExpr>, "q is a constant, not `a@0`"),
+        ] {
+            let refused = call(vec![lit(0.5), part], false).create_accumulator().unwrap_err().to_string();
+            assert!(refused.contains(said), "{refused}");
+        }
+        let refused = call(vec![lit(0.5)], true).create_accumulator().unwrap_err().to_string();
+        assert!(refused.contains("`quantiles` takes no DISTINCT"), "{refused}");
+        let types = |types: &[DataType]| quantiles().coerce_types(types);
+        assert_eq!(types(&[DataType::Int64, DataType::Int64, DataType::Null]).unwrap(), vec![DataType::Float64; 3]);
+        assert!(types(&[DataType::Int64]).is_err() && types(&[DataType::Utf8, DataType::Float64]).is_err());
+    }
+}

@@ -314,6 +314,23 @@ mod tests {
         assert_eq!(path(&SHOP[5..]), of(&[]), "without a root there is no path");
     }
 
+    /// Breaks where the time of a span, or that of its children, is as long as no number is.
+    #[test]
+    fn spans_may_last_for_ever() {
+        let rows: &[Row] = &[
+            ("01", "", "SERVER", "a", i64::MIN, i64::MAX, false, "database"),
+            ("02", "01", "CLIENT", "a", i64::MIN, i64::MAX, false, "database"),
+            ("03", "02", "SERVER", "b", i64::MAX, i64::MIN, false, ""),
+        ];
+        let array = Outcome::Tree.of(&[written(rows)]).unwrap();
+        let list = array.as_list::<i32>().value(0);
+        let times = list.as_struct().column_by_name("self_time").unwrap();
+        assert_eq!(times.as_primitive::<Int64Type>().values(), &[0, i64::MAX, 0]);
+        let array = Outcome::Shape.of(&[written(rows)]).unwrap();
+        let number = |name: &str| array.as_struct().column_by_name(name).unwrap().as_primitive::<Int64Type>().value(0);
+        assert_eq!(["duration", "database_time"].map(number), [i64::MAX, i64::MAX]);
+    }
+
     #[test]
     fn halves_reports_and_circles() {
         let shared = written(&[

@@ -162,7 +162,7 @@ impl<'b> Tree<'b> {
             let start = self.spans[*child].start.max(until);
             let end = self.spans[*child].end.min(span.end);
             if end > start {
-                covered += end - start;
+                covered = end.saturating_sub(start).saturating_add(covered);
                 until = end;
             }
         }

@@ -1,0 +1,155 @@
+use super::*;
+
+fn steps(steps: Vec<Step>) -> Steps {
+    Steps { from_root: true, steps, method: None }
+}
+
+#[test]
+fn paths_are_read() {
+    let check = |text: &str, expected: Path| assert_eq!(read(text).as_ref(), Ok(&expected), "{text}");
+    check("$", Path::Items(steps(vec![])));
+    let member = |name: &str| Step::Member(name.to_owned());
+    check(
+        r#"lax $ . a."b\"c".* [*][ 0, 1 to last - 2 ]"#,
+        Path::Items(steps(vec![
+            member("a"),
+            member("b\"c"),
+            Step::Members,
+            Step::Items,
+            Step::Between(vec![(Place::At(0), Place::At(0)), (Place::At(1), Place::BeforeLast(2))]),
+        ])),
+    );
+    check("$.size()", Path::Items(Steps { from_root: true, steps: vec![], method: Some(Method::Size) }));
+    let at = |name: &str| Steps { from_root: false, steps: vec![member(name)], method: None };
+    let number = |text: &str| Scalar::Number(text.to_owned());
+    check(
+        r#"$ ? (@.a >= -1.5 && 2 < @.b || !(exists(@.c)) && @.d starts with "x")"#,
+        Path::Items(steps(vec![Step::Kept(Condition::Any(vec![
+            Condition::All(vec![
+                Condition::Compared(at("a"), Operator::GreaterOrEqual, number("-1.5")),
+                Condition::Compared(at("b"), Operator::Greater, number("2")),
+            ]),
+            Condition::All(vec![
+                Condition::Not(Box::new(Condition::Exists(at("c")))),
+                Condition::StartsWith(at("d"), "x".to_owned()),
+            ]),
+        ]))])),
+    );
+    check(
+        "($.last) <> null",
+        Path::Condition(Condition::Compared(steps(vec![member("last")]), Operator::NotEqual, Scalar::Null)),
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_told_with_its_place() {
+    for (text, place, what) in [
+        ("", 1, "is missing"),
+        ("strict $.a", 8, "`strict`"),
+        ("$.ä[", 5, "whole number"),
+        ("$.a b", 5, "not supported here"),
+        ("$x", 1, "variables"),
+        ("$ ? (@ > $x)", 10, "variables"),
+        ("@.a", 1, "begins with `$`"),
+        ("$.**{x}", 6, "level"),
+        ("$.**{1 to 2", 12, "`}`"),
+        ("$.a.double()", 13, "`double()`"),
+        ("$.size().a", 9, "behind `size()`"),
+        ("$ ? (@.a)", 9, "a comparison"),
+        ("$ ? (@ like_regex \"(\")", 22, "regular expression"),
+        ("$ ? (@ like_regex \"a\" flag \"k\")", 31, "`k`"),
+        ("$ ? (@ like_regex 1)", 20, "a text"),
+        ("$ ? (@ == $.b)", 11, "a number"),
+        ("$.a == \"x", 8, "this text"),
+        ("$.a + 1", 5, "not supported here"),
+        ("$.", 3, "a member"),
+        ("$ ? (! @.a == 1)", 8, "in brackets"),
+    ] {
+        let fault = read(text).unwrap_err();
+        assert!(fault.contains(&format!("character {place}: ")) && fault.contains(what), "{text}: {fault}");
+    }
+    let nested = |count: usize| format!("$ ? ({}@ == 1{})", "(".repeat(count), ")".repeat(count));
+    assert!(read(&nested(DEPTH_MAX - 1)).is_ok());
+    assert!(read(&nested(10_000)).unwrap_err().contains("at most 50"));
+}
+
+#[test]
+fn forms_that_say_the_same() {
+    for (text, same) in [
+        ("lax$.a", "$.a"),
+        ("$ [ * ] . a", "$[*].a"),
+        ("$.\"a\"", "$.a"),
+        ("$[last]", "$[last - 0]"),
+        ("$[2]", "$[2 to 2]"),
+        ("$.**", "$.**{0 to last}"),
+        ("$.**{2}", "$.**{2 to 2}"),
+        ("(($.a))", "$.a"),
+        ("$.a != 1", "$.a <> 1"),
+        ("1 < $.a", "$.a > 1"),
+        ("1 <= $.a", "$.a >= 1"),
+        ("1 > $.a", "$.a < 1"),
+        ("1 >= $.a", "$.a <= 1"),
+        ("1 == $.a", "$.a == 1"),
+        ("\"x\" != $.a", "($.a) != \"x\""),
+        ("($.a == 1) && ($.b == 2)", "$.a == 1&&$.b == 2"),
+        ("$.ä_1", "$ . \"ä_1\""),
+    ] {
+        assert_eq!(read(text), read(same), "{text} {same}");
+        assert!(read(text).is_ok(), "{text}");
+    }
+    // `&&` binds closer than `||`.
+    assert_eq!(read("$.a == 1 || $.b == 2 && $.c == 3"), read("$.a == 1 || ($.b == 2 && $.c == 3)"));
+    assert_ne!(read("$.a == 1 || $.b == 2 && $.c == 3"), read("($.a == 1 || $.b == 2) && $.c == 3"));
+    // Words of the language are names behind a point.
+    for name in ["exists", "null", "true", "last", "lax", "strict", "starts", "to", "size"] {
+        let expected = Path::Items(steps(vec![Step::Member(name.to_owned())]));
+        assert_eq!(read(&format!("$.{name}")), Ok(expected), "{name}");
+    }
+}
+
+#[test]
+fn slips_are_told_with_their_places() {
+    for (text, place, what) in [
+        ("$[", 3, "a whole number, `last` or `*`"),
+        ("$[1 to]", 7, "a whole number"),
+        ("$[99999999999]", 14, "a whole number"),
+        ("$[1, ]", 6, "a whole number"),
+        ("$[1", 4, "`]` is missing"),
+        ("$.a like_regex \"[\"", 19, "no regular expression"),
+        ("$ starts \"a\"", 10, "`with` is missing"),
+        ("$ starts with 1", 16, "a text is missing"),
+        ("exists $.a", 8, "`(` is missing"),
+        ("exists($.a", 11, "`)` is missing"),
+        ("$.a == ", 8, "a number, a text in double quotes"),
+        ("1 $.a", 3, "a comparison is missing"),
+        ("1 == 1", 6, "a path begins with `$`"),
+        ("$ ? (@.a == 1", 14, "`)` is missing"),
+        ("$ ? @.a == 1", 5, "`(` is missing"),
+        ("$.a.1b", 7, "the name of a member is missing"),
+        ("$ == 1e", 6, "a number"),
+        ("$ == tru", 6, "a number"),
+        ("$ ? (@ like_regex \"a\" flag i)", 28, "this text cannot be read"),
+        ("$ == \"\\x\"", 6, "this text cannot be read"),
+        ("$.a || $.b == 1", 5, "a comparison is missing"),
+        ("ß", 1, "is missing"),
+    ] {
+        let fault = read(text).unwrap_err();
+        let begin = format!("cannot read the JSON path at character {place}: ");
+        assert!(fault.starts_with(&begin) && fault.contains(what), "{text}: {fault}");
+    }
+}
+
+/// Breaks where a path of some kilobytes goes as deep as it likes.
+#[test]
+fn conditions_of_items_nest_as_deep_as_others() {
+    let within = |count: usize| format!("$ ? ({}@ == 1{})", "exists(@ ? (".repeat(count), "))".repeat(count));
+    let not = |count: usize| format!("{}$ == 1{}", "!(".repeat(count), ")".repeat(count));
+    assert!(read(&within(DEPTH_MAX - 1)).is_ok());
+    assert!(read(&not(DEPTH_MAX / 2)).is_ok());
+    for text in [within(DEPTH_MAX), within(10_000), not(DEPTH_MAX + 1), not(10_000)] {
+        assert!(read(&text).unwrap_err().contains("at most 50 conditions"), "{} bytes", text.len());
+    }
+    // One behind the other they are as many as they are.
+    let many = format!("$ ? ({})", vec!["@ == 1"; 2_000].join(" || "));
+    assert!(read(&many).is_ok());
+}

@@ -1,0 +1,258 @@
+use datafusion::execution::memory_pool::UnboundedMemoryPool;
+use serde_json::Value;
+
+use super::super::testing::{Way, call, document, draws, named, parts_of, room, shown, text, texts};
+use super::*;
+
+const DOCUMENT: &str =
+    r#"{"a": [1, 2.5, "x", null, true], "b": {"c": [{"d": 1, "e": "one"}, {"d": 2}, {"e": "two"}]}, "n": 7}"#;
+
+fn found(path: &str, document: &str) -> Result<Vec<String>> {
+    let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
+    let mut walk = Walk { making: Making::new("f", &room) };
+    let path = path::read(path).map_err(DataFusionError::Execution)?;
+    Ok(walk.items(&path, document)?.into_iter().map(Cow::into_owned).collect())
+}
+
+fn check(path: &str, expected: &[&str]) {
+    assert_eq!(found(path, DOCUMENT).unwrap(), expected, "{path}");
+}
+
+#[test]
+fn steps_lead_to_items() {
+    check("$.n", &["7"]);
+    check("$.a[*]", &["1", "2.5", "\"x\"", "null", "true"]);
+    check("$.a[0, last, 1 to 2]", &["1", "true", "2.5", "\"x\""]);
+    check("$.a[last - 1 to 99]", &["null", "true"]);
+    check("$.a[-1]", &[]);
+    check("$.a[3 to 1]", &[]);
+    check("$.b.c.d", &["1", "2"]);
+    check("$.b.*[1].d", &["2"]);
+    check("$.x.y", &[]);
+    // What is no array is the only item of one.
+    check("$.n[0][last][*]", &["7"]);
+    check("$.a.size()", &["5"]);
+    check("$.n.size()", &["1"]);
+    check("$.*.type()", &["\"array\"", "\"object\"", "\"number\""]);
+    check("$.**.n", &["7"]);
+    check("$.b.**{3}", &["1", "\"one\"", "2", "\"two\""]);
+    check("$.b.c[1].**", &["{\"d\": 2}", "2"]);
+    check("$.b.c[1].**{1 to last}", &["2"]);
+    check("$.**{5}", &[]);
+    check("$.b.**{last}", &["1", "\"one\"", "2", "\"two\""]);
+    check("$.n.**{last}", &[]);
+}
+
+#[test]
+fn filters_keep_items() {
+    check("$.a ? (@ > 1)", &["2.5"]);
+    check("$.a ? (@ == null || @ == \"x\")", &["\"x\"", "null"]);
+    check("$.a ? (@ != null)", &["1", "2.5", "\"x\"", "true"]);
+    check("$.b.c ? (@.d >= 1 && exists(@.e)).e", &["\"one\""]);
+    check("$.b.c[*] ? (!(@.d == 1)).e", &["\"two\""]);
+    check("$.b.c ? (@.e starts with \"t\")", &["{\"e\": \"two\"}"]);
+    check("$.b.c ? ($.n == 7 && 2 == @.d)", &["{\"d\": 2}"]);
+    check("$.b.c ? (@.e like_regex \"^t.o$\").e", &["\"two\""]);
+    check("$.b.c.e ? (@ like_regex \"O\" flag \"i\")", &["\"one\"", "\"two\""]);
+    check("$.b.c.e ? (@ like_regex \"t.o\" flag \"q\")", &[]);
+    // Of a text it is not known whether it is above a number, nor whether it is not; null is not above it.
+    check("$.a ? (!(@ > 1))", &["1", "null"]);
+}
+
+#[test]
+fn conditions_are_truths() {
+    check("$.n == 7", &["true"]);
+    check("$.a == 1", &["true"]);
+    check("$.n > 7 || $.x == 1", &["false"]);
+    check("$.n > \"a\"", &["null"]);
+    check("$.n > \"a\" && $.n == 8", &["false"]);
+    check("exists($.a ? (@ == true))", &["true"]);
+    assert_eq!(found("$ == 9007199254740993", "9007199254740992").unwrap(), ["false"]);
+    assert_eq!(found("$ == 1", "1.0").unwrap(), ["true"]);
+}
+
+#[test]
+fn what_is_looked_at_is_bounded() {
+    let path = format!("${}", "[0, 0, 0, 0, 0, 0, 0, 0]".repeat(30));
+    let refused = found(&path, "1").unwrap_err();
+    assert!(refused.to_string().contains("more than"), "{refused}");
+}
+
+#[test]
+fn truths_are_single() {
+    let mut found = Found::new(Asked::Match);
+    found.add(&[Cow::Borrowed("true")]).unwrap();
+    found.add(&[Cow::Borrowed("null")]).unwrap();
+    found.nothing();
+    assert!(found.add(&[Cow::Borrowed("1")]).is_err() && found.add(&[]).is_err());
+    let truths = found.finish();
+    assert_eq!(truths.as_boolean().iter().collect::<Vec<_>>(), [Some(true), None, None]);
+}
+
+/// The way to a part as a path.
+fn written(way: &[Way<'_>]) -> String {
+    let step = |step: &Way<'_>| match step {
+        Ok(name) => format!(".{}", Value::from(*name)),
+        Err(at) => format!("[{at}]"),
+    };
+    format!("${}", way.iter().map(step).collect::<String>())
+}
+
+fn normal(value: &Value) -> String {
+    let (room, mut out) = (room(), String::new());
+    assert!(push_normal(&value.to_string(), 0, &mut out, &mut Making::new("f", &room)).unwrap());
+    out
+}
+
+/// Each part of many documents is what its path leads to, and `**` leads to all of them.
+#[test]
+fn paths_lead_to_all_parts() {
+    let mut draw = draws(31);
+    for _ in 0..100 {
+        let value = document(&mut draw, 3);
+        let document = normal(&value);
+        let mut parts = Vec::new();
+        parts_of(&value, &[], &mut parts);
+        for (way, part) in &parts {
+            let path = written(way);
+            assert_eq!(found(&path, &document).unwrap(), [normal(part)], "{path} of {document}");
+            let kind = match part {
+                Value::Null => "null",
+                Value::Bool(_) => "boolean",
+                Value::Number(_) => "number",
+                Value::String(_) => "string",
+                Value::Array(_) => "array",
+                Value::Object(_) => "object",
+            };
+            assert_eq!(found(&format!("{path}.type()"), &document).unwrap(), [format!("\"{kind}\"")], "{path}");
+            let size = part.as_array().map_or(1, Vec::len).to_string();
+            assert_eq!(found(&format!("{path}.size()"), &document).unwrap(), [size], "{path}");
+        }
+        let mut all = found("$.**", &document).unwrap();
+        let mut expected: Vec<String> = parts.iter().map(|(_, part)| normal(part)).collect();
+        all.sort_unstable();
+        expected.sort_unstable();
+        assert_eq!(all, expected, "{document}");
+    }
+}
+
+#[test]
+fn numbers_compare_by_size() {
+    let numbers = ["-1", "0", "0.5", "0.50", "1", "1.0", "10", "1e1", "-0.0", "9007199254740993"];
+    for (left, right) in numbers.iter().flat_map(|left| numbers.iter().map(move |right| (*left, *right))) {
+        let sizes = (left.parse::<f64>().unwrap(), right.parse::<f64>().unwrap());
+        for (operator, turned, holds) in [
+            ("==", "==", sizes.0 == sizes.1),
+            ("!=", "!=", sizes.0 != sizes.1),
+            ("<", ">", sizes.0 < sizes.1),
+            ("<=", ">=", sizes.0 <= sizes.1),
+            (">", "<", sizes.0 > sizes.1),
+            (">=", "<=", sizes.0 >= sizes.1),
+        ] {
+            for path in [format!("$ {operator} {right}"), format!("{right} {turned} $")] {
+                assert_eq!(found(&path, left).unwrap(), [holds.to_string()], "{path} of {left}");
+            }
+        }
+    }
+}
+
+#[test]
+fn values_of_other_types_are_not_compared() {
+    for (path, document, expected) in [
+        ("$ == null", "null", "true"),
+        ("$ != null", "null", "false"),
+        ("$ < null", "null", "false"),
+        ("$ <= null", "null", "true"),
+        ("$ != null", "1", "true"),
+        ("$ < null", "1", "false"),
+        ("$ == 1", "null", "false"),
+        ("$ != 1", "null", "true"),
+        ("$ > 1", "true", "null"),
+        ("$ == \"1\"", "1", "null"),
+        ("$ != \"1\"", "1", "null"),
+        ("$ == 1", "\"1\"", "null"),
+        ("$ == 1", "{}", "null"),
+        ("$ == true", "false", "false"),
+        ("$ < true", "false", "true"),
+        ("$ < \"b\"", "\"a\"", "true"),
+        ("$ < \"ä\"", "\"z\"", "true"),
+        ("$ == \"a\"", r#""\u0061""#, "true"),
+        // Of what is not there nothing is so.
+        ("$.x == 1", "{}", "false"),
+        ("!($.x == 1)", "{}", "true"),
+        ("!($ > \"a\")", "1", "null"),
+        // What one side knows decides.
+        ("$ > \"a\" || $ == 1", "1", "true"),
+        ("$ == 1 || $ > \"a\"", "1", "true"),
+        ("$ > \"a\" || $ == 2", "1", "null"),
+        ("$ > \"a\" && $ == 1", "1", "null"),
+        ("$ > \"a\" && $ == 2", "1", "false"),
+        ("exists($.a)", "{}", "false"),
+        ("exists($.a)", r#"{"a": null}"#, "true"),
+        ("$ starts with \"\"", "\"\"", "true"),
+        ("$ starts with \"a\"", "1", "null"),
+    ] {
+        assert_eq!(found(path, document).unwrap(), [expected], "{path} of {document}");
+    }
+}
+
+#[test]
+fn patterns_have_flags() {
+    for (pattern, flags, text, expected) in [
+        ("^a.c$", "", r#""abc""#, "true"),
+        ("^a.c$", "", r#""a\nc""#, "false"),
+        ("^a.c$", "s", r#""a\nc""#, "true"),
+        ("^c$", "", r#""a\nc""#, "false"),
+        ("^c$", "m", r#""a\nc""#, "true"),
+        ("A", "", r#""abc""#, "false"),
+        ("A", "i", r#""abc""#, "true"),
+        ("a b", "x", r#""ab""#, "true"),
+        ("a.c", "q", r#""abc""#, "false"),
+        ("A.C", "qi", r#""xa.c""#, "true"),
+        ("a b", "qx", r#""a b""#, "true"),
+        ("1", "", "1", "null"),
+        ("Ä", "i", r#""\u00e4""#, "true"),
+    ] {
+        let path = format!("$ like_regex \"{pattern}\" flag \"{flags}\"");
+        assert_eq!(found(&path, text).unwrap(), [expected], "{path} of {text}");
+    }
+}
+
+#[test]
+fn columns_have_documents_and_paths() {
+    let room = room();
+    let of = |name: &str, args: &[ColumnarValue]| call(&named(functions(&room), name), args, 4);
+    let documents = texts(&[Some(r#"{"b":2,"a":[1,{"c":null}]}"#), None, Some("[main]"), Some("{}")]);
+    let with = |path: &ColumnarValue| [documents.clone(), path.clone()];
+    let some = |text: &str| Some(text.to_owned());
+    let (a, own) = (text("$.a"), texts(&[Some("$.a[*]"), Some("$"), Some("$"), None]));
+    assert_eq!(shown(&of("jsonb_path_exists", &with(&a)).unwrap()), [some("true"), None, None, some("false")]);
+    let first = shown(&of("jsonb_path_query_first", &with(&a)).unwrap());
+    assert_eq!(first, [some(r#"[1, {"c": null}]"#), None, None, None]);
+    let all = shown(&of("jsonb_path_query_array", &with(&own)).unwrap());
+    assert_eq!(all, [some(r#"[1, {"c": null}]"#), None, None, None]);
+    let none = shown(&of("jsonb_path_query_array", &with(&a)).unwrap());
+    assert_eq!(none[3], some("[]"), "without items it is an array all the same");
+    let items = of("jsonb_path_items", &with(&own)).unwrap();
+    let lists = items.as_list::<i32>();
+    assert_eq!(lists.value(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["1", r#"{"c": null}"#]);
+    assert_eq!(lists.iter().map(|list| list.is_some()).collect::<Vec<_>>(), [true, false, false, false]);
+    let truths = shown(&of("jsonb_path_match", &with(&text("$.b == 2"))).unwrap());
+    assert_eq!(truths, [some("true"), None, None, some("false")]);
+    for (name, path, said) in [
+        ("jsonb_path_match", "$.b", "takes a path that gives one truth"),
+        ("jsonb_path_exists", "$.b[", "cannot read the JSON path at character 5"),
+        ("jsonb_path_exists", "strict $", "`strict` is not supported"),
+    ] {
+        let refused = of(name, &with(&text(path))).unwrap_err().to_string();
+        assert!(refused.contains(said), "{path}: {refused}");
+    }
+    for (types, said) in [
+        (vec![DataType::Utf8], "takes a document and a path"),
+        (vec![DataType::Utf8; 3], "write values of variables into the path"),
+        (vec![DataType::Int64, DataType::Utf8], "not `Int64`"),
+    ] {
+        let refused = named(functions(&room), "jsonb_path_exists").coerce_types(&types).unwrap_err().to_string();
+        assert!(refused.contains(said), "{types:?}: {refused}");
+    }
+}
