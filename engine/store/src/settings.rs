@@ -45,7 +45,7 @@ pub struct StoreSettings {
     pub wal_level: WalLevel,
     /// Memory for the whole process; the store takes its shares from it.
     pub memory_limit_bytes: u64,
-    /// A generation is sealed at this size; none = the smaller of 256 MiB and a 16th of the memory limit.
+    /// A generation is sealed at this size; none = the smaller of 96 MiB and a 16th of the memory limit.
     pub generation_bytes: Option<u64>,
     /// A generation is sealed at this age.
     pub generation_age: Duration,
@@ -147,7 +147,7 @@ impl Default for CompactionSettings {
 impl StoreSettings {
     /// Gives the size at which a generation is sealed.
     pub fn generation_bytes(&self) -> u64 {
-        self.generation_bytes.unwrap_or((256 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
+        self.generation_bytes.unwrap_or((96 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
     }
 
     /// Gives the memory of ingest: generations, series registry, queued batches.
