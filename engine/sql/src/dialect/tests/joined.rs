@@ -184,6 +184,12 @@ fn laterals_are_joins() {
     ] {
         assert!(!translated(other).unwrap().contains("of rows"), "{other}");
     }
+    let beside = translated("select l.x from t cross join lateral (select u.b, t.x from u where u.k = t.k) l").unwrap();
+    assert!(beside.contains("\"of rows\".\"key 1\" AS x") && beside.ends_with("IS NOT DISTINCT FROM t.k)"), "{beside}");
+    check(
+        "select l.x from t cross join lateral (select t.x) l",
+        "SELECT l.x FROM t CROSS JOIN LATERAL (SELECT t.x AS x) l",
+    );
     // The planner takes these.
     let plain = "select 1 from t cross join lateral (select u.b from u where u.k = t.k) l";
     assert!(translated(plain).unwrap().contains("LATERAL"));

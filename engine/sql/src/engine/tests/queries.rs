@@ -45,6 +45,12 @@ fn joins_of_all_kinds() {
          (2), (3)) b (y) where b.y <= a.x) s order by 1",
             &["1|1", "3|3"],
         ),
+        ("select l.x from (values (1), (2)) a (x), lateral (select a.x) l order by 1", &["1", "2"]),
+        (
+            "with r (k, v) as (values (1, 5), (1, 7)) select a.x, l.v, l.x, l.y from (values (1), (2)) a (x) \
+             left join lateral (select r.v, a.x, r.v + a.x as y from r where r.k = a.x) l on true order by 1, 2",
+            &["1|5|1|6", "1|7|1|8", "2|-|-|-"],
+        ),
         (
             "select a.x, g.y from (values (1), (2)) a (x), lateral generate_series(1, a.x) as g (y) order by \
          1, 2",
