@@ -16,6 +16,7 @@ use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use memchr::memmem;
 
 /// What is asked of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -266,10 +267,7 @@ fn number(count: usize) -> Result<i32> {
 
 /// Where bytes stand in others, from 1; 0: nowhere.
 fn place(bytes: &[u8], part: &[u8]) -> usize {
-    if part.is_empty() {
-        return 1;
-    }
-    bytes.windows(part.len()).position(|found| found == part).map_or(0, |at| at + 1)
+    memmem::find(bytes, part).map_or(0, |at| at + 1)
 }
 
 /// The place that a number from 0 says.
@@ -487,6 +485,10 @@ mod tests {
         }
         assert!(part(bytes, 1, Some(-1)).is_err());
         assert_eq!((place(bytes, b"A"), place(bytes, b""), place(bytes, b"B")), (3, 1, 0));
+        assert_eq!((place(b"", b""), place(b"", b"A"), place(b"aab", b"ab"), place(b"ab", b"abc")), (1, 0, 2, 0));
+        // A place that begins everywhere takes no longer for that.
+        let (long, part) = (vec![b'a'; 1 << 20], [vec![b'a'; 1 << 19], vec![b'b']].concat());
+        assert_eq!(place(&long, &part), 0);
         assert_eq!(trimmed(b"\x00\xff\x00", b"\x00", true, true), b"\xff");
         assert_eq!(trimmed(b"\x00\xff\x00", b"\x00", false, true), b"\x00\xff");
         assert_eq!(trimmed(b"aba", b"ab", true, false), b"");
