@@ -399,7 +399,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        tuples::in_conditions(select).map_or_else(refused, ControlFlow::Continue)
+        tuples::in_conditions(select, self.columns()).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

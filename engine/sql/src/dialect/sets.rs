@@ -102,15 +102,24 @@ fn one_of(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// `x IN (VALUES (1), (2))` as the list that it is.
+/// `x IN (VALUES (1), (2))` as the list that it is, and so a row of few rows.
 pub(super) fn listed(place: &mut Expr) {
     let Expr::InSubquery { expr, subquery, negated } = place else { return };
+    let width = match &**expr {
+        Expr::Tuple(parts) => Some(parts.len()),
+        _ => None,
+    };
     let is_whole = subquery.with.is_none() && subquery.limit_clause.is_none() && subquery.fetch.is_none();
     let SetExpr::Values(values) = &mut *subquery.body else { return };
-    if !is_whole || values.rows.iter().any(|row| row.len() != 1) {
+    let is_long = width.is_some() && values.rows.len() > operators::ITEMS_MAX;
+    if !is_whole || is_long || values.rows.iter().any(|row| row.len() != width.unwrap_or(1)) {
         return;
     }
-    let list = values.rows.iter_mut().filter_map(|row| row.first_mut().map(take)).collect();
+    let list = values.rows.iter_mut().filter_map(|row| match width {
+        Some(_) => Some(Expr::Tuple(row.iter_mut().map(take).collect())),
+        None => row.first_mut().map(take),
+    });
+    let list = list.collect();
     *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
 }
 
