@@ -289,6 +289,7 @@ impl Translator<'_> {
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_written(pattern) =>
             {
+                patterns::regular(pattern)?;
                 let found = call("regexp_match", vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }

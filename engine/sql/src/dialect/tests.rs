@@ -226,7 +226,7 @@ fn operators_and_types_of_postgresql() {
     );
     check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
-        "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
+        "SELECT array_element(regexp_match(a, '(?s)o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
          substr(a, 2, 3) FROM t",
     );
     check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
