@@ -1,6 +1,6 @@
 //! Joins, subqueries, sets, groups and windows over rows that a statement has of its own, as PostgreSQL has them.
 
-use super::answers_are;
+use super::{answers_are, asked, is_refused, shown};
 
 #[test]
 fn joins_of_all_kinds() {
@@ -309,4 +309,30 @@ fn windows_of_all_kinds() {
             &["4", "5"],
         ),
     ]);
+}
+
+#[test]
+fn arms_of_a_case_stand_beside_each_other() {
+    let case = |arms: usize, then: &str| {
+        let arms: String = (0..arms).map(|n| format!("when x = {n} then {then} ")).collect();
+        format!("select case {arms} else x end from (values (1), (5000)) v (x) order by 1")
+    };
+    assert_eq!(shown(asked(case(1_500, "-x"))).1, ["-1", "5000"]);
+    let truths = case(500, "false").replace("else x", "when x = 7 then true");
+    is_refused(&truths, "`CASE`");
+    let chain = format!("select 1 where {} true", "true and ".repeat(1_001));
+    is_refused(&chain, "1001 operators");
+}
+
+/// What the parser takes for a name may be any word, so that no word alone ends what nests.
+#[test]
+fn chains_of_any_words_are_bounded() {
+    for (begin, one, part) in [
+        ("select 1 from (values ('a')) v (name) where name", " like name", "20000 operators"),
+        ("select 1 from (values (true)) v (a) where a", " xor a", "20000 operators"),
+        ("values (1)", " minus values (1)", "12000 operators"),
+    ] {
+        let times = part.split(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+        is_refused(&format!("{begin}{}", one.repeat(times)), part);
+    }
 }
