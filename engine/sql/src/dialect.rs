@@ -14,6 +14,7 @@ mod columns;
 mod divisors;
 mod documents;
 mod empty;
+mod excluded;
 mod exists;
 mod factors;
 mod fields;

@@ -336,3 +336,25 @@ fn chains_of_any_words_are_bounded() {
         is_refused(&format!("{begin}{}", one.repeat(times)), part);
     }
 }
+
+#[test]
+fn windows_leave_rows_out() {
+    let of = |calls: &str, window: &str| {
+        format!("select {calls} from (values (1, 1), (2, 1), (3, 2), (null, 3)) v (x, g) order by g, x")
+            .replace("over e", &format!("over (order by g, x {window})"))
+    };
+    let whole = "rows between unbounded preceding and unbounded following exclude current row";
+    let near = "rows between 1 preceding and 1 following exclude current row";
+    for (calls, window, expected) in [
+        ("sum(x) over e, count(x) over e, count(*) over e", near, ["2|1|1", "4|2|2", "2|1|2", "3|1|1"]),
+        ("min(x) over e, max(x) over e, avg(x) over e", whole, ["2|3|2.5", "1|3|2.0", "1|2|1.5", "1|3|2.0"]),
+        ("first_value(x) over e, last_value(x) over e", whole, ["2|-", "1|-", "1|-", "1|3"]),
+        ("sum(x) over e", "rows unbounded preceding exclude current row", ["-", "1", "3", "6"]),
+    ] {
+        assert_eq!(shown(asked(of(calls, window))).1, expected, "{calls} {window}");
+    }
+    let groups = of("count(*) over e", "").replace("order by g, x )", "order by g groups 1 preceding exclude group)");
+    assert_eq!(shown(asked(groups)).1, ["0", "0", "2", "1"]);
+    is_refused(&of("stddev(x) over e", near), "`stddev`");
+    is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE`");
+}
