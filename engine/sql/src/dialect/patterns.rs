@@ -8,6 +8,10 @@ use quiver_types::{Error, Result};
 use super::queries::unsupported;
 use super::{take, text, types};
 
+/// Functions of ours, which read patterns of rows as PostgreSQL does.
+const READERS: [&str; 5] =
+    ["regexp_split_to_array", "regexp_split_to_table", "regexp_matches", "regexp_groups", "regexp_substr"];
+
 /// Puts a pattern with an escape of its own as one with backslashes.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let (Expr::Like { pattern, escape_char, .. } | Expr::ILike { pattern, escape_char, .. }) = place else {
@@ -96,7 +100,7 @@ pub(super) fn is_regex(op: &BinaryOperator) -> bool {
 /// # Errors
 /// Unsupported: it is of one of the older forms.
 pub(super) fn regular(pattern: &mut Expr) -> Result<()> {
-    written(pattern, Options::default()).map(|_| ())
+    written(pattern, Options::default())
 }
 
 /// The same on the right of an operator, which asks for letters of any case only where the pattern does not say otherwise.
@@ -117,12 +121,12 @@ pub(super) fn operator(op: &mut BinaryOperator, pattern: &mut Expr) -> Result<()
     Ok(())
 }
 
-/// The same by what flags say. Says whether the pattern is a constant.
-fn written(pattern: &mut Expr, options: Options) -> Result<bool> {
-    let Some(text) = constant(pattern) else { return Ok(false) };
+/// The same by what flags say.
+fn written(pattern: &mut Expr, options: Options) -> Result<()> {
+    let Some(text) = constant(pattern) else { return Ok(()) };
     if options.is_literal() || text.starts_with("***=") {
         *text = options.written(text)?;
-        return Ok(true);
+        return Ok(());
     }
     // The ends of words: `\y` and `\Y`, `\m` and `\M`, and that of a text.
     let words = replaced(text, |letter| match letter {
@@ -134,7 +138,7 @@ fn written(pattern: &mut Expr, options: Options) -> Result<bool> {
         _ => None,
     });
     *text = options.written(&words)?;
-    Ok(true)
+    Ok(())
 }
 
 /// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
@@ -145,9 +149,14 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let FunctionArguments::List(list) = args else { return Ok(()) };
     let is_replacing = name == "regexp_replace";
     let mut args: Vec<Option<&mut Expr>> = list.args.iter_mut().map(value).collect();
+    let is_constant = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant).is_some();
+    if !is_constant && READERS.contains(&name) {
+        return Ok(());
+    }
     let first = if is_replacing { 3 } else { 2 };
-    let is_flags = |arg: &Option<&mut Expr>| arg.as_ref().is_some_and(|arg| is_written(arg));
-    let place = args.iter().skip(first).position(is_flags).map(|at| at + first);
+    let others = args.iter().skip(first);
+    let place = others.map(|arg| arg.as_ref().is_some_and(|arg| is_written(arg))).position(|is_flags| is_flags);
+    let place = place.map(|at| at + first);
     let mut options = Options::default();
     if let Some(flags) = place.and_then(|at| args[at].as_deref_mut()).and_then(constant) {
         options = Options::of(flags)?;
@@ -161,15 +170,14 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
         }
         *flags = left;
     }
-    let is_constant = match args.get_mut(1) {
-        Some(Some(pattern)) => written(pattern, options)?,
-        _ => false,
-    };
+    if let Some(Some(pattern)) = args.get_mut(1) {
+        written(pattern, options)?;
+    }
     if let (false, Some(flags)) = (is_constant, place.and_then(|at| args[at].as_deref_mut()).and_then(constant)) {
         let others = options.flags().ok_or_else(|| {
             unsupported("the flags `n`, `m`, `p` and `q` of regular expressions go with patterns that are written out")
         })?;
-        *flags = others + flags;
+        *flags = others + flags.as_str();
     }
     if is_replacing
         && let Some(Some(replacement)) = args.get_mut(2)
@@ -351,6 +359,8 @@ mod tests {
             ("regexp_count", "a, 'b c', 1, 'x'", "(a, '(?x)b c', 1)"),
             ("regexp_substr", "a, '^b', 1, 1, 'n', 2", "(a, '(?m-s)^b', 1, 1, '', 2)"),
             ("regexp_like", "a", "(a)"),
+            ("regexp_matches", "a, b, 'gw'", "(a, b, 'gw')"),
+            ("regexp_matches", "a, '^b.', 'gw'", "(a, '(?ms-U)^b.', 'g')"),
         ] {
             assert_eq!(called(name, args).unwrap(), expected, "{name}({args})");
         }
