@@ -310,7 +310,10 @@ impl Translator<'_> {
                 sets::apart(place)?;
             }
             Expr::Between { .. } => operators::symmetric(place)?,
-            Expr::InSubquery { .. } => tuples::lone(place)?,
+            Expr::InSubquery { .. } => {
+                tuples::lone(place)?;
+                sets::behind_name(place)?;
+            }
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);

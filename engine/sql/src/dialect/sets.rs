@@ -5,10 +5,12 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Select, SetExpr, UnaryOperator, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Visitor,
+};
 use quiver_types::Result;
 
-use super::{boolean, expr, literal, lookups, operators, take, types};
+use super::{boolean, expr, literal, lookups, operators, queries, take, types};
 use crate::parse::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
@@ -121,6 +123,27 @@ pub(super) fn listed(place: &mut Expr) {
     });
     let list = list.collect();
     *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
+}
+
+/// Puts a set that tells its rows apart (`SELECT DISTINCT`, `UNION`) behind a name. Where it is one of several conditions
+/// (`x IN (…) OR …`), the planner would have its column twice.
+pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
+    let Expr::InSubquery { subquery, .. } = place else { return Ok(()) };
+    let tells_apart = match &*subquery.body {
+        SetExpr::Select(select) => select.distinct.is_some(),
+        SetExpr::SetOperation { op, set_quantifier, .. } => {
+            *op != SetOperator::Union || *set_quantifier != SetQuantifier::All
+        }
+        _ => false,
+    };
+    let is_one = queries::names_of(&subquery.body).is_some_and(|names| names.len() == 1);
+    if !tells_apart || !is_one || lookups::reads_row(subquery) {
+        return Ok(());
+    }
+    if let Expr::Subquery(named) = expr(&format!("(SELECT \"of set\" FROM ({subquery}) AS \"set\" (\"of set\"))"))? {
+        *subquery = named;
+    }
+    Ok(())
 }
 
 /// `5 NOT IN (SELECT …)` as counts. Of a value that no row has the planner makes a join that lets all rows by where the set

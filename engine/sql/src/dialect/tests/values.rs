@@ -113,6 +113,24 @@ fn rows_in_long_lists_are_null_where_they_are_not_known() {
 }
 
 #[test]
+fn sets_of_different_rows_have_a_name() {
+    for set in ["SELECT 1 UNION SELECT b FROM u", "SELECT DISTINCT b FROM u", "SELECT b FROM u EXCEPT SELECT 2"] {
+        check(
+            &format!("SELECT 1 FROM t WHERE a IN ({set}) OR a = 7"),
+            &format!("SELECT 1 FROM t WHERE a IN (SELECT \"of set\" FROM ({set}) AS \"set\" (\"of set\")) OR a = 7"),
+        );
+    }
+    for same in [
+        "SELECT 1 FROM t WHERE a IN (SELECT b FROM u UNION ALL SELECT 2)",
+        "SELECT 1 FROM t WHERE a IN (SELECT b FROM u)",
+        "SELECT 1 FROM t WHERE a IN (SELECT DISTINCT * FROM u)",
+        "SELECT 1 FROM t WHERE a IN (SELECT DISTINCT b FROM u WHERE u.c = t.c)",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
 fn rows_in_values_are_lists() {
     check(
         "select (a, b) in (values (1, 2), (3, c)), (a, b) not in (values (1, 2)) from t",

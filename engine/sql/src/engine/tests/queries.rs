@@ -312,6 +312,23 @@ fn windows_of_all_kinds() {
 }
 
 #[test]
+fn sets_of_different_rows_are_one_of_several_conditions() {
+    let rows = "(values (1), (2), (3), (null)) v (x)";
+    let cases: [(&str, &[&str]); 6] = [
+        ("x in (select 1 union select 4) or x = 2", &["1", "2"]),
+        ("x in (select distinct 1) or x = 2", &["1", "2"]),
+        ("x in (select 1 intersect select 1) or x = 2", &["1", "2"]),
+        ("x in (select y from (values (1), (3)) w (y) except select 3) or x = 2", &["1", "2"]),
+        ("x not in (select 1 union select 4) or x = 1", &["1", "2", "3"]),
+        ("not (x in (select 1 union select null) or x = 2)", &[]),
+    ];
+    for (condition, expected) in cases {
+        let found = shown(asked(format!("select x from {rows} where {condition} order by x"))).1;
+        assert_eq!(found, expected, "{condition}");
+    }
+}
+
+#[test]
 fn arms_of_a_case_stand_beside_each_other() {
     let case = |arms: usize, then: &str| {
         let arms: String = (0..arms).map(|n| format!("when x = {n} then {then} ")).collect();
