@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{boolean, expr, literal, lookups, operators, queries, take, types};
+use super::{boolean, expr, literal, lookups, operators, patterns, queries, take, types};
 use crate::parse::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
@@ -73,6 +73,13 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
             Some(negated) => Expr::InList { expr: Box::new(take(left)), list: items, negated },
             None => operators::each(left, op, items, is_any)?,
         };
+        return Ok(());
+    }
+    // The planner compares with lists by the operators of orders alone.
+    if patterns::is_regex(op)
+        && let Some(items) = operators::items_of(right)
+    {
+        *place = operators::each(left, op, items, is_any)?;
         return Ok(());
     }
     if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)

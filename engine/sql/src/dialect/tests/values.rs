@@ -131,6 +131,17 @@ fn sets_of_different_rows_have_a_name() {
 }
 
 #[test]
+fn one_of_several_patterns_is_looked_for() {
+    check(
+        "select 1 from t where a ~ any (array['x.', '^b']) and a !~* all (array[c, 'd'])",
+        "SELECT 1 FROM t WHERE (a ~ '(?s)x.' OR a ~ '^b') AND (a !~* c AND a !~* 'd')",
+    );
+    check("select a ~ any ('{b,c}') from t", "SELECT (a ~ 'b' OR a ~ 'c') FROM t");
+    let long = format!("select a ~ any (array[{}]) from t", vec!["'x'"; 201].join(", "));
+    assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
+}
+
+#[test]
 fn rows_in_values_are_lists() {
     check(
         "select (a, b) in (values (1, 2), (3, c)), (a, b) not in (values (1, 2)) from t",
