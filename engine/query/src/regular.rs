@@ -83,7 +83,7 @@ impl Options {
             }
             other => {
                 return Err(Error::invalid(format!(
-                    "invalid regular expression option: `{other}`; there are `g`, `i`, `c`, `n`, `p`, `s`, `w`, `x` and `q`"
+                    "`{other}` is no flag of a regular expression: there are `g`, `i`, `c`, `n`, `p`, `s`, `w`, `x` and `q`"
                 )));
             }
         }
