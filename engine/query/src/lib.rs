@@ -10,7 +10,7 @@
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics, its functions, what its statements may name |
 //! | `explain`, `explaining` | plans made visible · those of a request noted |
 //! | `rows` | what a query finds, batch by batch |
-//! | `durations`, `moments`, `quoted` | intervals and times as people write them · names and texts of statements |
+//! | `durations`, `moments`, `quoted`, `regular` | intervals and times as people write them · names and texts of statements · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
 
@@ -39,6 +39,7 @@ mod pace;
 mod pool;
 mod provider;
 pub mod quoted;
+pub mod regular;
 mod rehearsal;
 mod relational;
 pub mod rows;

@@ -14,6 +14,7 @@ mod columns;
 mod divisors;
 mod documents;
 mod empty;
+mod excluded;
 mod exists;
 mod factors;
 mod fields;
@@ -289,6 +290,7 @@ impl Translator<'_> {
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_written(pattern) =>
             {
+                patterns::regular(pattern)?;
                 let found = call("regexp_match", vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
@@ -308,7 +310,10 @@ impl Translator<'_> {
                 sets::apart(place)?;
             }
             Expr::Between { .. } => operators::symmetric(place)?,
-            Expr::InSubquery { .. } => tuples::lone(place)?,
+            Expr::InSubquery { .. } => {
+                tuples::lone(place)?;
+                sets::behind_name(place)?;
+            }
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
@@ -399,7 +404,7 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         documents::rows_in(select, &self.columns());
-        tuples::in_conditions(select).map_or_else(refused, ControlFlow::Continue)
+        tuples::in_conditions(select, self.columns()).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

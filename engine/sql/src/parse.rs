@@ -222,7 +222,15 @@ fn bounded(text: &str) -> Result<usize> {
     let joins = |token: &Token| match token {
         Token::Word(word) => matches!(
             word.keyword,
-            Keyword::AND | Keyword::OR | Keyword::UNION | Keyword::INTERSECT | Keyword::EXCEPT | Keyword::NOT
+            Keyword::AND
+                | Keyword::OR
+                | Keyword::XOR
+                | Keyword::DIV
+                | Keyword::UNION
+                | Keyword::INTERSECT
+                | Keyword::EXCEPT
+                | Keyword::MINUS
+                | Keyword::NOT
         ),
         Token::Whitespace(_)
         | Token::Comma
@@ -235,7 +243,7 @@ fn bounded(text: &str) -> Result<usize> {
         | Token::SemiColon => false,
         _ => true,
     };
-    let operators = tokens.iter().filter(|token| joins(token)).count();
+    let operators = behind::operators(&tokens, joins);
     if operators > OPERATORS_MAX {
         return refused(format!(
             "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"

@@ -130,11 +130,9 @@ impl Finder<'_> {
         }
         let tables: Vec<&Named> = relations.iter().filter_map(|r| r.table.as_ref()).collect();
         // Names of attributes and labels say of whom they are, where their table is there.
-        let owner = [("attributes.", "spans"), ("resource.", "spans"), ("labels.", "metric_samples")]
-            .into_iter()
-            .find(|(prefix, table)| column.starts_with(prefix) && tables.iter().any(|t| t.1 == *table));
+        let owner = table_of_prefix(column).filter(|owner| tables.iter().any(|t| t.1 == *owner));
         for table in tables {
-            if owner.is_none_or(|(_, owner)| owner == table.1) {
+            if owner.is_none_or(|owner| owner == table.1) {
                 self.want(table, column);
             }
         }
@@ -145,6 +143,12 @@ impl Finder<'_> {
             self.wanted.entry(table.clone()).or_default().insert(column.to_owned());
         }
     }
+}
+
+/// The table whose attributes or labels a name speaks of.
+pub(crate) fn table_of_prefix(column: &str) -> Option<&'static str> {
+    let known = [("attributes.", "spans"), ("resource.", "spans"), ("labels.", "metric_samples")];
+    known.into_iter().find(|(prefix, _)| column.starts_with(prefix)).map(|(_, table)| table)
 }
 
 /// The name of an output that is given one.

@@ -162,3 +162,105 @@ impl<B> VisitorMut for Changing<'_, B> {
         post_visit_value: &mut ValueWithSpan
     );
 }
+
+#[cfg(test)]
+mod tests {
+    use datafusion::sql::sqlparser::ast::{BinaryOperator, Ident};
+
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+
+    fn query(text: &str) -> Query {
+        let Parsed::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        *query
+    }
+
+    fn select(query: &mut Query) -> &mut Select {
+        match &mut *query.body {
+            SetExpr::Select(select) => select,
+            other => panic!("no select: {other}"),
+        }
+    }
+
+    #[test]
+    fn subqueries_are_not_looked_into() {
+        let mut query = query(
+            "select a, f(b + (select c from t where d = 1)) from u where e in (select g from v) and exists (select h)",
+        );
+        let names = |part: &dyn Fn(&mut dyn FnMut(&Expr))| {
+            let mut names = Vec::new();
+            part(&mut |expr: &Expr| {
+                if let Expr::Identifier(name) = expr {
+                    names.push(name.value.clone());
+                }
+            });
+            names
+        };
+        let select = select(&mut query);
+        assert_eq!(names(&|look| look_outside_subqueries(&select.projection, |expr| look(expr))), ["a", "b"]);
+        assert_eq!(names(&|look| look_outside_subqueries(&select.selection, |expr| look(expr))), ["e"]);
+    }
+
+    #[test]
+    fn inner_parts_change_before_outer_ones() {
+        let mut query = query("select a + b * (select a) as x, c from t");
+        let mut seen = Vec::new();
+        change_outside_subqueries(&mut select(&mut query).projection, |place| {
+            match place {
+                Expr::Identifier(name) => {
+                    seen.push(name.value.clone());
+                    *name = Ident::new(name.value.to_uppercase());
+                }
+                Expr::BinaryOp { op, .. } => {
+                    seen.push(op.to_string());
+                    if *op == BinaryOperator::Plus {
+                        *op = BinaryOperator::Minus;
+                    }
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(seen, ["a", "b", "*", "+", "c"]);
+        assert_eq!(query.to_string(), "SELECT A - B * (SELECT a) AS x, C FROM t");
+    }
+
+    #[test]
+    fn the_first_error_ends_a_change() {
+        let mut query = query("select a, b, c from t");
+        let mut seen = 0;
+        let done = change_outside_subqueries(&mut select(&mut query).projection, |place| {
+            seen += 1;
+            if place.to_string() == "b" { Err(Error::invalid("no `b`")) } else { Ok(()) }
+        });
+        assert_eq!((done.unwrap_err().message.as_str(), seen), ("no `b`", 2));
+    }
+
+    #[test]
+    fn selects_come_with_the_order_of_their_rows() {
+        let found = |text: &str| {
+            let mut query = query(text);
+            let mut found = Vec::new();
+            selects(&mut query, |select, order| {
+                found.push((select.projection.len(), order.is_some()));
+                Ok(())
+            })
+            .unwrap();
+            found.sort_unstable();
+            found
+        };
+        assert_eq!(found("select 1 from t order by a"), [(1, true)]);
+        assert_eq!(found("select 1 from t"), [(1, false)]);
+        // The order of several is that of what they give together.
+        assert_eq!(
+            found("select 1 union select 1, 2 except (values (1)) union all select 1, 2, 3 order by 1"),
+            [(1, false), (2, false), (3, false)]
+        );
+        assert!(found("values (1)").is_empty());
+        let refused = selects(&mut query("select 1 union select 2"), |_, _| Err(Error::invalid("no select")));
+        assert_eq!(refused.unwrap_err().message, "no select");
+    }
+}

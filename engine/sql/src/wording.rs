@@ -11,6 +11,11 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::error::unreadable;
 
+/// Stands for the name of a window in one that leaves the row at hand out.
+pub(crate) const WITHOUT_ROW: &str = "exclude current row";
+/// The same for the rows that are equal to it.
+pub(crate) const WITHOUT_GROUP: &str = "exclude group";
+
 /// A statement as the parser takes it.
 ///
 /// # Errors
@@ -50,10 +55,20 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         let ends_frame = at > 0 && is(at - 1, &[Keyword::ROW, Keyword::PRECEDING, Keyword::FOLLOWING]);
         if ends_frame && is(at, &[Keyword::EXCLUDE]) {
             let is_others = |token: &TokenWithSpan| token.token.to_string().eq_ignore_ascii_case("others");
-            if !is(at + 1, &[Keyword::NO]) || !tokens.get(at + 2).is_some_and(is_others) {
+            others.push((at, "exclude", "       "));
+            if is(at + 1, &[Keyword::NO]) && tokens.get(at + 2).is_some_and(is_others) {
+                others.extend([(at + 1, "no", "  "), (at + 2, "others", "      ")]);
+            } else if let Some((opens, mark)) = excluding(&tokens, at) {
+                // The tree has no place for it but that of the name of another window.
+                others.push((opens, "(", mark));
+                if is(at + 1, &[Keyword::GROUP]) {
+                    others.push((at + 1, "group", "     "));
+                } else {
+                    others.extend([(at + 1, "current", "       "), (at + 2, "row", "   ")]);
+                }
+            } else {
                 return Err(leaves_out(tokens[at].span.start));
             }
-            others.extend([(at, "exclude", "       "), (at + 1, "no", "  "), (at + 2, "others", "      ")]);
         }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
@@ -87,6 +102,36 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
+/// Where the bracket of a window opens that leaves rows out, and how it is marked; none: it leaves others out, or is built on
+/// another window, or has a name.
+fn excluding(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, &'static str)> {
+    let word = |at: usize| match &tokens.get(at)?.token {
+        Token::Word(word) => Some(word),
+        _ => None,
+    };
+    let is = |at: usize, keyword: Keyword| word(at).is_some_and(|word| word.keyword == keyword);
+    let mark = if is(at + 1, Keyword::GROUP) {
+        "(\"exclude group\" "
+    } else if is(at + 1, Keyword::CURRENT) && is(at + 2, Keyword::ROW) {
+        "(\"exclude current row\" "
+    } else {
+        return None;
+    };
+    let mut depth = 0_usize;
+    for opens in (0..at).rev() {
+        match tokens[opens].token {
+            Token::RParen => depth += 1,
+            Token::LParen if depth == 0 => {
+                let is_built = word(opens + 1).is_some_and(|word| word.keyword == Keyword::NoKeyword);
+                return (opens > 0 && is(opens - 1, Keyword::OVER) && !is_built).then_some((opens, mark));
+            }
+            Token::LParen => depth -= 1,
+            _ => {}
+        }
+    }
+    None
+}
+
 /// The order by an operator.
 fn order_of(operator: &Token) -> Option<&'static str> {
     match operator {
@@ -98,8 +143,8 @@ fn order_of(operator: &Token) -> Option<&'static str> {
 
 fn leaves_out(at: Location) -> Error {
     let text = format!(
-        "`EXCLUDE` in the frame of a window is not supported: take the row's own part from what the window gives \
-         (`sum(x) OVER w - x`), or join the rows at line {}, column {}",
+        "`EXCLUDE` in the frame of a window is not supported but for `CURRENT ROW` and `GROUP` in an `OVER` that is written out: \
+         take the row's own part from what the window gives (`sum(x) OVER w - x`), or join the rows at line {}, column {}",
         at.line, at.column
     );
     Error::new(ErrorKind::Unsupported, text)
@@ -177,6 +222,21 @@ mod tests {
         check("select * exclude (a) from t", "select * exclude (a) from t");
         let error = known("select sum(a) over (\nrows current row exclude ties)").unwrap_err();
         assert!(error.kind == ErrorKind::Unsupported && error.message.ends_with("line 2, column 18"), "{error}");
+        check(
+            "select sum(a) over (order by f(a) rows between 1 preceding and current row exclude current row)",
+            "select sum(a) over (\"exclude current row\" order by f(a) rows between 1 preceding and current row                    )",
+        );
+        check(
+            "select sum(a) over(groups 1 preceding EXCLUDE Group)",
+            "select sum(a) over(\"exclude group\" groups 1 preceding              )",
+        );
+        for refused in [
+            "select sum(a) over (w rows 1 preceding exclude current row) from t window w as (order by a)",
+            "select sum(a) over w from t window w as (rows 1 preceding exclude current row)",
+            "select sum(a) over (rows 1 preceding exclude ties)",
+        ] {
+            assert_eq!(known(refused).unwrap_err().kind, ErrorKind::Unsupported, "{refused}");
+        }
         let set = "SELECT * FROM (VALUES";
         check(
             "select x = any (values (1), (f(2))) and y <> ALL(Values (3)) from t",

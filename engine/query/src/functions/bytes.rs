@@ -1,6 +1,9 @@
 //! Bytes (`bytea`) as PostgreSQL has them. Lengths, parts and places of bytes go by the names of the functions of texts, which
 //! take what is no bytes.
 
+#[cfg(test)]
+mod kinds_tests;
+
 use std::sync::Arc;
 
 use arrow::array::{
@@ -16,6 +19,7 @@ use datafusion::logical_expr::type_coercion::functions::fields_with_udf;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use memchr::memmem;
 
 /// What is asked of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -167,12 +171,12 @@ impl Kind {
                 let counts: Int64Array = args.each(|row| Ok(args.bytes(0, row).iter().map(ones).sum::<i64>()))?;
                 Arc::new(counts) as ArrayRef
             }
-            Self::Part => args.made(|row| {
+            Self::Part => args.taken(|row| {
                 let count = if args.count() > 2 { Some(args.number(2, row)) } else { None };
-                part(args.bytes(0, row), args.number(1, row), count).map(<[u8]>::to_vec)
+                part(args.bytes(0, row), args.number(1, row), count)
             })?,
             Self::Trimmed { begin, end } => {
-                args.made(|row| Ok(trimmed(args.bytes(0, row), args.bytes(1, row), begin, end).to_vec()))?
+                args.taken(|row| Ok(trimmed(args.bytes(0, row), args.bytes(1, row), begin, end)))?
             }
             Self::WithByte => args.made(|row| {
                 let mut bytes = args.bytes(0, row).to_vec();
@@ -243,6 +247,12 @@ impl Args {
         Ok(Arc::new(array))
     }
 
+    /// Parts of what there is.
+    fn taken<'a>(&'a self, give: impl Fn(usize) -> Result<&'a [u8]>) -> Result<ArrayRef> {
+        let array: BinaryArray = self.each(give)?;
+        Ok(Arc::new(array))
+    }
+
     fn made(&self, give: impl Fn(usize) -> Result<Vec<u8>>) -> Result<ArrayRef> {
         let array: BinaryArray = self.each(give)?;
         Ok(Arc::new(array))
@@ -260,10 +270,7 @@ fn number(count: usize) -> Result<i32> {
 
 /// Where bytes stand in others, from 1; 0: nowhere.
 fn place(bytes: &[u8], part: &[u8]) -> usize {
-    if part.is_empty() {
-        return 1;
-    }
-    bytes.windows(part.len()).position(|found| found == part).map_or(0, |at| at + 1)
+    memmem::find(bytes, part).map_or(0, |at| at + 1)
 }
 
 /// The place that a number from 0 says.
@@ -310,11 +317,16 @@ enum Encoding {
 
 impl Encoding {
     fn of(name: &str) -> Result<Self> {
-        let plain: String = name.chars().filter(char::is_ascii_alphanumeric).collect();
-        match plain.to_ascii_lowercase().as_str() {
-            "utf8" | "unicode" => Ok(Self::Utf8),
-            "latin1" | "iso88591" => Ok(Self::Latin1),
-            _ => exec_err!("there is no encoding `{name}`: `UTF8` or `LATIN1`"),
+        let is = |known: &&str| {
+            let letters = name.bytes().filter(u8::is_ascii_alphanumeric);
+            letters.map(|letter| letter.to_ascii_lowercase()).eq(known.bytes())
+        };
+        if ["utf8", "unicode"].iter().any(is) {
+            Ok(Self::Utf8)
+        } else if ["latin1", "iso88591"].iter().any(is) {
+            Ok(Self::Latin1)
+        } else {
+            exec_err!("there is no encoding `{name}`: `UTF8` or `LATIN1`")
         }
     }
 }

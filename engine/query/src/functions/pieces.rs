@@ -14,6 +14,7 @@ use quiver_types::watch;
 use super::held::Room;
 use super::making::Making;
 use crate::error::to_datafusion;
+use crate::regular::Options;
 
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
@@ -57,27 +58,12 @@ struct Compiled {
 
 impl Compiled {
     fn new(pattern: &str, flags: &str) -> Result<Self> {
-        // As in PostgreSQL a dot is any letter, the end of a line, too.
-        let (mut dot_is_all, mut any_case, mut by_line, mut spaced) = (true, false, false, false);
-        let mut is_global = false;
-        for flag in flags.chars() {
-            match flag {
-                'g' => is_global = true,
-                'i' => any_case = true,
-                'c' => any_case = false,
-                'n' | 'm' => (dot_is_all, by_line) = (false, true),
-                's' => (dot_is_all, by_line) = (true, false),
-                'x' => spaced = true,
-                other => {
-                    return plan_err!("`{other}` is no flag of a regular expression: `g`, `i`, `c`, `n`, `s`, `x`");
-                }
-            }
-        }
-        affordable(pattern).map_err(to_datafusion)?;
+        let options = Options::of(flags).map_err(to_datafusion)?;
+        let is_global = options.is_global();
         // Whatever runs the pattern knows its text alone.
-        let set = [(dot_is_all, 's'), (any_case, 'i'), (by_line, 'm'), (spaced, 'x')];
-        let set: String = set.into_iter().filter(|(is_set, _)| *is_set).map(|(_, flag)| flag).collect();
-        match builder(&format!("(?{set}){pattern}")).build() {
+        let text = options.written(pattern).map_err(to_datafusion)?;
+        affordable(&text).map_err(to_datafusion)?;
+        match builder(&text).build() {
             Ok(regex) => {
                 few_groups(&regex).map_err(to_datafusion)?;
                 let regex = WatchedRegex::new(regex);

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use datafusion::common::ScalarValue;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{Between, Case, Cast, InList};
 use datafusion::logical_expr::{Expr, LogicalPlan};
@@ -18,6 +19,8 @@ const PARTS_MAX: usize = 1 << 16;
 const ONE_MAX: usize = 1 << 14;
 /// Lists of `IN` as long as this become conditions.
 const SHORT_LIST: usize = 3;
+/// A `CASE` of fewer arms becomes conditions: what an arm asks stands there for itself, and where none before it holds.
+const FEW_ARMS: usize = 3;
 /// Functions that become `CASE` with each argument but the last both as a condition and as a value.
 const OPTIONAL: [&str; 4] = ["coalesce", "nvl", "ifnull", "nvl2"];
 
@@ -112,16 +115,7 @@ impl Written {
                 let operand = self.parts(expr, named)?.saturating_mul(list.len());
                 self.sum(list, named)?.saturating_add(operand).saturating_add(1)
             }
-            Expr::Case(Case { expr, when_then_expr, else_expr }) => {
-                let mut parts = 1_usize;
-                for (when, then) in when_then_expr {
-                    // Once for itself, and where none before it holds.
-                    let when = self.parts(when, named)?.saturating_mul(3);
-                    parts = parts.saturating_add(when).saturating_add(self.parts(then, named)?);
-                }
-                let others = expr.iter().chain(else_expr).map(|other| &**other);
-                self.sum(others, named)?.saturating_add(parts)
-            }
+            Expr::Case(case) => self.case(case, named)?,
             // Whether it may be NULL is asked of its operand twice, and so on down to the column.
             Expr::Cast(Cast { expr, .. }) if !matches!(&**expr, Expr::Cast(_)) => {
                 twice(self.parts(expr, named)?).saturating_add(1)
@@ -151,6 +145,25 @@ impl Written {
         })
     }
 
+    /// What a `CASE` comes to. DataFusion writes one of few arms, and one that says whether something holds (`WHEN a THEN
+    /// true WHEN b THEN false …`), as conditions: each arm with those before it. Others stay as they are.
+    fn case(&mut self, case: &Case, named: &Parts) -> Result<usize> {
+        let is_few = case.when_then_expr.len() < FEW_ARMS;
+        let is_condition = !is_few && case.expr.is_none() && says_whether(case);
+        let (mut parts, mut before) = (1_usize, 0_usize);
+        for (when, then) in &case.when_then_expr {
+            let own = self.parts(when, named)?;
+            let times = if is_few || has_case(when)? { 3 } else { 1 };
+            parts = parts.saturating_add(own.saturating_mul(times)).saturating_add(self.parts(then, named)?);
+            if is_condition {
+                parts = parts.saturating_add(before);
+                before = before.saturating_add(own);
+            }
+        }
+        let others = case.expr.iter().chain(&case.else_expr).map(|other| &**other);
+        Ok(self.sum(others, named)?.saturating_add(parts))
+    }
+
     fn sum<'e>(&mut self, exprs: impl IntoIterator<Item = &'e Expr>, named: &Parts) -> Result<usize> {
         let mut sum = 0_usize;
         for expr in exprs {
@@ -158,6 +171,24 @@ impl Written {
         }
         Ok(sum)
     }
+}
+
+/// Whether a `CASE` says of all its arms whether something holds, and of few that it does, or that it does not.
+fn says_whether(case: &Case) -> bool {
+    let truth = |then: &Expr| match then {
+        Expr::Literal(ScalarValue::Boolean(holds), _) => Some(*holds),
+        _ => None,
+    };
+    let Some(truths) = case.when_then_expr.iter().map(|(_, then)| truth(then)).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
+    let are_few = |holds: bool| truths.iter().filter(|truth| **truth == Some(holds)).count() < FEW_ARMS;
+    are_few(true) || (are_few(false) && case.else_expr.as_deref().is_none_or(|other| truth(other).is_some()))
+}
+
+/// Whether there is a `CASE` in an expression: of one that an arm asks, it is also asked whether it may be NULL.
+fn has_case(expr: &Expr) -> Result<bool> {
+    expr.exists(|part| Ok(matches!(part, Expr::Case(_)))).map_err(from_datafusion)
 }
 
 #[cfg(test)]
@@ -231,6 +262,49 @@ mod tests {
         };
         // As much stack as the threads of the engine have.
         std::thread::Builder::new().stack_size(32 << 20).spawn(count).unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn arms_count_as_often_as_they_are_written() {
+        // Of `column1 = n` there are two parts.
+        let case = |arms: i64, then: fn(i64) -> Expr| {
+            let arm = |n: i64| (Box::new(col("column1").eq(lit(n))), Box::new(then(n)));
+            Expr::Case(Case::new(None, (0..arms).map(arm).collect(), None))
+        };
+        let parts = |expr: &Expr| Written::default().parts(expr, &Parts::new()).unwrap();
+        let cases: [(i64, fn(i64) -> Expr, usize); 10] = [
+            // Few arms: each three times.
+            (1, |_| lit("x"), 1 + 6),
+            (2, |_| lit(true), 1 + 12),
+            // Others: as they are, with what they give.
+            (3, |_| lit("x"), 1 + 6),
+            (4_000, |_| lit("x"), 1 + 8_000),
+            (3, |n| col("column1") + lit(n), 1 + 3 * 4),
+            (3, |n| if n > 0 { lit(true) } else { lit("x") }, 1 + 6),
+            // Truths: each with all before it, 0 + 2 + 4 + 6.
+            (4, |_| lit(false), 1 + 8 + 12),
+            (3, |_| lit(ScalarValue::Boolean(None)), 1 + 6 + 6),
+            // But not where many hold and many do not.
+            (6, |n| lit(n < 3), 1 + 12),
+            (5, |n| lit(n < 3), 1 + 10 + 20),
+        ];
+        for (arms, then, expected) in cases {
+            assert_eq!(parts(&case(arms, then)), expected, "{arms} arms");
+        }
+        // One that an arm asks counts three times again.
+        let inner = case(3, |_| lit(1_i64));
+        let asked = [inner.eq(lit(1_i64)), col("a"), col("b")];
+        let arms = asked.map(|when| (Box::new(when), Box::new(lit("x"))));
+        let outer = Expr::Case(Case::new(None, arms.into(), None));
+        assert_eq!(parts(&outer), 1 + 3 * (7 + 1) + 1 + 1);
+        let planned = |expr: Expr| {
+            let rows = LogicalPlanBuilder::values(vec![vec![lit(1_i64)]]).unwrap();
+            few_parts(&rows.project([expr.alias("x")]).unwrap().build().unwrap())
+        };
+        planned(case(6_000, |_| lit("x"))).unwrap();
+        for many in [case(9_000, |_| lit("x")), case(200, |n| lit(n == 7))] {
+            assert_eq!(planned(many).unwrap_err().kind, ErrorKind::LimitExceeded);
+        }
     }
 
     #[test]

@@ -13,6 +13,9 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         *place = call(name, vec![take(left), take(right)]);
         return Ok(());
     }
+    if patterns::is_regex(op) {
+        return patterns::operator(op, right);
+    }
     let found = match &*op {
         // Clients see maps as `json`, and read them so.
         BinaryOperator::LongArrow => expr(&format!("attr({left}, {right})"))?,
@@ -33,10 +36,6 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         BinaryOperator::StringConcat => return bytes::beside(left, right),
         BinaryOperator::Divide => {
             sums::divided(left, right);
-            return Ok(());
-        }
-        op if patterns::is_regex(op) => {
-            patterns::with_words(right);
             return Ok(());
         }
         _ => return Ok(()),

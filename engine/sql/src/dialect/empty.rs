@@ -190,3 +190,98 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     outputs::make_unique(&mut select.projection);
     true
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+
+    fn is_aggregate(name: &str) -> bool {
+        ["count", "max"].contains(&name)
+    }
+
+    fn query(text: &str) -> Query {
+        let Parsed::Query(query) = parse(text, &Params::default()).expect(text).statement else {
+            panic!("no query: {text}")
+        };
+        *query
+    }
+
+    fn folded(text: &str) -> String {
+        let mut query = query(text);
+        fold(&mut query, &is_aggregate);
+        query.to_string()
+    }
+
+    #[test]
+    fn what_has_no_rows_keeps_its_names() {
+        for (text, expected) in [
+            (
+                "select c.conname, c.oid as n, f(x) from pg_constraint c where odd(c.conkey) order by 1",
+                "SELECT NULL AS conname, NULL AS n, NULL AS \"f\" FROM pg_constraint c WHERE false",
+            ),
+            // What joins them adds nothing, and need not be understood.
+            (
+                "select a from pg_class k join pg_catalog.pg_index i on odd(i.indkey) = k.oid",
+                "SELECT NULL AS a FROM pg_class k JOIN pg_catalog.pg_index i ON odd(i.indkey) = k.oid WHERE false",
+            ),
+            (
+                "select a from pg_index i left join pg_class k on true, pg_class l",
+                "SELECT NULL AS a FROM pg_index i WHERE false",
+            ),
+            (
+                "select distinct a from (select x as a from pg_trigger) s",
+                "SELECT NULL AS a FROM (SELECT x AS a FROM pg_trigger) s WHERE false",
+            ),
+            ("select a, a from pg_index", "SELECT NULL AS a, NULL AS \"a_2\" FROM pg_index WHERE false"),
+            // Of a union without rows on one side there is the other.
+            ("select a from t union all select b from pg_index", "SELECT a FROM t"),
+        ] {
+            assert_eq!(folded(text), expected, "{text}");
+            assert!(!expected.ends_with("false") || is_empty(&query(expected)), "{expected}");
+        }
+    }
+
+    #[test]
+    fn what_may_have_rows_stays() {
+        for text in [
+            "SELECT a FROM pg_class",
+            "SELECT a FROM t",
+            // A row of its own, or one for each of the other side.
+            "SELECT count(*) FROM pg_index",
+            "SELECT a FROM pg_index GROUP BY a",
+            "SELECT 1 FROM pg_index HAVING true",
+            "SELECT a FROM pg_class k LEFT JOIN pg_index i ON true",
+            "SELECT a FROM pg_index i RIGHT JOIN pg_class k ON true",
+            "SELECT a FROM pg_index i FULL JOIN pg_class k ON true",
+            // Names of all columns are not known here.
+            "SELECT * FROM pg_index",
+            "SELECT i.* FROM pg_index i",
+            "SELECT a FROM t UNION SELECT b FROM u",
+        ] {
+            assert_eq!(folded(text), text);
+            assert!(!is_empty(&query(text)), "{text}");
+        }
+        // A window gives a row for each; a subquery has aggregates of its own.
+        for text in ["select count(*) over () from pg_index", "select (select max(a) from t) from pg_index"] {
+            assert!(folded(text).starts_with("SELECT NULL AS "), "{text}");
+        }
+    }
+
+    #[test]
+    fn emptiness_is_said_by_nulls_and_a_condition() {
+        for (text, expected) in [
+            ("select null as a where false", true),
+            ("select null as a, null as b from t where false", true),
+            ("select null as a where true", false),
+            ("select null as a", false),
+            ("select 1 as a where false", false),
+            ("select null where false", false),
+            ("select null as a from t where false group by b", false),
+            ("select null as a where false having true", false),
+            ("select null as a where false union select null as a where false", false),
+        ] {
+            assert_eq!(is_empty(&query(text)), expected, "{text}");
+        }
+    }
+}

@@ -142,7 +142,7 @@ impl Translator<'_> {
             with_series(&mut function.args);
         }
         if name.starts_with("regexp_") {
-            patterns::in_call(&name, &mut function.args);
+            patterns::in_call(&name, &mut function.args)?;
         }
         if name == "array_remove"
             && let Some(found) = arguments(&function.args).and_then(|args| gathered::without_nulls(&args))

@@ -4,6 +4,7 @@
 //! numbered by these values or grouped by them, and a join of that by the same values.
 
 mod look_ups;
+mod names;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -11,12 +12,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind, Query,
     Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Value, Visitor, VisitorMut, visit_expressions,
+    TableWithJoins, Value, Visit, Visitor, VisitorMut, visit_expressions,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, constraint, factors};
-use super::{bare, empty, expr, outputs, queries, rows, take};
+use super::stars::factors_mut;
+use super::{bare, empty, expr, queries, rows};
 use crate::catalog::INFORMATION_SCHEMA;
 use crate::parse::{normal, parts};
 use crate::walk::{walk, walk_mut};
@@ -36,6 +38,7 @@ pub(super) struct Making<'m> {
 /// Puts joins in the place of such subqueries of a `FROM`, and of such look-ups.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
+    select.from.iter_mut().flat_map(factors_mut).for_each(names::of_row);
     let own = select.from.first().map_or(0, |from| from.joins.len());
     look_ups::translate(select, making)?;
     let mut made = Vec::new();
@@ -109,7 +112,7 @@ impl Lateral {
         };
         let mut query = (**subquery).clone();
         queries::translate(&mut query)?;
-        name(&mut query);
+        names::all(&mut query);
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
         if !is_known || keys.is_empty() || !is_plain(&query) {
@@ -118,7 +121,8 @@ impl Lateral {
         let SetExpr::Select(select) = &*query.body else { return Ok(None) };
         let aggregates = empty::aggregates(select, making.is_aggregate);
         let takes_some = query.limit_clause.is_some();
-        let is_planned = is_own && !takes_some && !reads_otherwise(select.selection.as_ref());
+        let is_planned =
+            is_own && !takes_some && !reads_otherwise(select.selection.as_ref()) && !gives_beside_table(select);
         if is_planned || (aggregates && takes_some) {
             return Ok(None);
         }
@@ -325,17 +329,6 @@ impl Lateral {
     }
 }
 
-/// Names all outputs of a query, before what they read is put otherwise.
-fn name(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(value) = item {
-            let alias = outputs::name(value);
-            *item = SelectItem::ExprWithAlias { expr: take(value), alias };
-        }
-    }
-}
-
 /// The table that a column has before it.
 fn table_of(column: &Expr) -> Option<String> {
     match column {
@@ -441,7 +434,14 @@ fn reads_otherwise(condition: Option<&Expr>) -> bool {
     is_other
 }
 
-fn reads_keys(part: &Expr) -> bool {
+/// Whether outputs beside a table read [`KEYS`]: the planner looks for these in conditions alone, and a rule of ours takes
+/// what has no rows of its own.
+fn gives_beside_table(select: &Select) -> bool {
+    let is_table = |factor: &TableFactor| matches!(factor, TableFactor::Table { args: None, .. });
+    select.from.iter().flat_map(factors).any(is_table) && reads_keys(&select.projection)
+}
+
+fn reads_keys(part: &impl Visit) -> bool {
     struct Reads;
     impl Visitor for Reads {
         type Break = ();

@@ -95,7 +95,7 @@ fn patterns_of(any: bool, pattern: &Expr) -> Option<(bool, Option<Vec<Expr>>)> {
 }
 
 /// The items of a list that is written out.
-fn items_of(list: &Expr) -> Option<Vec<Expr>> {
+pub(super) fn items_of(list: &Expr) -> Option<Vec<Expr>> {
     match list {
         Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => items_of(inner),
         Expr::Array(Array { elem, .. }) => Some(elem.clone()),

@@ -9,6 +9,10 @@ use super::{bytes, call, expr, literal, operators, quoted, text, types};
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
+        // The planner's takes whole seconds alone.
+        ("make_time", [hour, minute, second]) => {
+            expr(&format!("CAST(make_timestamp(2000, 1, 1, {hour}, {minute}, {second}) AS TIME)"))?
+        }
         ("trim_array", [list, count]) => {
             let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
             expr(&format!("array_slice({list}, 1, {rest})"))?

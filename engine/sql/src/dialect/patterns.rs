@@ -2,9 +2,15 @@
 //! planner takes its pattern for a regular expression that is found anywhere; it is written as one that takes the whole text.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+use quiver_query::regular::Options;
 use quiver_types::{Error, Result};
 
+use super::queries::unsupported;
 use super::{take, text, types};
+
+/// Functions of ours, which read patterns of rows as PostgreSQL does.
+const READERS: [&str; 5] =
+    ["regexp_split_to_array", "regexp_split_to_table", "regexp_matches", "regexp_groups", "regexp_substr"];
 
 /// Puts a pattern with an escape of its own as one with backslashes.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -89,38 +95,128 @@ pub(super) fn is_regex(op: &BinaryOperator) -> bool {
     matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch)
 }
 
-/// Writes the ends of words in a constant regular expression as the planner knows them: `\y` and `\Y`, `\m` and `\M`.
-pub(super) fn with_words(pattern: &mut Expr) {
-    replace(pattern, |letter| match letter {
+/// Writes a constant regular expression as the planner knows it.
+///
+/// # Errors
+/// Unsupported: it is of one of the older forms.
+pub(super) fn regular(pattern: &mut Expr) -> Result<()> {
+    written(pattern, Options::default())
+}
+
+/// The same on the right of an operator, which asks for letters of any case only where the pattern does not say otherwise.
+///
+/// # Errors
+/// As [`regular`].
+pub(super) fn operator(op: &mut BinaryOperator, pattern: &mut Expr) -> Result<()> {
+    regular(pattern)?;
+    let begin = constant(pattern).and_then(|text| text.strip_prefix("(?")?.split_once(')'));
+    let keeps_case = begin.is_some_and(|(options, _)| {
+        options.contains("-i") && options.chars().all(|letter| letter == '-' || letter.is_ascii_alphabetic())
+    });
+    match op {
+        BinaryOperator::PGRegexIMatch if keeps_case => *op = BinaryOperator::PGRegexMatch,
+        BinaryOperator::PGRegexNotIMatch if keeps_case => *op = BinaryOperator::PGRegexNotMatch,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// The same by what flags say.
+fn written(pattern: &mut Expr, options: Options) -> Result<()> {
+    let Some(text) = constant(pattern) else { return Ok(()) };
+    if options.is_literal() || text.starts_with("***=") {
+        *text = options.written(text)?;
+        return Ok(());
+    }
+    // The ends of words: `\y` and `\Y`, `\m` and `\M`, and that of a text.
+    let words = replaced(text, |letter| match letter {
         'y' => Some("\\b"),
         'Y' => Some("\\B"),
         'm' => Some("\\b{start}"),
         'M' => Some("\\b{end}"),
+        'Z' => Some("\\z"),
         _ => None,
     });
+    *text = options.written(&words)?;
+    Ok(())
 }
 
 /// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
-pub(super) fn in_call(name: &str, args: &mut FunctionArguments) {
-    let FunctionArguments::List(list) = args else { return };
-    let mut args = list.args.iter_mut().map(|arg| match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) => Some(arg),
-        _ => None,
-    });
-    if let Some(Some(pattern)) = args.nth(1) {
-        with_words(pattern);
+///
+/// # Errors
+/// Invalid: flags that there are none of. Unsupported: flags for which a pattern is written otherwise, and that is none here.
+pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
+    let FunctionArguments::List(list) = args else { return Ok(()) };
+    let is_replacing = name == "regexp_replace";
+    let mut args: Vec<Option<&mut Expr>> = list.args.iter_mut().map(value).collect();
+    let is_constant = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant).is_some();
+    if !is_constant && READERS.contains(&name) {
+        return Ok(());
     }
-    if name == "regexp_replace"
-        && let Some(Some(replacement)) = args.next()
+    let first = if is_replacing { 3 } else { 2 };
+    let others = args.iter().skip(first);
+    let place = others.map(|arg| arg.as_ref().is_some_and(|arg| is_written(arg))).position(|is_flags| is_flags);
+    let place = place.map(|at| at + first);
+    let mut options = Options::default();
+    if let Some(flags) = place.and_then(|at| args[at].as_deref_mut()).and_then(constant) {
+        options = Options::of(flags)?;
+        // Whoever is called knows what any case is.
+        let mut left = String::new();
+        if !options.is_literal() && options.take_folds() {
+            left.push('i');
+        }
+        if options.is_global() {
+            left.push('g');
+        }
+        *flags = left;
+    }
+    if let Some(Some(pattern)) = args.get_mut(1) {
+        written(pattern, options)?;
+    }
+    if let (false, Some(flags)) = (is_constant, place.and_then(|at| args[at].as_deref_mut()).and_then(constant)) {
+        let others = options.flags().ok_or_else(|| {
+            unsupported("the flags `n`, `m`, `p` and `q` of regular expressions go with patterns that are written out")
+        })?;
+        *flags = others + flags.as_str();
+    }
+    if is_replacing
+        && let Some(Some(replacement)) = args.get_mut(2)
+        && let Some(text) = constant(replacement)
     {
-        replace(replacement, |letter| (letter == '&').then_some("\\0"));
+        *text = replaced(text, |letter| (letter == '&').then_some("\\0"));
+    }
+    // Without a letter they are none, which is not said everywhere.
+    if let Some(at) = place
+        && at + 1 == list.args.len()
+        && list.args.get_mut(at).and_then(value).and_then(constant).is_some_and(|flags| flags.is_empty())
+    {
+        list.args.pop();
+    }
+    Ok(())
+}
+
+fn value(arg: &mut FunctionArg) -> Option<&mut Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+        _ => None,
     }
 }
 
-/// Puts something in the place of letters behind a backslash, in a constant.
-fn replace(constant: &mut Expr, by: impl Fn(char) -> Option<&'static str>) {
-    let Expr::Value(value) = constant else { return };
-    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &mut value.value else { return };
+/// A text that is written out.
+fn constant(expr: &mut Expr) -> Option<&mut String> {
+    match expr {
+        Expr::Value(value) => match &mut value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) => constant(inner),
+        Expr::Cast { expr: inner, data_type, .. } if types::is_text(data_type) => constant(inner),
+        _ => None,
+    }
+}
+
+/// Puts something in the place of letters behind a backslash.
+fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {
@@ -131,7 +227,7 @@ fn replace(constant: &mut Expr, by: impl Fn(char) -> Option<&'static str>) {
             None => out.push(letter),
         }
     }
-    *text = out;
+    out
 }
 
 /// Whether it is a text that is written out.
@@ -199,10 +295,14 @@ mod tests {
     fn ends_of_words_are_known() {
         let check = |pattern: &str, expected: &str| {
             let mut found = text(pattern);
-            with_words(&mut found);
+            regular(&mut found).unwrap();
             assert_eq!(found, text(expected), "{pattern}");
         };
         check("\\mfoo\\M|\\ybar\\Y", "\\b{start}foo\\b{end}|\\bbar\\B");
+        check("\\Aa\\Z", "\\Aa\\z");
+        check("a.b", "(?s)a.b");
+        check("(?n)^a.b", "(?m-s)^a.b");
+        check("***=\\y", "\\\\y");
         check("\\\\y\\d", "\\\\y\\d");
     }
 
@@ -217,5 +317,61 @@ mod tests {
         check("a\\_", Some('\\'), "a\\_");
         check("a\\_", None, "a\\\\_");
         assert!(escaped("a/", Some('/')).is_err());
+    }
+    #[test]
+    fn patterns_say_whose_case_matters() {
+        for (pattern, expected) in [
+            ("(?c)a", BinaryOperator::PGRegexMatch),
+            ("(?-i)a", BinaryOperator::PGRegexMatch),
+            ("(?cw)^a.", BinaryOperator::PGRegexMatch),
+            ("(?-i:a)b", BinaryOperator::PGRegexIMatch),
+            ("(?i)a", BinaryOperator::PGRegexIMatch),
+            ("a-i)", BinaryOperator::PGRegexIMatch),
+        ] {
+            let mut op = BinaryOperator::PGRegexIMatch;
+            operator(&mut op, &mut text(pattern)).unwrap();
+            assert_eq!(op, expected, "{pattern}");
+        }
+    }
+
+    /// What becomes of a pattern and of what stands behind it in a call.
+    fn called(name: &str, args: &str) -> Result<String> {
+        let Expr::Function(mut function) = super::super::expr(&format!("{name}({args})"))? else { panic!("no call") };
+        in_call(name, &mut function.args)?;
+        Ok(function.args.to_string())
+    }
+
+    #[test]
+    fn flags_go_with_the_pattern() {
+        for (name, args, expected) in [
+            ("regexp_replace", "a, 'b.', 'x'", "(a, '(?s)b.', 'x')"),
+            ("regexp_replace", "a, '^b', 'x', 'gn'", "(a, '(?m-s)^b', 'x', 'g')"),
+            ("regexp_replace", "a, '^b', 'x', 'ni'", "(a, '(?m-s)^b', 'x', 'i')"),
+            ("regexp_replace", "a, '^b', 'x', 'p'", "(a, '^b', 'x')"),
+            ("regexp_replace", "a, 'b', 'x\\&', ''", "(a, 'b', 'x\\0')"),
+            ("regexp_replace", "a, '.', 'x', 2, 0, 'q'", "(a, '\\.', 'x', 2, 0)"),
+            ("regexp_replace", "a, b, 'x', 'gw'", "(a, b, 'x', 'smg')"),
+            ("regexp_like", "a, 'B', 'i'", "(a, 'B', 'i')"),
+            ("regexp_like", "a, '.', 'qi'", "(a, '(?i)\\.')"),
+            ("regexp_like", "a, b, 'ix'", "(a, b, 'sxi')"),
+            ("regexp_like", "a, b, c", "(a, b, c)"),
+            ("regexp_match", "a, ('a.'), 'c'", "(a, ('(?s)a.'))"),
+            ("regexp_count", "a, 'b c', 1, 'x'", "(a, '(?x)b c', 1)"),
+            ("regexp_substr", "a, '^b', 1, 1, 'n', 2", "(a, '(?m-s)^b', 1, 1, '', 2)"),
+            ("regexp_like", "a", "(a)"),
+            ("regexp_matches", "a, b, 'gw'", "(a, b, 'gw')"),
+            ("regexp_matches", "a, '^b.', 'gw'", "(a, '(?ms-U)^b.', 'g')"),
+        ] {
+            assert_eq!(called(name, args).unwrap(), expected, "{name}({args})");
+        }
+        for (args, kind) in [
+            ("a, b, 'n'", quiver_types::ErrorKind::Unsupported),
+            ("a, b, 'q'", quiver_types::ErrorKind::Unsupported),
+            ("a, 'b', 'e'", quiver_types::ErrorKind::Unsupported),
+            ("a, 'b', 'z'", quiver_types::ErrorKind::Invalid),
+        ] {
+            let error = called("regexp_like", args).unwrap_err();
+            assert_eq!(error.kind, kind, "{args}: {error}");
+        }
     }
 }

@@ -5,10 +5,12 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Select, SetExpr, UnaryOperator, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Visitor,
+};
 use quiver_types::Result;
 
-use super::{boolean, expr, literal, lookups, operators, take, types};
+use super::{boolean, expr, literal, lookups, operators, patterns, queries, take, types};
 use crate::parse::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
@@ -73,6 +75,13 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
         };
         return Ok(());
     }
+    // The planner compares with lists by the operators of orders alone.
+    if patterns::is_regex(op)
+        && let Some(items) = operators::items_of(right)
+    {
+        *place = operators::each(left, op, items, is_any)?;
+        return Ok(());
+    }
     if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)
         && !matches!(**left, Expr::Tuple(_))
     {
@@ -102,16 +111,46 @@ fn one_of(left: Expr, right: Expr) -> Expr {
     }
 }
 
-/// `x IN (VALUES (1), (2))` as the list that it is.
+/// `x IN (VALUES (1), (2))` as the list that it is, and so a row of few rows.
 pub(super) fn listed(place: &mut Expr) {
     let Expr::InSubquery { expr, subquery, negated } = place else { return };
+    let width = match &**expr {
+        Expr::Tuple(parts) => Some(parts.len()),
+        _ => None,
+    };
     let is_whole = subquery.with.is_none() && subquery.limit_clause.is_none() && subquery.fetch.is_none();
     let SetExpr::Values(values) = &mut *subquery.body else { return };
-    if !is_whole || values.rows.iter().any(|row| row.len() != 1) {
+    let is_long = width.is_some() && values.rows.len() > operators::ITEMS_MAX;
+    if !is_whole || is_long || values.rows.iter().any(|row| row.len() != width.unwrap_or(1)) {
         return;
     }
-    let list = values.rows.iter_mut().filter_map(|row| row.first_mut().map(take)).collect();
+    let list = values.rows.iter_mut().filter_map(|row| match width {
+        Some(_) => Some(Expr::Tuple(row.iter_mut().map(take).collect())),
+        None => row.first_mut().map(take),
+    });
+    let list = list.collect();
     *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
+}
+
+/// Puts a set that tells its rows apart (`SELECT DISTINCT`, `UNION`) behind a name. Where it is one of several conditions
+/// (`x IN (…) OR …`), the planner would have its column twice.
+pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
+    let Expr::InSubquery { subquery, .. } = place else { return Ok(()) };
+    let tells_apart = match &*subquery.body {
+        SetExpr::Select(select) => select.distinct.is_some(),
+        SetExpr::SetOperation { op, set_quantifier, .. } => {
+            *op != SetOperator::Union || *set_quantifier != SetQuantifier::All
+        }
+        _ => false,
+    };
+    let is_one = queries::names_of(&subquery.body).is_some_and(|names| names.len() == 1);
+    if !tells_apart || !is_one || lookups::reads_row(subquery) {
+        return Ok(());
+    }
+    if let Expr::Subquery(named) = expr(&format!("(SELECT \"of set\" FROM ({subquery}) AS \"set\" (\"of set\"))"))? {
+        *subquery = named;
+    }
+    Ok(())
 }
 
 /// `5 NOT IN (SELECT …)` as counts. Of a value that no row has the planner makes a join that lets all rows by where the set

@@ -305,7 +305,8 @@ fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     plain.found
 }
 
-fn factors_mut(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> {
+/// As [`factors`], to be changed.
+pub(super) fn factors_mut(from: &mut TableWithJoins) -> impl Iterator<Item = &mut TableFactor> {
     std::iter::once(&mut from.relation).chain(from.joins.iter_mut().map(|join| &mut join.relation))
 }
 

@@ -226,7 +226,7 @@ fn operators_and_types_of_postgresql() {
     );
     check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
-        "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
+        "SELECT array_element(regexp_match(a, '(?s)o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
          substr(a, 2, 3) FROM t",
     );
     check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
@@ -266,8 +266,8 @@ fn clauses_that_the_planner_reads_otherwise() {
     check("select 1 from t group by ()", "SELECT 1 FROM t HAVING count(*) >= 0");
     check(
         "select 1 from t where a > 0 and (a, b) in (select c, 1 from u)",
-        "SELECT 1 FROM t WHERE a > 0 AND EXISTS (SELECT 1 FROM (SELECT c, 1 AS \"?column?\" FROM u) AS \"rows\" \
-         (\"of row 1\", \"of row 2\") WHERE \"rows\".\"of row 1\" = (\"t\".a) AND \"rows\".\"of row 2\" = (\"t\".b))",
+        "SELECT 1 FROM t WHERE a > 0 AND EXISTS (SELECT 1 FROM (SELECT c, 1 AS \"?column?\" FROM u) AS \"among rows\" \
+         (\"of row 1\", \"of row 2\") WHERE \"among rows\".\"of row 1\" = (\"t\".a) AND \"among rows\".\"of row 2\" = (\"t\".b))",
     );
     for wrong in [
         "select (a, b) not in (select c, d from u) from t",

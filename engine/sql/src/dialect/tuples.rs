@@ -2,16 +2,23 @@
 //! alone, takes a NULL in them for a value that is equal to itself, and knows subqueries of one column.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, UnaryOperator, Value,
+    BinaryOperator, Expr, Ident, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, UnaryOperator, Value,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::columns::{called, factors};
+use super::columns::{Known, called, factors};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
 use super::queries::{self, unsupported};
-use super::{arguments, bare, call, expr, is_bare_function, lookups, outputs, sets, text};
-use crate::parse::OPERATORS_MAX;
+use super::{arguments, bare, call, empty, expr, is_bare_function, lookups, outputs, sets, text};
+use crate::catalog::Catalog;
+use crate::parse::{OPERATORS_MAX, normal};
+use crate::scope::table_of_prefix;
 use crate::walk::change_outside_subqueries;
+
+/// What a subquery is called that rows are looked for in: no table of a statement is.
+const AMONG: &str = "\"among rows\"";
+/// The table that a name belongs to where several may have it.
+const LOGS: &str = "logs";
 
 /// The parts of a row that is written out: `(a, b)` or `ROW(a, b)`.
 fn parts_of(row: &Expr) -> Option<Vec<Expr>> {
@@ -83,27 +90,28 @@ pub(super) fn null(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// `(a, b) IN ((c, d), …)` as comparisons with each row. None: it is no row, or the planner says the same of it, which is so
-/// of a list without NULL as far as rows that are in it go.
-pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
-    if !matches!(row, Expr::Tuple(_)) {
-        return Ok(None);
-    }
+/// Whether the planner may look a row up in a long list: it takes what is not known for false.
+fn is_looked_up(row: &Expr, list: &[Expr]) -> bool {
     let is_plain = |part: &Expr| match part {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
         Expr::Value(value) => value.value != Value::Null,
         _ => false,
     };
-    let is_known = |row: &Expr| match row {
-        Expr::Tuple(parts) => parts.iter().all(is_plain),
-        _ => true,
-    };
-    if list.len() > ITEMS_MAX && !negated && is_known(row) && list.iter().all(is_known) {
+    let is_known = |row: &Expr| matches!(row, Expr::Tuple(parts) if parts.iter().all(is_plain));
+    list.len() > ITEMS_MAX && is_known(row) && list.iter().all(is_known)
+}
+
+/// `(a, b) IN ((c, d), …)` as comparisons with each row. None: it is no row.
+pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    if !matches!(row, Expr::Tuple(_)) {
         return Ok(None);
     }
     copied(row, list.len())?;
     if list.len() > OPERATORS_MAX {
-        let text = format!("a list of {} rows is too long, at most {OPERATORS_MAX} are allowed", list.len());
+        let text = format!(
+            "a list of {} rows is too long, at most {OPERATORS_MAX} are allowed but in `WHERE`, without a `NOT`",
+            list.len()
+        );
         return Err(Error::new(ErrorKind::LimitExceeded, text));
     }
     let (op, join) =
@@ -146,11 +154,13 @@ impl Among {
     }
 
     /// Gives columns of the row the table that has them: in a subquery nobody would look for fields of the data there.
-    fn of_table(&mut self, table: &str) -> Result<()> {
+    fn of_table(&mut self, tables: Tables<'_>) -> Result<()> {
+        let owners = tables.owners();
         for part in &mut self.parts {
             change_outside_subqueries(part, |place| {
                 if let Expr::Identifier(name) = &*place
                     && !is_bare_function(name)
+                    && let Some(table) = owner(&owners, &normal(name))
                 {
                     *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), name.clone()]);
                 }
@@ -167,7 +177,7 @@ impl Among {
 
     /// Whether it is a row of that table.
     fn equal(&self) -> String {
-        let equal = (1..).zip(&self.parts).map(|(at, part)| format!("\"rows\".{} = ({part})", column(at)));
+        let equal = (1..).zip(&self.parts).map(|(at, part)| format!("{AMONG}.{} = ({part})", column(at)));
         equal.collect::<Vec<_>>().join(" AND ")
     }
 
@@ -189,7 +199,7 @@ fn column(at: usize) -> String {
 /// A subquery as a table of columns that nobody else has.
 fn rows(query: &Query, width: usize) -> String {
     let names = (1..=width).map(column).collect::<Vec<_>>().join(", ");
-    format!("({query}) AS \"rows\" ({names})")
+    format!("({query}) AS {AMONG} ({names})")
 }
 
 /// Refuses a subquery whose rows have other parts than a row has, as far as it lists them.
@@ -200,29 +210,83 @@ fn as_wide(width: usize, query: &Query) -> Result<()> {
     }
 }
 
-/// Puts rows that are looked for in a subquery as an `EXISTS` where that is a condition: of the `WHERE`, or of a `CASE` among
-/// the outputs. There what is not known is as good as false, or below a `NOT` as true.
-pub(super) fn in_conditions(select: &mut Select) -> Result<()> {
-    let mut tables = select.from.iter().flat_map(factors);
-    let table = match (tables.next(), tables.next()) {
-        (Some(only), None) => called(only),
-        _ => None,
-    };
-    let table = table.as_deref();
-    if let Some(condition) = &mut select.selection {
-        of_condition(condition, table, false)?;
+/// The tables of a select, in which bare names of a row are looked up.
+#[derive(Clone, Copy)]
+struct Tables<'t> {
+    from: &'t [TableWithJoins],
+    known: Known<'t>,
+}
+
+/// A table that a bare name may be of.
+struct Owner {
+    name: Option<String>,
+    /// Its columns; none: they are not known.
+    columns: Option<Vec<String>>,
+    /// Which table of telemetry it is: the data may give it more columns.
+    data: Option<String>,
+}
+
+impl Tables<'_> {
+    fn owners(self) -> Vec<Owner> {
+        let of = |factor: &TableFactor| {
+            let data = match factor {
+                TableFactor::Table { name, args: None, .. } => {
+                    let named = empty::named(name);
+                    let is_common = self.known.common_table(&named).is_some();
+                    let is_data = !is_common && !Catalog::has(&named) && (self.known.fixed)(&named).is_some();
+                    is_data.then_some(named.1)
+                }
+                _ => None,
+            };
+            Owner { name: called(factor), columns: self.known.of_factor(factor), data }
+        };
+        self.from.iter().flat_map(factors).map(of).collect()
     }
-    change_outside_subqueries(&mut select.projection, |place| {
+}
+
+/// The table that has a bare name. None: one of a query around, or several that the planner tells of.
+fn owner<'o>(owners: &'o [Owner], column: &str) -> Option<&'o str> {
+    if let [only] = owners
+        && (only.columns.is_none() || only.data.is_some())
+    {
+        return only.name.as_deref();
+    }
+    if owners.iter().any(|owner| owner.columns.is_none()) {
+        return None;
+    }
+    let has = |owner: &&Owner| owner.columns.iter().flatten().any(|known| known == column);
+    let one = |mut found: Vec<&'o Owner>| if found.len() == 1 { found.pop() } else { None };
+    let fixed: Vec<&Owner> = owners.iter().filter(has).collect();
+    if !fixed.is_empty() {
+        return one(fixed)?.name.as_deref();
+    }
+    // A field is of the table that its name says, or the only one that has fields, or of records.
+    let of = |table: &str| owners.iter().filter(|owner| owner.data.as_deref() == Some(table)).collect();
+    let by_prefix = table_of_prefix(column).and_then(|table| one(of(table)));
+    let open = owners.iter().filter(|owner| owner.data.is_some()).collect();
+    by_prefix.or_else(|| one(open)).or_else(|| one(of(LOGS)))?.name.as_deref()
+}
+
+/// Puts rows that are looked for in a subquery as an `EXISTS` where that is a condition: of the `WHERE`, or of a `CASE` among
+/// the outputs. There what is not known is as good as false, or below a `NOT` as true. In long lists the planner looks rows up
+/// where that makes no difference.
+pub(super) fn in_conditions(select: &mut Select, known: Known<'_>) -> Result<()> {
+    let Select { from, selection, projection, .. } = select;
+    let tables = Tables { from: from.as_slice(), known };
+    if let Some(condition) = selection {
+        of_condition(condition, tables, false)?;
+    }
+    change_outside_subqueries(projection, |place| {
         if let Expr::Case { operand: None, conditions, .. } = place {
             for when in conditions {
-                of_condition(&mut when.condition, table, true)?;
+                of_condition(&mut when.condition, tables, true)?;
             }
         }
         Ok(())
     })
 }
 
-fn of_condition(condition: &mut Expr, table: Option<&str>, is_output: bool) -> Result<()> {
+fn of_condition(condition: &mut Expr, tables: Tables<'_>, is_output: bool) -> Result<()> {
     let mut open = vec![(condition, false)];
     while let Some((place, is_negated)) = open.pop() {
         match place {
@@ -231,11 +295,15 @@ fn of_condition(condition: &mut Expr, table: Option<&str>, is_output: bool) -> R
             }
             Expr::UnaryOp { op: UnaryOperator::Not, expr } => open.push((&mut **expr, !is_negated)),
             Expr::Nested(inner) => open.push((&mut **inner, is_negated)),
+            Expr::InList { expr: row, list, negated: false } if !is_negated && is_looked_up(row, list) => {
+                // What the planner makes of a row; as one, it would be compared with each.
+                if let Some(parts) = parts_of(row) {
+                    **row = call("struct", parts);
+                }
+            }
             other => {
                 if let Some(mut among) = Among::of(other)? {
-                    if let Some(table) = table {
-                        among.of_table(table)?;
-                    }
+                    among.of_table(tables)?;
                     *other = among.exists(is_negated, is_output)?;
                 }
             }
@@ -318,4 +386,69 @@ fn looked_up(mut query: Box<Query>, is_aggregate: &dyn Fn(&str) -> bool) -> Resu
     let is_list = lookups::translate(&mut query, is_aggregate)? == Some(lookups::LookUp::List);
     let value = Expr::Subquery(query);
     Ok(if is_list { call("sole", vec![value]) } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bare_names_have_owners() {
+        let table = |name: &str, columns: Option<&[&str]>, data: Option<&str>| Owner {
+            name: Some(name.to_owned()),
+            columns: columns.map(|columns| columns.iter().map(|column| (*column).to_owned()).collect()),
+            data: data.map(str::to_owned),
+        };
+        let logs = || table("l", Some(&["time", "message", "trace_id"]), Some("logs"));
+        let spans = || table("s", Some(&["name", "trace_id"]), Some("spans"));
+        let listed = || table("v", Some(&["x", "message"]), None);
+        let unknown = || table("u", None, None);
+        for (owners, column, expected) in [
+            // Alone, a table has what it may have.
+            (vec![logs()], "level", Some("l")),
+            (vec![unknown()], "level", Some("u")),
+            (vec![listed()], "x", Some("v")),
+            (vec![listed()], "level", None),
+            (vec![listed(), unknown()], "x", None),
+            // What several have is nobody's.
+            (vec![logs(), spans()], "trace_id", None),
+            (vec![logs(), listed()], "message", None),
+            (vec![logs(), spans()], "name", Some("s")),
+            // Fields, attributes and labels.
+            (vec![logs(), listed()], "level", Some("l")),
+            (vec![logs(), spans()], "level", Some("l")),
+            (vec![logs(), spans()], "attributes.x", Some("s")),
+            (vec![logs(), listed()], "attributes.x", Some("l")),
+            (vec![logs(), spans()], "labels.x", Some("l")),
+            (vec![spans(), spans()], "level", None),
+            (vec![logs(), logs()], "level", None),
+            (Vec::new(), "level", None),
+        ] {
+            let names: Vec<Option<&str>> = owners.iter().map(|owner| owner.name.as_deref()).collect();
+            assert_eq!(owner(&owners, column), expected, "{column} of {names:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_looked_up_is_plain_and_long() {
+        let parsed = |sql: &str| expr(sql).unwrap();
+        let check = |row: &str, item: &str, count: usize| {
+            let mut list = vec![parsed("(1, 'x')"); count - 1];
+            list.push(parsed(item));
+            is_looked_up(&parsed(row), &list)
+        };
+        assert!(check("(a, t.b)", "(2, 'y')", ITEMS_MAX + 1));
+        assert!(check("(a, 5)", "(c, 'y')", ITEMS_MAX + 1));
+        for (row, item, count) in [
+            ("(a, b)", "(2, 'y')", ITEMS_MAX),
+            ("(a, b)", "(2, NULL)", ITEMS_MAX + 1),
+            ("(a, b)", "(2, -1)", ITEMS_MAX + 1),
+            ("(a, NULL)", "(2, 'y')", ITEMS_MAX + 1),
+            ("(a, upper(b))", "(2, 'y')", ITEMS_MAX + 1),
+            ("a", "(2, 'y')", ITEMS_MAX + 1),
+            ("(a, b)", "c", ITEMS_MAX + 1),
+        ] {
+            assert!(!check(row, item, count), "{row} among {count} and {item}");
+        }
+    }
 }

@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{arguments, bare, expr, gathered, operators, refused};
+use super::{arguments, bare, excluded, expr, gathered, operators, refused};
 use crate::parse::normal;
 use crate::walk::{look_outside_subqueries, selects, walk_mut};
 
@@ -136,6 +136,15 @@ impl VisitorMut for Windows {
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };
         if self.depth > 0 {
             return ControlFlow::Continue(());
+        }
+        match excluded::translate(function) {
+            Ok(None) => {}
+            // What it becomes is visited.
+            Ok(Some(found)) => {
+                *place = found;
+                return ControlFlow::Continue(());
+            }
+            Err(error) => return refused(error),
         }
         let done = match &mut function.over {
             Some(WindowType::WindowSpec(spec)) => self.complete(spec),

@@ -7,16 +7,146 @@ use quiver_types::{Error, ErrorKind, Result};
 
 /// Most of them behind one operand.
 const BEHIND_MAX: usize = 50;
+/// Most of them in one expression, however it goes on: names may be words of the language, so that it is not known of each
+/// word whether it ends an expression.
+const CHAIN_MAX: usize = 1_000;
 
 /// Refuses a statement that has more of them.
 pub(super) fn few(tokens: &[Token]) -> Result<()> {
-    let most = most(tokens);
-    if most <= BEHIND_MAX {
+    let (most, chain) = (most(tokens), chain(tokens));
+    let (found, allowed) = if most > BEHIND_MAX { (most, BEHIND_MAX) } else { (chain, CHAIN_MAX) };
+    if found <= allowed {
         return Ok(());
     }
-    let text =
-        format!("{most} operators such as `IS NULL` stand one behind the other, at most {BEHIND_MAX} are allowed");
+    let text = format!("{found} operators such as `IS NULL` stand one behind the other, at most {allowed} are allowed");
     Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+fn stands_behind(word: Keyword) -> bool {
+    use Keyword::{
+        AT, BETWEEN, COLLATE, ILIKE, IN, IS, LIKE, MATCH, MEMBER, NOTNULL, OVERLAPS, REGEXP, RLIKE, SIMILAR,
+    };
+    matches!(
+        word,
+        IS | AT
+            | IN
+            | LIKE
+            | ILIKE
+            | SIMILAR
+            | RLIKE
+            | REGEXP
+            | BETWEEN
+            | COLLATE
+            | NOTNULL
+            | OVERLAPS
+            | MEMBER
+            | MATCH
+    )
+}
+
+/// Counts operators behind operands in one expression, and in what stands in its brackets: the most there are.
+fn chain(tokens: &[Token]) -> usize {
+    let (mut place, mut longest) = (Place::default(), 0);
+    // Those of the expression that is read, and the most since the bracket that is open.
+    let (mut length, mut most) = (0, 0);
+    let mut open = Vec::new();
+    for token in tokens {
+        let ends = place.ends(token);
+        match token {
+            Token::LParen | Token::LBracket => open.push((std::mem::take(&mut length), std::mem::take(&mut most))),
+            Token::RParen | Token::RBracket => {
+                let (before, most_before) = open.pop().unwrap_or_default();
+                length = before + most;
+                most = most_before;
+            }
+            Token::Comma => length = 0,
+            Token::Word(word) if stands_behind(word.keyword) => length += 1,
+            Token::Word(_) if ends => length = 0,
+            _ => {}
+        }
+        most = most.max(length);
+        longest = longest.max(most);
+    }
+    longest
+}
+
+/// Where a word stands: where the parser looks for a value, it takes nearly every word for a name.
+#[derive(Debug)]
+struct Place {
+    is_value: bool,
+}
+
+impl Default for Place {
+    fn default() -> Self {
+        Self { is_value: true }
+    }
+}
+
+impl Place {
+    /// Goes past a token. Says whether it is a word that ends an expression, and is no name.
+    fn ends(&mut self, token: &Token) -> bool {
+        use Keyword::{AND, ELSE, END, FALSE, NULL, NoKeyword, OR, SELECT, THEN, TRUE, UNION, WHEN, WHERE};
+        let was_value = self.is_value;
+        match token {
+            Token::Whitespace(_) => {}
+            Token::Number(..)
+            | Token::SingleQuotedString(_)
+            | Token::EscapedStringLiteral(_)
+            | Token::Placeholder(_)
+            | Token::RParen
+            | Token::RBracket => self.is_value = false,
+            Token::Word(word) => {
+                self.is_value = match word.keyword {
+                    NoKeyword | NULL | TRUE | FALSE => false,
+                    END if !was_value => false,
+                    // A name, unless a value follows it.
+                    other if was_value => is_before_value(other),
+                    _ => true,
+                };
+                return !was_value && matches!(word.keyword, AND | OR | WHEN | THEN | ELSE | SELECT | WHERE | UNION);
+            }
+            _ => self.is_value = true,
+        }
+        false
+    }
+}
+
+/// Whether a value, or more words before one, stands behind a word where there is one looked for.
+fn is_before_value(word: Keyword) -> bool {
+    use Keyword::{
+        ALL, ANY, ASYMMETRIC, BY, CASE, CONNECT_BY_ROOT, DISTINCT, ELSE, FROM, INTERVAL, NOT, ON, OVER, PRIOR, SELECT,
+        SOME, SYMMETRIC, THEN, TO, WHEN, WHERE, ZONE,
+    };
+    stands_behind(word)
+        || matches!(word, ALL | ANY | ASYMMETRIC | BY | CASE | CONNECT_BY_ROOT | DISTINCT | ELSE | FROM | INTERVAL)
+        || matches!(word, NOT | ON | OVER | PRIOR | SELECT | SOME | SYMMETRIC | THEN | TO | WHEN | WHERE | ZONE)
+}
+
+/// Counts operators in a row: those of a statement, but for the arms of a `CASE`, which stand beside each other, those of the
+/// longest arm.
+pub(super) fn operators(tokens: &[Token], is_operator: impl Fn(&Token) -> bool) -> usize {
+    let mut place = Place::default();
+    // Operators since the last `CASE` or arm; outside of each `CASE` that is open, with its longest arm.
+    let mut found = 0;
+    let mut open: Vec<(usize, usize)> = Vec::new();
+    for token in tokens {
+        let ends = place.ends(token);
+        match token {
+            Token::Word(word) if word.keyword == Keyword::CASE => open.push((std::mem::take(&mut found), 0)),
+            Token::Word(word) if word.keyword == Keyword::END => {
+                if let Some((outside, longest)) = open.pop() {
+                    found = outside + longest.max(found);
+                }
+            }
+            Token::Word(word) if ends && matches!(word.keyword, Keyword::WHEN | Keyword::THEN | Keyword::ELSE) => {
+                if let Some((_, longest)) = open.last_mut() {
+                    *longest = (*longest).max(std::mem::take(&mut found));
+                }
+            }
+            other => found += usize::from(is_operator(other)),
+        }
+    }
+    open.into_iter().rev().fold(found, |found, (outside, longest)| outside + longest.max(found))
 }
 
 /// Counts those behind one operand, and behind what stands in its brackets: the most there are.
@@ -80,5 +210,67 @@ mod tests {
         assert_eq!(most("select 1 from (select a is null is null from t) s where (b is null) and (c is null"), 2);
         assert_eq!(most(&format!("select {} 1 from t", "a is null and b in (1), ".repeat(100))), 1);
         assert_eq!(most(&format!("select a {}", "is null ".repeat(5_000))), 5_000);
+    }
+    fn tokens(text: &str) -> Vec<super::Token> {
+        Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().unwrap()
+    }
+
+    #[test]
+    fn words_may_be_names() {
+        // Of these, none begins anew behind a name that is a word of the language.
+        for (one, count) in [
+            ("like name ", 1),
+            ("like then ", 1),
+            ("is distinct from a ", 1),
+            ("like b escape 'x' ", 1),
+            ("at time zone then ", 1),
+            ("like interval then ", 1),
+            ("like f(1) over then ", 1),
+            ("like a + b ", 1),
+            ("like a::text ", 1),
+            ("overlaps when ", 1),
+            ("like t.then ", 1),
+            ("is null like (select x like y) ", 3),
+        ] {
+            let found = super::chain(&tokens(&format!("select a {}", one.repeat(2_000))));
+            assert_eq!(found, 2_000 * count, "{one}");
+        }
+        // What stands beside each other does.
+        for (text, count) in [
+            ("select a is null, name like value, ".repeat(1_000), 1),
+            (format!("select case {} end", "when name like 'a' then 1 ".repeat(2_000)), 1),
+            (format!("select case {} end", "when a is null then name ".repeat(2_000)), 1),
+            ("a like b and ".repeat(2_000), 1),
+            ("(a like b) is null or ".repeat(2_000), 2),
+            (String::new(), 0),
+        ] {
+            assert_eq!(super::chain(&tokens(&text)), count, "{}", &text[..text.len().min(60)]);
+        }
+        assert!(super::few(&tokens(&format!("select a {}", "like name ".repeat(1_000)))).is_ok());
+        let error = super::few(&tokens(&format!("select a {}", "like name ".repeat(1_001)))).unwrap_err();
+        assert!(error.message.starts_with("1001 operators such as `IS NULL`"), "{error}");
+    }
+
+    #[test]
+    fn arms_stand_beside_each_other() {
+        let plus = |text: &str| super::operators(&tokens(text), |token| matches!(token, super::Token::Plus));
+        for (text, count) in [
+            ("a + b + c", 2),
+            ("case when a + b then c + d + e else 1 end", 2),
+            ("x + case when a + b then c + d + e else 1 end + y", 4),
+            ("case a + b when 1 then 2 end", 1),
+            ("case when a then case when b + c then 1 end + 1 when d + e then 1 end", 2),
+            ("case when a + b then 1 end + case when c + d then 1 end", 3),
+            // Names, and what is never ended.
+            ("case when then + then + then + then then 1 end", 3),
+            ("case when t.then + t.else + 1 then 1 end", 2),
+            ("case + case + case", 2),
+            ("end + end + end", 2),
+            ("case when a + b then c + d + e", 2),
+        ] {
+            assert_eq!(plus(text), count, "{text}");
+        }
+        let long = format!("case {} end", "when a + 1 then b + 1 ".repeat(5_000));
+        assert_eq!(plus(&long), 1);
     }
 }

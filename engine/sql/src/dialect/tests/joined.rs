@@ -184,6 +184,12 @@ fn laterals_are_joins() {
     ] {
         assert!(!translated(other).unwrap().contains("of rows"), "{other}");
     }
+    let beside = translated("select l.x from t cross join lateral (select u.b, t.x from u where u.k = t.k) l").unwrap();
+    assert!(beside.contains("\"of rows\".\"key 1\" AS x") && beside.ends_with("IS NOT DISTINCT FROM t.k)"), "{beside}");
+    check(
+        "select l.x from t cross join lateral (select t.x) l",
+        "SELECT l.x FROM t CROSS JOIN LATERAL (SELECT t.x AS x) l",
+    );
     // The planner takes these.
     let plain = "select 1 from t cross join lateral (select u.b from u where u.k = t.k) l";
     assert!(translated(plain).unwrap().contains("LATERAL"));
@@ -213,8 +219,8 @@ fn functions_of_rows_name_and_number_their_columns() {
 
 #[test]
 fn rows_are_looked_for_in_subqueries() {
-    let rows = "(SELECT 1 FROM (SELECT c, d FROM u) AS \"rows\" (\"of row 1\", \"of row 2\")";
-    let equal = "\"rows\".\"of row 1\" = (\"t\".a) AND \"rows\".\"of row 2\" = (\"t\".b)";
+    let rows = "(SELECT 1 FROM (SELECT c, d FROM u) AS \"among rows\" (\"of row 1\", \"of row 2\")";
+    let equal = "\"among rows\".\"of row 1\" = (\"t\".a) AND \"among rows\".\"of row 2\" = (\"t\".b)";
     check(
         "select 1 from t where a = 1 or (a, b) = any (select c, d from u)",
         &format!("SELECT 1 FROM t WHERE a = 1 OR EXISTS {rows} WHERE {equal})"),
@@ -227,8 +233,24 @@ fn rows_are_looked_for_in_subqueries() {
         "select 1 from t where a = 1 or not (a, b) not in (select c, d from u)",
         &format!("SELECT 1 FROM t WHERE a = 1 OR NOT NOT EXISTS {rows} WHERE {equal})"),
     );
+    let rows_of = |from: &str, row: &str| {
+        let found = translated(&format!("select 1 from {from} where {row} in (select c, d from u)")).unwrap();
+        let (_, equal) = found.split_once("\"of row 2\") WHERE ").expect("a comparison");
+        equal.replace("\"among rows\".\"of row ", "\"").trim_end_matches(')').to_owned()
+    };
+    for (from, row, expected) in [
+        // A table may be called as it likes.
+        ("rows", "(a, b)", "\"1\" = (\"rows\".a) AND \"2\" = (\"rows\".b"),
+        ("(select 1 as x) v, (select 2 as y) w", "(x, y)", "\"1\" = (\"v\".x) AND \"2\" = (\"w\".y"),
+        ("logs l, (select 1 as x) v", "(x, level)", "\"1\" = (\"v\".x) AND \"2\" = (\"l\".level"),
+        ("logs l join hosts h on true", "(upper(level), h.x)", "\"1\" = (upper(\"l\".level)) AND \"2\" = (h.x"),
+        // The planner tells of names that several tables have.
+        ("(select 1 as x) v, (select 2 as x) w", "(x, 1)", "\"1\" = (x) AND \"2\" = (1"),
+    ] {
+        assert_eq!(rows_of(from, row), expected, "{from}: {row}");
+    }
     // What reads no row at hand is asked once; a member that is written again is of the same subquery.
-    let record = "(SELECT named_struct('f1', \"of row 1\", 'f2', \"of row 2\") FROM (SELECT c, d FROM u) AS \"rows\" \
+    let record = "(SELECT named_struct('f1', \"of row 1\", 'f2', \"of row 2\") FROM (SELECT c, d FROM u) AS \"among rows\" \
                   (\"of row 1\", \"of row 2\"))";
     check(
         "select (a, b) = (select c, d from u) from t",

@@ -74,14 +74,82 @@ fn rows_are_compared_part_by_part() {
         let error = translated(&format!("select {wrong}")).unwrap_err();
         assert!(error.message.contains("parts cannot be compared"), "{wrong}: {error}");
     }
-    // Long lists are left to the planner where it says the same.
-    let long = |item: &str| format!("(a, b) in ({item}{})", ", (1, 2)".repeat(300));
-    assert!(
-        translated(&format!("select 1 from t where {}", long("(3, 4)"))).unwrap().contains("(a, b) IN ((3, 4), (1, 2)")
+}
+
+#[test]
+fn rows_in_long_lists_are_null_where_they_are_not_known() {
+    let long = |item: &str, more: usize| format!("(a, b) in ({item}{})", ", (1, 2)".repeat(more));
+    let of = |condition: &str| translated(&format!("select 1 from t where {condition}")).unwrap();
+    // The planner looks rows up in long ones, where what is not known is as good as false.
+    for condition in
+        [long("(3, 4)", 300), format!("c = 1 or (c = 2 and {})", long("(3, 4)", 300)), long("(3, 4)", 2000)]
+    {
+        let found = of(&condition);
+        assert!(found.contains("struct(a, b) IN ((3, 4), (1, 2)"), "{found}");
+    }
+    let cased = translated(&format!("select case when {} then 1 end from t", long("(3, 4)", 300))).unwrap();
+    assert!(cased.contains("struct(a, b) IN ((3, 4), (1, 2)"), "{cased}");
+    // Elsewhere each row is compared: what is not known stays so.
+    for condition in [
+        long("(3, null)", 300),
+        long("(3, c + 1)", 300),
+        format!("not {}", long("(3, 4)", 300)),
+        format!("not (c = 1 and {})", long("(3, 4)", 300)),
+        format!("({}) is null", long("(3, 4)", 300)),
+        long("(3, 4)", 199),
+    ] {
+        let found = of(&condition);
+        assert!(found.contains("(a = 3 AND b = ") && !found.contains("struct("), "{condition}: {found}");
+    }
+    let twice = of(&format!("not not {}", long("(3, 4)", 300)));
+    assert!(twice.contains("struct(a, b) IN"), "{twice}");
+    let output = translated(&format!("select {} from t", long("(3, 4)", 300))).unwrap();
+    assert!(output.contains("(a = 3 AND b = 4)"), "{output}");
+    for refused in [format!("not {}", long("(3, 4)", 1000)), format!("({}) is null", long("(3, 4)", 1000))] {
+        let error = translated(&format!("select 1 from t where {refused}")).unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+        assert!(error.message.starts_with("a list of 1001 rows is too long"), "{error}");
+    }
+}
+
+#[test]
+fn sets_of_different_rows_have_a_name() {
+    for set in ["SELECT 1 UNION SELECT b FROM u", "SELECT DISTINCT b FROM u", "SELECT b FROM u EXCEPT SELECT 2"] {
+        check(
+            &format!("SELECT 1 FROM t WHERE a IN ({set}) OR a = 7"),
+            &format!("SELECT 1 FROM t WHERE a IN (SELECT \"of set\" FROM ({set}) AS \"set\" (\"of set\")) OR a = 7"),
+        );
+    }
+    for same in [
+        "SELECT 1 FROM t WHERE a IN (SELECT b FROM u UNION ALL SELECT 2)",
+        "SELECT 1 FROM t WHERE a IN (SELECT b FROM u)",
+        "SELECT 1 FROM t WHERE a IN (SELECT DISTINCT * FROM u)",
+        "SELECT 1 FROM t WHERE a IN (SELECT DISTINCT b FROM u WHERE u.c = t.c)",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
+fn one_of_several_patterns_is_looked_for() {
+    check(
+        "select 1 from t where a ~ any (array['x.', '^b']) and a !~* all (array[c, 'd'])",
+        "SELECT 1 FROM t WHERE (a ~ '(?s)x.' OR a ~ '^b') AND (a !~* c AND a !~* 'd')",
     );
-    assert!(
-        translated(&format!("select 1 from t where {}", long("(3, null)"))).unwrap().contains("(a = 3 AND b = NULL)")
+    check("select a ~ any ('{b,c}') from t", "SELECT (a ~ 'b' OR a ~ 'c') FROM t");
+    let long = format!("select a ~ any (array[{}]) from t", vec!["'x'"; 201].join(", "));
+    assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
+}
+
+#[test]
+fn rows_in_values_are_lists() {
+    check(
+        "select (a, b) in (values (1, 2), (3, c)), (a, b) not in (values (1, 2)) from t",
+        "SELECT ((a = 1 AND b = 2) OR (a = 3 AND b = c)), (a <> 1 OR b <> 2) FROM t",
     );
+    for other in ["(values (1, 2, 3))", "(values (1, 2) limit 1)"] {
+        assert!(translated(&format!("select (a, b) in {other} from t")).is_err(), "{other}");
+    }
 }
 
 #[test]
@@ -205,8 +273,8 @@ fn functions_are_others_written_out() {
     check("select localtime", "SELECT CAST(now() AS TIME)");
     check(
         "select 1 from t where (a, b) not in (select c, d from u)",
-        "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM (SELECT c, d FROM u) AS \"rows\" (\"of row 1\", \"of row 2\") \
-         WHERE (\"rows\".\"of row 1\" = (\"t\".a) AND \"rows\".\"of row 2\" = (\"t\".b)) IS NOT FALSE)",
+        "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM (SELECT c, d FROM u) AS \"among rows\" (\"of row 1\", \"of row 2\") \
+         WHERE (\"among rows\".\"of row 1\" = (\"t\".a) AND \"among rows\".\"of row 2\" = (\"t\".b)) IS NOT FALSE)",
     );
     check("select extract(timezone from a) from t", "SELECT CASE WHEN (a) IS NOT NULL THEN 0 END FROM t");
     let refused = translated("select '1e400'::float8").unwrap_err();

@@ -1,6 +1,6 @@
 //! Lists, rows, and what NULL does to conditions.
 
-use super::gives;
+use super::{asked, gives, shown};
 
 #[test]
 fn items_of_lists() {
@@ -97,4 +97,21 @@ fn lists_are_compared() {
         ("case 3 when 1 then 'a' else 'c' end", "c"),
         ("case 3 when 1 then 'a' end", "NULL"),
     ]);
+}
+
+#[test]
+fn rows_in_long_lists_are_known_or_not() {
+    // More rows than are compared one by one in a `WHERE`: (1, 1000), (2, 1001) and so on.
+    let list = (1..=250).map(|n| format!("({n}, {})", n + 999)).collect::<Vec<_>>().join(", ");
+    let rows = "(values (1, 1000), (1, 1), (null, 1000), (null, 1), (250, null), (251, null)) v (a, b)";
+    for (condition, expected) in [
+        ("{}", "1|1000"),
+        ("not {}", "-|1 1|1 251|-"),
+        ("({}) is null", "-|1000 250|-"),
+        ("not ({} or a = 251)", "1|1"),
+    ] {
+        let asks = condition.replace("{}", &format!("(a, b) in ({list})"));
+        let found = shown(asked(format!("select * from {rows} where {asks} order by a nulls first, b"))).1;
+        assert_eq!(found, expected.split(' ').collect::<Vec<_>>(), "{condition}");
+    }
 }

@@ -1,6 +1,6 @@
 //! Joins, subqueries, sets, groups and windows over rows that a statement has of its own, as PostgreSQL has them.
 
-use super::answers_are;
+use super::{answers_are, asked, is_refused, shown};
 
 #[test]
 fn joins_of_all_kinds() {
@@ -44,6 +44,12 @@ fn joins_of_all_kinds() {
             "select a.x, s.n from (values (1), (3)) a (x), lateral (select count(*) as n from (values (1), \
          (2), (3)) b (y) where b.y <= a.x) s order by 1",
             &["1|1", "3|3"],
+        ),
+        ("select l.x from (values (1), (2)) a (x), lateral (select a.x) l order by 1", &["1", "2"]),
+        (
+            "with r (k, v) as (values (1, 5), (1, 7)) select a.x, l.v, l.x, l.y from (values (1), (2)) a (x) \
+             left join lateral (select r.v, a.x, r.v + a.x as y from r where r.k = a.x) l on true order by 1, 2",
+            &["1|5|1|6", "1|7|1|8", "2|-|-|-"],
         ),
         (
             "select a.x, g.y from (values (1), (2)) a (x), lateral generate_series(1, a.x) as g (y) order by \
@@ -303,4 +309,69 @@ fn windows_of_all_kinds() {
             &["4", "5"],
         ),
     ]);
+}
+
+#[test]
+fn sets_of_different_rows_are_one_of_several_conditions() {
+    let rows = "(values (1), (2), (3), (null)) v (x)";
+    let cases: [(&str, &[&str]); 6] = [
+        ("x in (select 1 union select 4) or x = 2", &["1", "2"]),
+        ("x in (select distinct 1) or x = 2", &["1", "2"]),
+        ("x in (select 1 intersect select 1) or x = 2", &["1", "2"]),
+        ("x in (select y from (values (1), (3)) w (y) except select 3) or x = 2", &["1", "2"]),
+        ("x not in (select 1 union select 4) or x = 1", &["1", "2", "3"]),
+        ("not (x in (select 1 union select null) or x = 2)", &[]),
+    ];
+    for (condition, expected) in cases {
+        let found = shown(asked(format!("select x from {rows} where {condition} order by x"))).1;
+        assert_eq!(found, expected, "{condition}");
+    }
+}
+
+#[test]
+fn arms_of_a_case_stand_beside_each_other() {
+    let case = |arms: usize, then: &str| {
+        let arms: String = (0..arms).map(|n| format!("when x = {n} then {then} ")).collect();
+        format!("select case {arms} else x end from (values (1), (5000)) v (x) order by 1")
+    };
+    assert_eq!(shown(asked(case(1_500, "-x"))).1, ["-1", "5000"]);
+    let truths = case(500, "false").replace("else x", "when x = 7 then true");
+    is_refused(&truths, "`CASE`");
+    let chain = format!("select 1 where {} true", "true and ".repeat(1_001));
+    is_refused(&chain, "1001 operators");
+}
+
+/// What the parser takes for a name may be any word, so that no word alone ends what nests.
+#[test]
+fn chains_of_any_words_are_bounded() {
+    for (begin, one, part) in [
+        ("select 1 from (values ('a')) v (name) where name", " like name", "20000 operators"),
+        ("select 1 from (values (true)) v (a) where a", " xor a", "20000 operators"),
+        ("values (1)", " minus values (1)", "12000 operators"),
+    ] {
+        let times = part.split(' ').next().and_then(|count| count.parse().ok()).expect("a number");
+        is_refused(&format!("{begin}{}", one.repeat(times)), part);
+    }
+}
+
+#[test]
+fn windows_leave_rows_out() {
+    let of = |calls: &str, window: &str| {
+        format!("select {calls} from (values (1, 1), (2, 1), (3, 2), (null, 3)) v (x, g) order by g, x")
+            .replace("over e", &format!("over (order by g, x {window})"))
+    };
+    let whole = "rows between unbounded preceding and unbounded following exclude current row";
+    let near = "rows between 1 preceding and 1 following exclude current row";
+    for (calls, window, expected) in [
+        ("sum(x) over e, count(x) over e, count(*) over e", near, ["2|1|1", "4|2|2", "2|1|2", "3|1|1"]),
+        ("min(x) over e, max(x) over e, avg(x) over e", whole, ["2|3|2.5", "1|3|2.0", "1|2|1.5", "1|3|2.0"]),
+        ("first_value(x) over e, last_value(x) over e", whole, ["2|-", "1|-", "1|-", "1|3"]),
+        ("sum(x) over e", "rows unbounded preceding exclude current row", ["-", "1", "3", "6"]),
+    ] {
+        assert_eq!(shown(asked(of(calls, window))).1, expected, "{calls} {window}");
+    }
+    let groups = of("count(*) over e", "").replace("order by g, x )", "order by g groups 1 preceding exclude group)");
+    assert_eq!(shown(asked(groups)).1, ["0", "0", "2", "1"]);
+    is_refused(&of("stddev(x) over e", near), "`stddev`");
+    is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE`");
 }

@@ -44,6 +44,8 @@ fn parts_of_times() {
         ("extract(dow from date '2024-03-03')", "0"),
         ("extract(isodow from date '2024-03-03')", "7"),
         ("extract(doy from date '2024-12-31')", "366"),
+        ("make_time(8, 15, 23.5) = time '08:15:23.5'", "true"),
+        ("make_time(8, 15, 0)", "08:15:00"),
         ("extract(week from date '2005-01-01')", "53"),
         ("extract(isoyear from date '2006-01-01')", "2005"),
         ("extract(second from timestamp '2024-02-29 13:14:15.5')", "15.5"),

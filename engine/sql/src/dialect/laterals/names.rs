@@ -1,0 +1,99 @@
+//! Names of outputs of `LATERAL` subqueries.
+
+use std::collections::HashSet;
+
+use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, TableFactor};
+
+use super::super::columns::{called, factors};
+use super::super::{outputs, take};
+use super::table_of;
+
+/// Names all outputs of a query, before what they read is put otherwise.
+pub(super) fn all(query: &mut Query) {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(value) = item {
+            let alias = outputs::name(value);
+            *item = SelectItem::ExprWithAlias { expr: take(value), alias };
+        }
+    }
+}
+
+/// Names outputs that are columns of the row at hand: for the planner `t.x` is called `outer_ref(t.x)` there, and `l.x` is none.
+pub(super) fn of_row(factor: &mut TableFactor) {
+    let TableFactor::Derived { lateral: true, subquery, .. } = factor else { return };
+    let mut body = &mut *subquery.body;
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::Query(inner) => body = &mut *inner.body,
+            // The first of several says how all are named.
+            SetExpr::SetOperation { left, .. } => body = &mut **left,
+            _ => return,
+        }
+    };
+    let own: HashSet<String> = select.from.iter().flat_map(factors).filter_map(called).collect();
+    let mut is_named = false;
+    for item in &mut select.projection {
+        if let SelectItem::UnnamedExpr(value) = item
+            && table_of(value).is_some_and(|table| !own.contains(&table))
+        {
+            let alias = outputs::name(value);
+            *item = SelectItem::ExprWithAlias { expr: take(value), alias };
+            is_named = true;
+        }
+    }
+    if is_named {
+        outputs::make_unique(&mut select.projection);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+
+    /// The first table of a `FROM` once its outputs have names.
+    fn named(table: &str) -> String {
+        let text = format!("select 1 from {table}");
+        let Parsed::Query(mut query) = parse(&text, &Params::default()).expect(table).statement else {
+            panic!("no query: {table}")
+        };
+        let SetExpr::Select(select) = &mut *query.body else { panic!("no select: {table}") };
+        of_row(&mut select.from[0].relation);
+        select.from[0].relation.to_string()
+    }
+
+    #[test]
+    fn columns_of_the_row_at_hand_have_their_names() {
+        for (table, expected) in [
+            ("lateral (select t.x) l", "LATERAL (SELECT t.x AS x) l"),
+            ("lateral (select t.x, u.y from u) l", "LATERAL (SELECT t.x AS x, u.y FROM u) l"),
+            (
+                "lateral (select t.x from u union all select 1) l",
+                "LATERAL (SELECT t.x AS x FROM u UNION ALL SELECT 1) l",
+            ),
+            ("lateral ((select t.\"X\")) l", "LATERAL ((SELECT t.\"X\" AS \"X\")) l"),
+            // Two columns of one name are told apart.
+            ("lateral (select t.x, v.x) l", "LATERAL (SELECT t.x AS x, v.x AS \"x_2\") l"),
+            ("lateral (select u.x, t.x from u) l", "LATERAL (SELECT u.x, t.x AS \"x_2\" FROM u) l"),
+            ("lateral (select t.x, u.x from u) l", "LATERAL (SELECT t.x AS x, u.x AS \"x_2\" FROM u) l"),
+        ] {
+            assert_eq!(named(table), expected);
+        }
+    }
+
+    #[test]
+    fn other_outputs_stay() {
+        for table in [
+            "LATERAL (SELECT u.x, y, t.x + 1 FROM u) l",
+            "LATERAL (SELECT v.x FROM u AS v) l",
+            "LATERAL (SELECT t.x AS y) l",
+            "LATERAL (VALUES (t.x)) l",
+            "(SELECT t.x) l",
+            "t",
+        ] {
+            assert_eq!(named(table), table);
+        }
+    }
+}
