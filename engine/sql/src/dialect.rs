@@ -11,6 +11,7 @@ mod bounds;
 mod bytes;
 mod casts;
 mod columns;
+mod common;
 mod divisors;
 mod documents;
 mod empty;
@@ -58,6 +59,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 pub(crate) use columns::{Common, Known};
+pub(crate) use common::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
 pub(crate) use quiver_query::quoted::text as quoted;

@@ -365,6 +365,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     };
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
+    dialect::tell_apart(&mut query);
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     few_levels(&query)?;

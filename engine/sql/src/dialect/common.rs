@@ -1,0 +1,164 @@
+//! Common tables that bear the name of what they read: `WITH spans AS (SELECT … FROM spans) SELECT … FROM spans`. A common
+//! table is seen by those behind it and by its query, not by itself, unless it is recursive. Such a one gets a name of its
+//! own, and whoever reads it calls it as before, so that one name means one thing wherever a statement is looked at.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Cte, Ident, ObjectName, Query, TableAlias, TableFactor, VisitMut, Visitor, VisitorMut,
+};
+
+use crate::parse::{normal, parts};
+use crate::walk::{walk, walk_mut};
+
+/// Gives common tables of a query, and of those within it, names of their own where theirs mean something else, too.
+pub(crate) fn tell_apart(query: &mut Query) {
+    let _ = walk_mut(query, &mut Renamer { count: 0 });
+}
+
+struct Renamer {
+    /// Names that were given.
+    count: usize,
+}
+
+impl VisitorMut for Renamer {
+    type Break = ();
+
+    /// Inner queries come first: theirs are told apart when those around them are looked at.
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let Some(mut with) = query.with.take_if(|with| !with.recursive) else { return ControlFlow::Continue(()) };
+        let mut mentioned = Mentioned::default();
+        let mut names = Names::default();
+        for table in &mut with.cte_tables {
+            let _ = walk(&table.query, &mut mentioned);
+            names.put(&mut table.query);
+            let name = normal(&table.alias.name);
+            if mentioned.0.contains(&name) {
+                self.count += 1;
+                let own = format!("{name} ({})", self.count + 1);
+                rename(table, &own);
+                names.given.insert(name, own);
+            }
+        }
+        names.put(query);
+        query.with = Some(with);
+        ControlFlow::Continue(())
+    }
+}
+
+fn rename(table: &mut Cte, name: &str) {
+    let span = table.alias.name.span;
+    table.alias.name = Ident { span, ..Ident::with_quote('"', name) };
+}
+
+/// Relations that are named without a schema.
+#[derive(Default)]
+struct Mentioned(HashSet<String>);
+
+impl Visitor for Mentioned {
+    type Break = ();
+
+    fn pre_visit_relation(&mut self, relation: &ObjectName) -> ControlFlow<()> {
+        if let [name] = parts(relation).as_slice() {
+            self.0.insert(name.clone());
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Names that common tables were given, by those that they had.
+#[derive(Default)]
+struct Names {
+    given: HashMap<String, String>,
+    /// Names that common tables of the queries around a place have for themselves.
+    hidden: Vec<Vec<String>>,
+}
+
+impl Names {
+    /// Puts them in a part of a statement.
+    fn put(&mut self, part: &mut impl VisitMut) {
+        if !self.given.is_empty() {
+            let _ = walk_mut(part, self);
+        }
+    }
+}
+
+impl VisitorMut for Names {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        let tables = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.hidden.push(tables.map(|table| normal(&table.alias.name)).collect());
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<()> {
+        self.hidden.pop();
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        let TableFactor::Table { name: relation, alias, args: None, .. } = factor else {
+            return ControlFlow::Continue(());
+        };
+        let [name] = &parts(relation)[..] else { return ControlFlow::Continue(()) };
+        if self.hidden.iter().flatten().any(|hidden| hidden == name) {
+            return ControlFlow::Continue(());
+        }
+        if let Some(own) = self.given.get(name) {
+            let called = Ident::with_quote('"', name);
+            alias.get_or_insert_with(|| TableAlias { explicit: true, name: called, columns: Vec::new(), at: None });
+            *relation = ObjectName::from(vec![Ident::with_quote('"', own)]);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Params, Parsed, parse};
+
+    #[test]
+    fn a_name_means_one_thing() {
+        let check = |text: &str, expected: &str| {
+            let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+                panic!("no query: {text}");
+            };
+            tell_apart(&mut query);
+            assert_eq!(query.to_string(), expected, "{text}");
+        };
+        check(
+            "WITH spans AS (SELECT name FROM spans) SELECT spans.name FROM spans",
+            r#"WITH "spans (2)" AS (SELECT name FROM spans) SELECT spans.name FROM "spans (2)" AS "spans""#,
+        );
+        // An alias of its own stays; a table by its schema is another one.
+        check(
+            "WITH a AS (SELECT 1 AS x FROM a) SELECT * FROM a AS b, public.a",
+            r#"WITH "a (2)" AS (SELECT 1 AS x FROM a) SELECT * FROM "a (2)" AS b, public.a"#,
+        );
+        // Whoever stands behind reads it; whoever stands before does not.
+        check(
+            "WITH b AS (SELECT * FROM a), a AS (SELECT * FROM b), c AS (SELECT * FROM a) SELECT * FROM a, b, c",
+            "WITH b AS (SELECT * FROM a), \"a (2)\" AS (SELECT * FROM b), c AS (SELECT * FROM \"a (2)\" AS \"a\") \
+             SELECT * FROM \"a (2)\" AS \"a\", b, c",
+        );
+        // A query within has a common table of that name for itself.
+        check(
+            "WITH a AS (SELECT * FROM a) SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM a) AS d, a",
+            r#"WITH "a (2)" AS (SELECT * FROM a) SELECT * FROM (WITH a AS (SELECT 1) SELECT * FROM a) AS d, "a (2)" AS "a""#,
+        );
+        check(
+            "WITH a AS (SELECT 1) SELECT * FROM (WITH a AS (SELECT * FROM a) SELECT * FROM a) AS d",
+            r#"WITH a AS (SELECT 1) SELECT * FROM (WITH "a (2)" AS (SELECT * FROM a) SELECT * FROM "a (2)" AS "a") AS d"#,
+        );
+        for same in [
+            "WITH a AS (SELECT 1), b AS (SELECT * FROM a) SELECT * FROM a, b",
+            "WITH RECURSIVE a AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM a WHERE n < 5) SELECT * FROM a",
+            "WITH a AS (SELECT 1) SELECT * FROM (SELECT * FROM a) AS a",
+        ] {
+            check(same, same);
+        }
+    }
+}
