@@ -384,4 +384,68 @@ mod tests {
         });
         assert!(error(&deep).starts_with("2:"), "{}", error(&deep));
     }
+
+    #[test]
+    fn anchors_stand_for_what_came_before() {
+        let one = |text: &str, name: &str| {
+            let root = read(text).unwrap_or_else(|e| panic!("{text}: {e}")).remove(0);
+            root.get(name).and_then(Node::integer)
+        };
+        assert_eq!(one("a: &x 1\nb: *x\n", "b"), Some(1));
+        assert_eq!(one("a: &x 1\nb: &x 2\nc: *x\n", "c"), Some(2), "the last one of a name");
+        // Of several mappings the first wins, and over all of them what stands there itself.
+        let text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 0}\n";
+        let root = read(text).expect("valid").remove(0);
+        let c = root.get("c").expect("there");
+        assert_eq!(["x", "y", "z"].map(|name| c.get(name).and_then(Node::integer)), [Some(0), Some(1), Some(2)]);
+        assert!(matches!(&c.kind, Kind::Map(pairs) if pairs.len() == 3), "{c:?}");
+        assert!(error("a: &x [*x]").contains("an anchor holds itself"));
+        for text in ["a: *x", "a: &x 1\n---\nb: *x\n", "c: {<<: 1}", "c: {<<: [{x: 1}, 2]}", "c: {<<: ~}"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(error("c: {<<: 1}").ends_with("must be a mapping or a list of them"));
+        assert!(error("? [a]\n: 1\n").ends_with("a key must be a scalar"));
+    }
+
+    #[test]
+    fn tags_say_what_is_a_text() {
+        let text = "a: !!str 1\nb: !!str null\nc: !!int 5\nd: ! true\ne: !!map {f: 1}\n";
+        let root = read(text).expect("valid").remove(0);
+        let get = |name: &str| root.get(name).expect(name);
+        assert_eq!((get("a").number(), get("a").text()), (None, Some("1")));
+        assert_eq!((get("b").is_null(), get("b").text()), (false, Some("null")));
+        assert_eq!((get("c").number(), get("d").truth()), (Some(5.0), None));
+        assert_eq!(get("e").get("f").and_then(Node::integer), Some(1));
+        assert!(error("a: !!binary aGk=").contains("unknown tag"));
+    }
+
+    #[test]
+    fn places_count_characters() {
+        assert_eq!(error("é: \u{7}"), "1:4: control characters are not allowed");
+        assert_eq!(error("a: 1\nüä: 1\nüä: 2"), "3:1: key `üä` is there twice");
+        let root = read("é: [ü, x]").expect("valid").remove(0);
+        let Some(Kind::List(items)) = root.get("é").map(|node| &node.kind) else { panic!("{root:?}") };
+        assert_eq!(items.iter().map(|item| item.place.column).collect::<Vec<_>>(), [5, 8]);
+    }
+
+    #[test]
+    fn how_texts_lie_in_the_file() {
+        let text =
+            "a: plain é\nb: 'one two'\nc: \"x\\ny\"\nd: 'it''s'\ne: |\n  line\nf: >\n  folded\ng: one\n  two\nh: ''\n";
+        let root = read(text).expect("valid").remove(0);
+        for (name, text, expected) in [
+            ("a", "plain é", Layout::Bare),
+            ("b", "one two", Layout::Quoted),
+            ("c", "x\ny", Layout::Other),
+            ("d", "it's", Layout::Other),
+            ("e", "line\n", Layout::Block),
+            ("f", "folded\n", Layout::Other),
+            ("g", "one two", Layout::Other),
+            ("h", "", Layout::Quoted),
+        ] {
+            let found = root.get(name).map(|node| &node.kind);
+            let Some(Kind::Scalar { text: found, layout, .. }) = found else { panic!("{name}: {found:?}") };
+            assert_eq!((found.as_str(), *layout), (text, expected), "{name}");
+        }
+    }
 }
