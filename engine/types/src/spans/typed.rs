@@ -209,8 +209,9 @@ mod tests {
             let mut out = AttributeValues::new("n", kind);
             out.push(Some(value)).map(|()| out.finish())
         };
-        let int =
-            |value| push(AttributeKind::Int, value).ok().map(|column| column.as_primitive::<Int64Type>().value(0));
+        let int = |value: Value<'_>| {
+            push(AttributeKind::Int, value).ok().map(|column| column.as_primitive::<Int64Type>().value(0))
+        };
         assert_eq!(int(Value::Double(7.0)), Some(7), "a double without a fraction");
         assert_eq!(int(Value::Text("9223372036854775807")), Some(i64::MAX));
         for other in [
