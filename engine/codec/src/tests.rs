@@ -1,9 +1,10 @@
+use std::iter::repeat_n;
 use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::compute::concat_batches;
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
+use arrow::datatypes::{DataType, Field, IntervalUnit, Schema, TimeUnit};
+use datafusion::logical_expr::{AggregateUDF, ColumnarValue, ScalarUDF, Volatility, WindowUDF, create_udf};
 use datafusion::physical_expr::expressions::{Column, NegativeExpr};
 use datafusion::physical_expr::{LexOrdering, PhysicalExpr, PhysicalSortExpr};
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
@@ -15,11 +16,16 @@ use datafusion::physical_plan::placeholder_row::PlaceholderRowExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::streaming::StreamingTableExec;
 use datafusion::prelude::SessionContext;
+use datafusion_proto::protobuf::physical_plan_node::PhysicalPlanType;
+use datafusion_proto::protobuf::{PhysicalExtensionNode, PhysicalPlanNode};
 use futures::StreamExt as _;
-use quiver_query::{EngineSettings, Limits, Names, PlanForms, QueryContext};
+use prost::Message as _;
+use quiver_query::{EngineSettings, Forms as _, Limits, Names, PlanForms, QueryContext};
 use quiver_types::Access;
 
 use super::*;
+use crate::body::{Body, Mode, SortKey, of_bytes, to_bytes};
+use crate::levels::Levels;
 
 /// Their first terms are never NULL, but may be, which DataFusion's message of a cast forgets: they are cast once more when
 /// they are read.
@@ -270,4 +276,170 @@ async fn damaged_plans_are_errors() {
     for plan in plans {
         assert_eq!(codec.read(&codec.write(&plan).unwrap(), &config).unwrap().name(), plan.name());
     }
+}
+
+#[test]
+fn levels_are_counted_while_they_are_held() {
+    let levels = Levels::default();
+    let held: Vec<_> = (0..256).map(|_| levels.enter().unwrap()).collect();
+    let deep: Vec<usize> = held.iter().enumerate().filter(|(_, level)| level.is_deep()).map(|(at, _)| at).collect();
+    assert_eq!(deep, (7..256).step_by(8).collect::<Vec<_>>(), "each eighth comes as bytes");
+    // One that is refused counts no longer than one that is held.
+    (0..3).for_each(|_| assert!(levels.enter().is_err()));
+    drop(held);
+    assert!(!levels.enter().unwrap().is_deep());
+    assert!((0..3).all(|_| !levels.enter().unwrap().is_deep()));
+}
+
+#[test]
+fn bodies_are_all_of_their_bytes() {
+    let modes = [Mode::Whole, Mode::Sorted, Mode::PartiallySorted(vec![0, 300]), Mode::Linear];
+    for mode in modes {
+        let mut bytes = to_bytes(&mode).unwrap();
+        assert_eq!(of_bytes::<Mode>(&bytes).unwrap(), mode);
+        for length in 0..bytes.len() {
+            assert!(of_bytes::<Mode>(&bytes[..length]).is_err(), "{length} bytes of {mode:?}");
+        }
+        bytes.push(0);
+        let refused = of_bytes::<Mode>(&bytes).unwrap_err().to_string();
+        assert!(refused.contains("something stands behind it"), "{refused}");
+    }
+    assert!(of_bytes::<Mode>(&[9]).is_err(), "there is no such mode");
+    let key = SortKey { expr: vec![0, 255], descending: true, nulls_first: false };
+    assert_eq!(of_bytes::<SortKey>(&to_bytes(&key).unwrap()).unwrap(), key);
+}
+
+fn empty() -> Arc<dyn ExecutionPlan> {
+    Arc::new(EmptyExec::new(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]))))
+}
+
+#[test]
+fn bodies_of_nodes_know_their_inputs() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let plan = pass.write_plan(&empty()).unwrap();
+    let schema = pass.write_schema(&empty().schema()).unwrap();
+    let recursive = || Body::Recursive { name: "r".to_owned(), schema: schema.clone(), is_distinct: false };
+    let table = || Body::WorkTable { name: "r".to_owned(), schema: schema.clone(), projection: vec![0] };
+    let series = || Body::Series { bytes: plan.clone(), is_counted: false, orders: Vec::new() };
+    let union = |is_interleaved| Body::Union { is_interleaved };
+    let rows = || Body::Rows { bytes: plan.clone(), rows: 7 };
+    let windows = || Body::Windows { calls: Vec::new(), mode: Mode::Sorted, is_divided: false };
+    let inputs = "a node has other inputs";
+    for (body, count, why) in [
+        (recursive(), 0, inputs),
+        (recursive(), 1, inputs),
+        (recursive(), 3, inputs),
+        (table(), 1, inputs),
+        (series(), 1, inputs),
+        (series(), 0, "this is no series"),
+        (union(false), 0, inputs),
+        (union(true), 1, inputs),
+        (rows(), 1, inputs),
+        (rows(), 0, "`EmptyExec` counts no rows"),
+        (Body::Rows { bytes: Vec::new(), rows: 7 }, 0, "a written plan has no bytes"),
+        (windows(), 0, inputs),
+        (windows(), 2, inputs),
+        (windows(), 1, "windows without a call"),
+    ] {
+        let shown = format!("{body:?} of {count}");
+        let refused = nodes::read(&pass, body, &repeat_n(empty(), count).collect::<Vec<_>>()).unwrap_err().to_string();
+        assert!(refused.contains(why), "{shown}: {refused}");
+    }
+    let read = nodes::read(&pass, union(false), &[empty(), empty()]).unwrap();
+    assert_eq!((read.name(), read.children().len()), ("UnionExec", 2));
+    let read = nodes::read(&pass, table(), &[]).unwrap();
+    assert_eq!((read.name(), read.schema()), ("WorkTableExec", empty().schema()));
+}
+
+/// A plan that is a node of others with such a body.
+fn around(body: &Body) -> Vec<u8> {
+    let node = PhysicalExtensionNode { node: to_bytes(body).unwrap(), inputs: Vec::new() };
+    PhysicalPlanNode { physical_plan_type: Some(PhysicalPlanType::Extension(node)) }.encode_to_vec()
+}
+
+#[test]
+fn bytes_of_nobody_and_without_end_are_refused() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let own = pass.write_plan(&empty()).unwrap();
+    assert_eq!(pass.read_plan(&around(&Body::Plan(own.clone()))).unwrap().name(), "EmptyExec");
+    let refused = pass.read_plan(&around(&Body::Of { of: "nobody".to_owned(), bytes: own })).unwrap_err().to_string();
+    assert!(refused.contains("nobody reads nodes of `nobody`"), "{refused}");
+    let schema = empty().schema();
+    for bytes in [&[0xff][..], &[0x0a, 0x7f]] {
+        assert!(pass.read_plan(bytes).is_err() && pass.read_schema(bytes).is_err(), "{bytes:?}");
+        assert!(pass.read_expr(bytes, &schema).is_err() && pass.read_window(bytes, &schema).is_err(), "{bytes:?}");
+        assert!(pass.read_aggregate(bytes, &schema).is_err(), "{bytes:?}");
+    }
+    let work = || {
+        let codec = self::codec();
+        let pass = Pass::new(&codec.shared, &SessionConfig::new());
+        let own = pass.write_plan(&empty()).unwrap();
+        let within = (0..300).fold(own, |inner, _| around(&Body::Plan(inner)));
+        pass.read_plan(&within).map(|plan| plan.name().to_owned()).unwrap_err().to_string()
+    };
+    let refused = std::thread::Builder::new().stack_size(64 << 20).spawn(work).expect("a thread").join().unwrap();
+    assert!(refused.contains("256 levels"), "{refused}");
+}
+
+#[test]
+fn functions_that_are_not_there_are_named() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    // The number of the form, and what stands in it.
+    let known = to_bytes(&(0_u8, "no_such")).unwrap();
+    let plain = to_bytes(&(1_u8, "no_such")).unwrap();
+    let of = |of: &str| to_bytes(&(2_u8, of, "strange", [7_u8].as_slice())).unwrap();
+    let in_order = |inner: &[u8]| to_bytes(&(4_u8, inner)).unwrap();
+    let missing = "there is no function `no_such`";
+    for bytes in [&known, &plain] {
+        let scalar = functions::read::<ScalarUDF>(&pass, bytes).unwrap_err().to_string();
+        let aggregate = functions::read::<AggregateUDF>(&pass, bytes).unwrap_err().to_string();
+        let window = functions::read::<WindowUDF>(&pass, bytes).unwrap_err().to_string();
+        assert!(
+            [&scalar, &aggregate, &window].iter().all(|told| told.contains(missing)),
+            "{scalar} {aggregate} {window}"
+        );
+    }
+    let told = functions::read::<ScalarUDF>(&pass, &of("nobody")).unwrap_err().to_string();
+    assert!(told.contains("there is no function `strange`"), "{told}");
+    let told = functions::read::<WindowUDF>(&pass, &of("query")).unwrap_err().to_string();
+    assert!(told.contains("`query` has no window function `strange`"), "{told}");
+    // Scalar functions see one row at a time.
+    let upper = to_bytes(&(0_u8, "upper")).unwrap();
+    assert_eq!(functions::read::<ScalarUDF>(&pass, &upper).unwrap().name(), "upper");
+    let told = functions::read::<ScalarUDF>(&pass, &in_order(&upper)).unwrap_err().to_string();
+    assert!(told.contains("`upper` takes rows in any order"), "{told}");
+    let endless = (0..300).fold(upper, |inner, _| in_order(&inner));
+    let told = functions::read::<ScalarUDF>(&pass, &endless).unwrap_err().to_string();
+    assert!(told.contains("256 levels"), "{told}");
+}
+
+#[test]
+fn columns_come_back() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let entries = vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, true)];
+    let map = DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries.into()), false)), false);
+    let kinds = [
+        DataType::Null,
+        DataType::UInt8,
+        DataType::Float64,
+        DataType::Utf8View,
+        DataType::BinaryView,
+        DataType::FixedSizeBinary(16),
+        DataType::Decimal128(38, 10),
+        DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())),
+        DataType::Interval(IntervalUnit::MonthDayNano),
+        DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View)),
+        DataType::List(Arc::new(Field::new("item", DataType::Int64, false))),
+        map,
+    ];
+    let field = |(at, kind): (usize, DataType)| Field::new(format!("c{at}"), kind, at.is_multiple_of(2));
+    let mut fields: Vec<Field> = kinds.into_iter().enumerate().map(field).collect();
+    fields.push(Field::new("noted", DataType::Utf8, true).with_metadata([("k".to_owned(), "v".to_owned())].into()));
+    let schema = Schema::new(fields);
+    let read = pass.read_schema(&pass.write_schema(&schema).unwrap()).unwrap();
+    assert_eq!(read.fields(), schema.fields());
 }

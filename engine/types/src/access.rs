@@ -193,4 +193,39 @@ mod tests {
         assert!(Access::services(["a"]).allows("a"));
         assert!(!Access::services(["a"]).allows("b"));
     }
+
+    #[test]
+    fn visible_services_as_patterns() {
+        let of = |texts: &[&str]| {
+            let services: Vec<Services> = texts.iter().map(|text| Services::parse(text).expect("a pattern")).collect();
+            Access::of(services.iter())
+        };
+        assert_eq!(of(&["b", "a*", "a", "b"]).patterns(), ["a", "b", "a*"]);
+        assert_eq!((of(&["a", "*"]).is_full(), Access::full().patterns()), (true, vec!["*".to_owned()]));
+        assert_eq!(of(&[]).patterns(), [""; 0]);
+        let one = |texts: &[&str]| of(texts).only_service().map(str::to_owned);
+        assert_eq!((one(&["a"]), one(&["a", "b"]), one(&["a*"])), (Some("a".to_owned()), None, None));
+        assert_eq!((one(&["a", "b*"]), one(&["*"]), one(&[])), (None, None, None));
+        let access = of(&["a*", "shop"]);
+        let seen = ["a", "ab", "shop", "shop2", "", "b"].map(|service| access.allows(service));
+        assert_eq!(seen, [true, true, true, false, false, false]);
+        assert!(!of(&[]).is_full() && !of(&[]).allows("a"));
+    }
+
+    #[test]
+    fn a_segment_is_of_one_signal() {
+        let within = |rows| Access::services(["a"]).narrowed(Within { identity: "s".to_owned(), rows });
+        let logs = within(Narrowed::Logs(LogFilter::All));
+        let spans = within(Narrowed::Spans(SpanFilter::Root));
+        assert!(logs.logs().is_some() && logs.spans().is_none() && spans.spans().is_some() && spans.logs().is_none());
+        assert!(logs.is_narrowed() && logs.allows("a") && !logs.allows("b"), "rights stay as they were");
+        assert_eq!((logs.segment(), Access::full().segment()), ("s", ""));
+        // Others are not narrowed by it.
+        let own = vec![vec![Matcher::equal("a", "x")]];
+        assert_eq!(logs.selectors(&own), own);
+        assert_eq!(logs, spans, "its identity alone tells it apart");
+        let other =
+            Access::services(["a"]).narrowed(Within { identity: "t".to_owned(), rows: Narrowed::Logs(LogFilter::All) });
+        assert!(logs != other && logs != Access::services(["a"]));
+    }
 }

@@ -248,6 +248,7 @@ impl Reader {
         let word = ["all", "any", "not"].into_iter().find(|word| map.contains_key(*word));
         let Some(word) = word else { return self.leaf(map, at) };
         if let Some(other) = map.keys().find(|key| *key != word) {
+            let other = other.replace('~', "~0").replace('/', "~1");
             return self.error(&format!("{at}/{other}"), "UNKNOWN_FIELD", format!("does not go with `{word}`"));
         }
         let (inner, below) = (&map[word], format!("{at}/{word}"));
@@ -432,5 +433,78 @@ mod tests {
         check(json!({"all": vec![leaf.clone(); 51]}), "", "LIMIT_EXCEEDED");
         let deep = (0..5).fold(leaf, |inner, _| json!({"not": inner}));
         check(deep, "/not/not/not/not/not", "LIMIT_EXCEEDED");
+    }
+
+    fn errors(condition: &Value) -> Vec<String> {
+        let errors = Condition::parse(condition).err().unwrap_or_default();
+        errors.into_iter().map(|error| format!("{} {} {}", error.pointer, error.code, error.message)).collect()
+    }
+
+    #[test]
+    fn members_beside_a_word_are_pointed_at() {
+        let leaf = json!({"field": "a", "op": "exists"});
+        let told = errors(&json!({"any": [{"all": [leaf], "a/b~c": 1}]}));
+        assert_eq!(told, ["/any/0/a~1b~0c UNKNOWN_FIELD does not go with `all`"]);
+        assert_eq!(
+            errors(&json!({"not": [leaf]})),
+            ["/not INVALID_TYPE must be an object with `all`, `any`, `not`, or `field` and `op`"]
+        );
+        assert_eq!(errors(&json!({"all": {}})), ["/all INVALID_TYPE must be a list of conditions"]);
+        assert_eq!(errors(&json!({"any": []})), ["/any REQUIRED must hold at least one condition"]);
+    }
+
+    #[test]
+    fn conditions_are_bounded() {
+        let leaf = json!({"field": "a", "op": "exists"});
+        let within = |levels: usize| (0..levels).fold(leaf.clone(), |inner, _| json!({"not": inner}));
+        assert_eq!(errors(&within(DEPTH_MAX - 1)), [""; 0]);
+        let told = errors(&within(DEPTH_MAX));
+        assert_eq!(told, [format!("{} LIMIT_EXCEEDED is nested deeper than 5", "/not".repeat(DEPTH_MAX))]);
+        let many = |count: usize| json!({"all": vec![leaf.clone(); count]});
+        assert_eq!(errors(&many(LEAVES_MAX)), [""; 0]);
+        for count in [LEAVES_MAX + 1, LEAVES_MAX + 2, 10_000] {
+            assert_eq!(errors(&many(count)), [" LIMIT_EXCEEDED has more than 50 comparisons"], "{count}");
+        }
+        let halves = json!({"any": [many(LEAVES_MAX / 2), many(LEAVES_MAX / 2 + 1)]});
+        assert_eq!(errors(&halves), [" LIMIT_EXCEEDED has more than 50 comparisons"], "all of them count");
+    }
+
+    #[test]
+    fn names_of_fields() {
+        for (text, expected) in [
+            ("span.name", FieldName::Intrinsic("span.name")),
+            ("_msg", FieldName::Intrinsic("_msg")),
+            ("resource.a.b", FieldName::Resource("a.b".to_owned())),
+            ("attributes.span.name", FieldName::Attribute("span.name".to_owned())),
+            ("resource.", FieldName::Bare("resource.".to_owned())),
+            ("attributes", FieldName::Bare("attributes".to_owned())),
+            ("span.Name", FieldName::Bare("span.Name".to_owned())),
+            ("http.route", FieldName::Bare("http.route".to_owned())),
+        ] {
+            let name = FieldName::parse(text);
+            assert_eq!((name.to_string().as_str(), &name), (text, &expected));
+        }
+    }
+
+    #[test]
+    fn captures_of_what_does_not_hold_are_taken_back() {
+        let glob = |pattern: &str| json!({"field": "http.route", "op": "glob", "value": pattern});
+        let run = |condition: Value| {
+            let (mut captures, compiled) =
+                (vec![("old".to_owned(), "1".to_owned())], Condition::parse(&condition).unwrap());
+            let holds = compiled.captures(&ROW, &mut captures);
+            (holds, captures.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>())
+        };
+        let told = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect::<Vec<_>>();
+        // The first one that holds is enough, and what is not there captures nothing.
+        let any = json!({"any": [glob("/{a}/x"), glob("/{b}/**"), glob("/{c}/{d}/items")]});
+        assert_eq!(run(any), (true, told(&["old=1", "b=cart"])));
+        assert_eq!(run(json!({"not": glob("/{a}/x")})), (true, told(&["old=1"])));
+        assert_eq!(run(json!({"all": [glob("/{a}/**"), glob("/{b}/x")]})), (false, told(&["old=1"])));
+        let names = Condition::parse(&json!({"not": glob("/{a}/{b}")})).unwrap();
+        assert_eq!(
+            (names.captured(), names.fields()),
+            (vec!["a", "b"], vec![&FieldName::Bare("http.route".to_owned())])
+        );
     }
 }

@@ -152,4 +152,43 @@ mod tests {
             proptest::prop_assert_eq!(unquote(&quote(&text)), Some(text));
         }
     }
+
+    #[test]
+    fn escapes_of_go() {
+        for (quoted, text) in [
+            (r#""\a\b\f\n\r\t\v\\""#, "\u{7}\u{8}\u{c}\n\r\t\u{b}\\"),
+            (r#""\x41\101\u0041\U00000041""#, "AAAA"),
+            (r#""\000""#, "\0"),
+            (r"'it\'s'", "it's"),
+            (r#"'"'"#, "\""),
+            (r#""'""#, "'"),
+            ("``", ""),
+            ("`a\r\nb`", "a\nb"),
+            (r#""""#, ""),
+        ] {
+            assert_eq!(unquote(quoted).as_deref(), Some(text), "{quoted}");
+        }
+        for wrong in [
+            r#""\x4""#,
+            r#""\xg0""#,
+            r#""\08""#,
+            r#""\400""#,
+            r#""\u12""#,
+            r#""\ud800""#,
+            r#""\U00110000""#,
+            r#""\xff""#,
+            r#""\"#,
+            r#""a"b""#,
+            r#"'\"'"#,
+            "`a`b`",
+            "'a",
+            "a'",
+            "\"a`",
+            "«a»",
+        ] {
+            assert_eq!(unquote(wrong), None, "{wrong}");
+        }
+        assert_eq!((quote("'\"`"), quote_char('"')), (r#""'\"`""#.to_owned(), "'\"'".to_owned()));
+        assert_eq!(quote("\u{7f}\u{ad}\u{3000}\u{fffd}"), "\"\\x7f\\u00ad\\u3000\u{fffd}\"");
+    }
 }

@@ -119,4 +119,29 @@ mod tests {
         assert_eq!(parse_hex::<2>("aBc"), Some([0x0a, 0xbc]));
         assert_eq!(["", "12345", "zz"].map(parse_hex::<2>), [None, None, None]);
     }
+
+    #[test]
+    fn all_bytes_come_back() {
+        let all: Vec<u8> = (0..=u8::MAX).collect();
+        let (text, mut bytes, mut pushed) = (hex(&all), Vec::new(), Vec::new());
+        push_hex(&all, &mut pushed);
+        assert!(read_hex(&text, &mut bytes) && is_hex(&text));
+        assert_eq!((bytes, pushed), (all.clone(), text.clone().into_bytes()));
+        assert_eq!((hex_bytes(&text), hex_bytes(&text.to_uppercase())), (Some(all.clone()), Some(all)));
+        // Nothing is appended of what is none.
+        let mut kept = vec![7];
+        for wrong in ["0", "00f", "0G", "AB", "é", "0x", " 0", "00 "] {
+            assert!(!read_hex(wrong, &mut kept) && !is_hex(wrong), "{wrong}");
+            assert_eq!(kept, [7], "{wrong}");
+        }
+        assert!(read_hex("", &mut kept) && is_hex("") && hex_bytes("") == Some(Vec::new()));
+    }
+
+    #[test]
+    fn short_ids_are_filled_up_on_the_left() {
+        assert_eq!(parse_hex::<4>("1"), Some([0, 0, 0, 1]));
+        assert_eq!(parse_hex::<4>("12345"), Some([0, 1, 0x23, 0x45]));
+        assert_eq!(parse_hex::<4>("FFffFFff"), Some([0xff; 4]));
+        assert_eq!(["é", "-1", "+1", " 1", "0x1", "123456789"].map(parse_hex::<4>), [None; 6]);
+    }
 }

@@ -149,4 +149,35 @@ mod tests {
         check("a|b", &["a", "b"], &["ab"], true);
         check(&format!("({})[.]example", list(|i| format!("h{i}"))), &["h7.example"], &["h7xexample"], false);
     }
+
+    #[test]
+    fn missing_labels_are_empty() {
+        for (op, value, empty, other) in [
+            (MatchOp::Equal, "", true, false),
+            (MatchOp::Equal, "x", false, true),
+            (MatchOp::NotEqual, "", false, true),
+            (MatchOp::NotEqual, "x", true, false),
+            (MatchOp::Regex, "x|", true, true),
+            (MatchOp::Regex, ".+", false, true),
+            (MatchOp::NotRegex, "", false, true),
+            (MatchOp::NotRegex, "x+", true, false),
+        ] {
+            let matcher = Matcher::new("a", op, value).expect("valid");
+            assert_eq!((matcher.matches_empty(), matcher.matches("x")), (empty, other), "{matcher:?}");
+        }
+    }
+
+    #[test]
+    fn matchers_are_told_apart_by_what_they_say() {
+        use std::collections::HashSet;
+        let all = || {
+            let ops = [MatchOp::Equal, MatchOp::NotEqual, MatchOp::Regex, MatchOp::NotRegex];
+            ops.into_iter().flat_map(|op| ["a", "b"].map(|name| Matcher::new(name, op, "x").expect("valid")))
+        };
+        let set: HashSet<Matcher> = all().chain(all()).collect();
+        assert_eq!((set.len(), all().all(|matcher| set.contains(&matcher))), (8, true));
+        let shown: Vec<String> = all().map(|matcher| format!("{matcher:?}")).collect();
+        assert_eq!(shown[..4], ["a=\"x\"", "b=\"x\"", "a!=\"x\"", "b!=\"x\""]);
+        assert_eq!(Matcher::equal("a", "x"), Matcher::new("a", MatchOp::Equal, "x").expect("valid"));
+    }
 }

@@ -494,4 +494,73 @@ mod tests {
             prop_assert_eq!(rights.access(Right::View, Domain::Logs).allows(service), rights.covers(&one));
         }
     }
+
+    #[test]
+    fn what_is_wrong_with_a_triple_is_said() {
+        for (value, why) in [
+            (json!("{see, logs, *}"), "unknown right `see`"),
+            (json!("{view, dreams, *}"), "unknown domain `dreams`"),
+            (json!("{view, logs, a*b}"), "`*` stands at the end of a service's name only"),
+            (json!("{VIEW, logs, a}"), "unknown right `VIEW`"),
+            (
+                json!({"right": "view", "domain": "logs", "service": "x", "more": 1}),
+                "unknown field `more` of a permission",
+            ),
+            (json!({"right": 1, "domain": "logs", "service": "x"}), "a permission is `{right, domain, service}`"),
+            (json!(["view", "logs"]), "a permission is `{right, domain, service}`"),
+            (json!("{view, logs, x"), "a permission is `{right, domain, service}`"),
+        ] {
+            assert_eq!(Triple::of_json(&value), Err(why.to_owned()), "{value}");
+        }
+        // What stands behind the second comma is the name.
+        assert_eq!(triple("{view, logs, a, b}").services.as_str(), "a, b");
+        assert_eq!(triple(" {view,logs,*} "), triple("{view, logs, *}"));
+    }
+
+    #[test]
+    fn names_and_patterns_of_services() {
+        for (text, name, expected) in [
+            ("*", "", true),
+            ("*", "a", true),
+            ("a*", "", false),
+            ("a*", "a", true),
+            ("a*", "ba", false),
+            ("a", "A", false),
+            ("é*", "été", true),
+        ] {
+            assert_eq!(Services::parse(text).expect(text).allows(name), expected, "{text} {name}");
+        }
+        let longest = "x".repeat(SERVICE_BYTES_MAX);
+        assert!(Services::parse(&longest).is_some() && Services::parse(&format!("{longest}*")).is_none());
+        for wrong in ["", "**", "a*b", "*a", "a\nb", "a\u{7f}"] {
+            assert_eq!(Services::parse(wrong), None, "{wrong:?}");
+        }
+        assert!(Services::all().is_all() && !Services::parse("a*").is_some_and(|some| some.is_all()));
+    }
+
+    #[test]
+    fn words_of_rights_and_domains() {
+        for (place, (right, name, _)) in Right::ALL.into_iter().enumerate() {
+            assert_eq!((right as usize, Right::parse(name), right.name()), (place, Some(right), name));
+            assert!(right.contains(right) && Right::Admin.contains(right), "{name}");
+            assert_eq!(Right::View.contains(right), right == Right::View, "{name}");
+        }
+        for (place, (domain, name, _)) in Domain::ALL.into_iter().enumerate() {
+            assert_eq!((domain as usize, Domain::parse(name), domain.name()), (place, Some(domain), name));
+        }
+        assert_eq!((Right::parse("*"), Domain::parse("*")), (None, None));
+    }
+
+    #[test]
+    fn what_another_triple_gives_is_left_out() {
+        let held: Rights =
+            ["{view, logs, a*}", "{edit, logs, *}", "{view, logs, ab}", "{view, traces, ab}", "{edit, logs, *}"]
+                .iter()
+                .map(|text| triple(text))
+                .collect();
+        assert_eq!(held.triples(), [triple("{view, traces, ab}"), triple("{edit, logs, *}")]);
+        assert_eq!(held.meet(&Rights::full()), held);
+        assert_eq!(held.meet(&Rights::default()), Rights::default());
+        assert_eq!(Rights::full().triples(), [Triple::admin()]);
+    }
 }

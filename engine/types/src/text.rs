@@ -101,4 +101,43 @@ mod tests {
         check(f64::NEG_INFINITY, "-Inf");
         check(f64::NAN, "NaN");
     }
+
+    #[test]
+    fn bytes_of_all_lengths_come_back() {
+        let mut random = 9_u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 40) as u8
+        };
+        for length in 0..200 {
+            let bytes: Vec<u8> = (0..length).map(|_| next()).collect();
+            let text = to_base64(&bytes);
+            assert_eq!((text.len(), from_base64(&text)), (bytes.len().div_ceil(3) * 4, Some(bytes.clone())), "{text}");
+            let of_addresses = text.replace('+', "-").replace('/', "_");
+            assert_eq!(from_base64(of_addresses.trim_end_matches('=')), Some(bytes), "{text}");
+        }
+        for wrong in ["Zg===", "Z", "Zm9vZ", "Zm9v\n", " Zg==", "Zgé="] {
+            assert_eq!(from_base64(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn doubles_at_the_borders_of_exponents() {
+        for (value, expected) in [
+            (1e-6, "0.000001"),
+            (9.99e-7, "9.99e-7"),
+            (1e20, "100000000000000000000"),
+            (-1e21, "-1e+21"),
+            (1.5e300, "1.5e+300"),
+            (5e-324, "5e-324"),
+            (0.0, "0"),
+            (f64::INFINITY, "+Inf"),
+            (-0.1, "-0.1"),
+        ] {
+            let mut out = String::from("x");
+            push_double(value, &mut out);
+            assert_eq!(out, format!("x{expected}"));
+            assert_eq!(expected.parse::<f64>().map(f64::to_bits), Ok(value.to_bits()), "{expected}");
+        }
+    }
 }

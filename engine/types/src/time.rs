@@ -103,4 +103,32 @@ mod tests {
         assert_eq!(day_name(-1), "1969-12-31");
         assert_eq!(day_name(20_000), "2024-10-04");
     }
+
+    #[test]
+    fn ranges() {
+        let range = MillisRange::new;
+        for (one, other, overlap, union) in [
+            (range(0, 5), range(5, 9), true, range(0, 9)),
+            (range(0, 4), range(5, 9), false, range(0, 9)),
+            (range(2, 3), range(0, 9), true, range(0, 9)),
+            (range(-5, -5), MillisRange::ALL, true, MillisRange::ALL),
+        ] {
+            assert_eq!((one.overlaps(&other), other.overlaps(&one)), (overlap, overlap), "{one:?} {other:?}");
+            assert_eq!((one.union(&other), other.union(&one)), (union, union), "{one:?} {other:?}");
+        }
+        assert!(range(3, 3).contains(3) && !range(3, 2).contains(3) && !range(3, 2).contains(2));
+        assert!(MillisRange::ALL.contains(i64::MIN) && MillisRange::ALL.contains(i64::MAX));
+    }
+
+    #[test]
+    fn times_as_names() {
+        assert_eq!((utc_text(0), utc_text(-1)), ("19700101T000000Z".to_owned(), "19691231T235959Z".to_owned()));
+        assert_eq!(utc_text(1_741_600_001_999), "20250310T094641Z");
+        // What no calendar has still has a name of its own.
+        assert_eq!((utc_text(i64::MAX), day_name(i32::MAX)), (format!("t{}", i64::MAX), format!("d{}", i32::MAX)));
+        assert_eq!([day_of(DAY_MS - 1), day_of(-DAY_MS), day_of(-DAY_MS - 1)], [0, -1, -2]);
+        let clock = SystemClock;
+        let before = clock.elapsed();
+        assert!(before <= clock.elapsed() && clock.now_ms() > 1_600_000_000_000);
+    }
 }

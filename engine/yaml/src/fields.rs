@@ -218,4 +218,102 @@ mod tests {
         let told: Vec<String> = problems.iter().map(|p| format!("{} {p}", p.path)).collect();
         assert_eq!(told, ["/f 6:4: not a valid duration string: \"7\"", "/g 7:1: unknown field `g`"]);
     }
+
+    fn root(text: &str) -> Node {
+        read(text).expect(text).remove(0)
+    }
+
+    fn told(problems: &Problems) -> Vec<String> {
+        problems.iter().map(|p| format!("{} {p}", p.path)).collect()
+    }
+
+    #[test]
+    fn what_is_of_another_type_is_named() {
+        let node = root("t: [1]\nb: maybe\ni: 1x\nn: {a: 1}\nd: [5m]\nl: text\nm: text\no: 5\n");
+        let mut problems = Problems::default();
+        let mut fields = Fields::new(&node, "/rules/0", &mut problems).expect("a mapping");
+        assert_eq!(fields.text("t", &mut problems), None);
+        assert_eq!(fields.truth("b", &mut problems), None);
+        assert_eq!(fields.integer("i", &mut problems), None);
+        assert_eq!(fields.number("n", &mut problems), None);
+        assert_eq!(fields.duration_ms("d", &mut problems), None);
+        assert_eq!(fields.list("l", &mut problems), None);
+        assert_eq!(fields.text_map("m", &mut problems), None);
+        assert_eq!(fields.offset_ms("o", &mut problems), None);
+        fields.finish(&mut problems);
+        let expected = [
+            "/rules/0/t 1:4: wanted a text, got a list",
+            "/rules/0/b 2:4: `maybe` is not true or false",
+            "/rules/0/i 3:4: `1x` is not a whole number",
+            "/rules/0/n 4:4: wanted a number, got a mapping",
+            "/rules/0/d 5:4: wanted a text, got a list",
+            "/rules/0/l 6:4: `text` is not a list",
+            "/rules/0/m 7:4: wanted a mapping, got a scalar",
+            "/rules/0/o 8:4: not a valid duration string: \"5\"",
+        ];
+        assert_eq!(told(&problems), expected);
+        assert_eq!(problems.iter().filter(|p| p.code == Code::InvalidDuration).count(), 1);
+    }
+
+    #[test]
+    fn values_that_fit() {
+        let node = root("t: 5\nn: -1.5\ni: 1.9\no: -30m\ne: []\nz: ~\ns: {a: 1, b: ~}\n");
+        let mut problems = Problems::default();
+        let mut fields = Fields::new(&node, "", &mut problems).expect("a mapping");
+        assert_eq!(fields.text("t", &mut problems).as_deref(), Some("5"));
+        assert_eq!(fields.number("n", &mut problems), Some(-1.5));
+        assert_eq!(fields.integer("i", &mut problems), Some(1));
+        assert_eq!(fields.offset_ms("o", &mut problems), Some(-1_800_000));
+        assert_eq!(fields.list("e", &mut problems).map(<[Node]>::len), Some(0));
+        assert_eq!(fields.list("z", &mut problems), None, "nothing is no empty list");
+        assert!(fields.take("z").is_some() && fields.some("z").is_none() && fields.take("absent").is_none());
+        let map = fields.text_map("s", &mut problems).expect("a mapping");
+        assert_eq!((map.len(), map["a"].as_str(), map["b"].as_str()), (2, "1", ""));
+        fields.finish(&mut problems);
+        assert!(problems.is_empty(), "{problems}");
+    }
+
+    #[test]
+    fn items_and_entries_that_are_no_texts() {
+        let node = root("l: [a, [b], ~, {c: 1}]\nm: {x/y: [1], ok: 2}\n");
+        let mut problems = Problems::default();
+        let mut fields = Fields::new(&node, "", &mut problems).expect("a mapping");
+        assert_eq!(fields.texts("l", &mut problems), Some(vec!["a".to_owned(), String::new()]));
+        assert_eq!(fields.text_map("m", &mut problems).map(|m| m.len()), Some(1));
+        let expected = [
+            "/l/1 1:8: wanted a text, got a list",
+            "/l/3 1:16: wanted a text, got a mapping",
+            "/m/x~1y 2:10: wanted a text, got a list",
+        ];
+        assert_eq!(told(&problems), expected);
+    }
+
+    #[test]
+    fn mappings_and_what_is_none() {
+        let mut problems = Problems::default();
+        assert!(Fields::new(&root("[1]"), "/a", &mut problems).is_none());
+        assert!(Fields::new(&root("x"), "/b", &mut problems).is_none());
+        let nothing = root("~");
+        let mut fields = Fields::new(&nothing, "/c", &mut problems).expect("one without fields");
+        assert!(fields.take("x").is_none());
+        // Of what is missing the place is that of the mapping.
+        fields.problem("x", Code::Required, "is required", &mut problems);
+        fields.finish(&mut problems);
+        let expected =
+            ["/a 1:1: wanted a mapping, got a list", "/b 1:1: wanted a mapping, got a scalar", "/c/x 1:1: is required"];
+        assert_eq!(told(&problems), expected);
+    }
+
+    #[test]
+    fn hints_know_the_fields_that_were_asked_for() {
+        let node = root("name: a\nnmae: b\n");
+        let mut problems = Problems::default();
+        let mut fields = Fields::new(&node, "", &mut problems).expect("a mapping");
+        assert!(fields.take("name").is_some());
+        let hint = |wrong: &str, known: &HashSet<&'static str>| {
+            format!("; {wrong} is none of {}", known.iter().copied().collect::<Vec<_>>().join(", "))
+        };
+        fields.finish_with(hint, &mut problems);
+        assert_eq!(told(&problems), ["/nmae 2:1: unknown field `nmae`; nmae is none of name"]);
+    }
 }

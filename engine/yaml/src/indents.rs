@@ -77,6 +77,8 @@ fn length(text: &str, quote: char) -> Option<usize> {
 mod tests {
     use std::fmt::Write as _;
 
+    use super::*;
+    use crate::problem::Code;
     use crate::{Node, read};
 
     #[test]
@@ -122,5 +124,48 @@ mod tests {
         }
         let wide = format!("a:\n  b: [{}\"{}\"]\n", " ".repeat(2000), "x\n".repeat(100));
         assert!(read(&wide).is_err());
+    }
+
+    #[test]
+    fn where_quoted_texts_end() {
+        for (text, quote, expected) in [
+            ("ab\"c", '"', Some(2)),
+            ("a\\\"b\"c", '"', Some(4)),
+            ("a\\\\\"", '"', Some(3)),
+            ("it''s' x", '\'', Some(5)),
+            ("a\\' b", '\'', Some(2)),
+            ("'", '\'', Some(0)),
+            ("é\"", '"', Some(2)),
+            ("open", '"', None),
+            ("x\\\"", '"', None),
+            ("''", '\'', None),
+            ("", '"', None),
+        ] {
+            assert_eq!(length(text, quote), expected, "{text} {quote}");
+        }
+    }
+
+    #[test]
+    fn tabs_become_as_many_blanks() {
+        let at = |column| Place { line: 1, column };
+        assert_eq!(parted("a:\t\tb", 0, at(5)).as_deref(), Some("a:  b"));
+        assert_eq!(parted("x\nü:\t -1", 2, at(5)).as_deref(), Some("x\nü:  -1"));
+        assert_eq!(parted("a:  b", 0, at(5)), None, "there is no tab");
+        assert_eq!(parted("a:\tb", 0, at(0)), None);
+        assert_eq!(parted("a:\tb", 0, at(9)), None, "there is no such column");
+    }
+
+    #[test]
+    fn lines_move_that_are_complained_of() {
+        let told = |line, column, message: &str| {
+            let place = Place { line, column };
+            Problem { place, path: String::new(), code: Code::Malformed, message: message.to_owned() }
+        };
+        let text = "a: [\nb]\n";
+        assert_eq!(moved(text, &told(2, 1, BETWEEN[1])).as_deref(), Some("a: [\n                b]\n"));
+        assert_eq!(moved("a: \"x\ny\"\n", &told(1, 4, QUOTED)).as_deref(), Some("a: \"x\n    y\"\n"));
+        assert_eq!(moved(text, &told(2, 1, "something else")), None);
+        assert_eq!(moved(text, &told(9, 1, BETWEEN[0])), None, "there is no such line");
+        assert_eq!(moved("a: x\n", &told(1, 4, QUOTED)), None, "no quote stands there");
     }
 }

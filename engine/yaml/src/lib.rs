@@ -223,6 +223,8 @@ pub fn pointer(path: &str, part: impl std::fmt::Display) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -252,5 +254,67 @@ mod tests {
         assert_eq!(one("18446744073709551615").integer(), Some(u64::MAX.into()));
         assert_eq!(one("~").text(), Some(""));
         assert!(one("null").is_null() && !one("'null'").is_null());
+    }
+
+    #[test]
+    fn whole_numbers() {
+        let one = |text: &str| read(text).expect(text).remove(0);
+        for (text, expected) in [
+            ("0b101", Some(5)),
+            ("-0b11", Some(-3)),
+            ("+7", Some(7)),
+            ("1__0", Some(10)),
+            ("-9223372036854775809", Some(-9_223_372_036_854_775_809)),
+            ("0b", None),
+            ("0x", None),
+            ("0x-1", None),
+            ("0b12", None),
+            ("--1", None),
+            ("+", None),
+            ("1.0", None),
+            ("170141183460469231731687303715884105728", None),
+        ] {
+            assert_eq!(one(text).integer(), expected, "{text}");
+        }
+        assert_eq!(one("-9223372036854775808").whole(), Some(i64::MIN));
+        assert_eq!(one("9223372036854775808").whole(), None);
+        assert_eq!(["-1.9", "1.9", "-0.5"].map(|text| one(text).whole()), [-1, 1, 0].map(Some));
+        // Beyond all whole numbers there are still numbers.
+        assert_eq!(one("170141183460469231731687303715884105728").number(), Some(2_f64.powi(127)));
+        assert_eq!(
+            ["+.5", "1_0.5", "-", ".", "1e"].map(|text| one(text).number()),
+            [Some(0.5), Some(10.5), None, None, None]
+        );
+    }
+
+    #[test]
+    fn values_as_json() {
+        let check = |text: &str, expected: Json| assert_eq!(read(text).expect(text)[0].to_json(), expected, "{text}");
+        check("~", Json::Null);
+        check("[a, 'no', no, On]", json!(["a", "no", false, true]));
+        check("{a: {}, b: [], 'c': ''}", json!({"a": {}, "b": [], "c": ""}));
+        check("[0x10, 010, '010', 1.50, -0]", json!([16, 8, "010", 1.5, 0]));
+        check("[9223372036854775807, 9223372036854775808]", json!([i64::MAX, 1_u64 << 63]));
+        check("18446744073709551616", json!(2_f64.powi(64)));
+        check("-9223372036854775809", json!(-(2_f64.powi(63))));
+        // JSON has no words for these.
+        check("[.nan, -.inf, 1e400]", json!([".nan", "-.inf", "1e400"]));
+        check("2024-01-01", json!("2024-01-01"));
+    }
+
+    #[test]
+    fn keys_that_are_texts() {
+        let root = read("{a: 1, 1: 1, '2': 1, yes: 1, 'no': 1, 1.5: 1, 1m: 1}").expect("valid").remove(0);
+        let Kind::Map(pairs) = &root.kind else { panic!("{root:?}") };
+        let texts: Vec<&str> =
+            pairs.iter().filter(|(key, _)| key.is_text()).map(|(key, _)| key.text.as_str()).collect();
+        assert_eq!(texts, ["a", "2", "no", "1m"]);
+    }
+
+    #[test]
+    fn pointers_escape_what_parts_them() {
+        assert_eq!(pointer("", "a/b~c"), "/a~1b~0c");
+        assert_eq!(pointer("/x", 3), "/x/3");
+        assert_eq!(pointer(&pointer("", "~1"), ""), "/~01/");
     }
 }

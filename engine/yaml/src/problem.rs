@@ -169,3 +169,47 @@ impl fmt::Display for Problems {
 }
 
 impl std::error::Error for Problems {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn problem(line: u32, code: Code) -> Problem {
+        Problem { place: Place { line, column: 2 }, path: "/a".to_owned(), code, message: "is wrong".to_owned() }
+    }
+
+    #[test]
+    fn so_many_are_told_and_no_more() {
+        let mut problems = Problems::default();
+        assert_eq!(problems.clone().or(7), Ok(7));
+        for line in 1..=2 * PROBLEMS_MAX as u32 {
+            problems.push(problem(line, Code::Required));
+        }
+        assert_eq!(problems.len(), PROBLEMS_MAX);
+        assert!(problems.iter().map(|p| p.place.line).eq(1..=PROBLEMS_MAX as u32), "the first ones, in order");
+        assert!((&problems).into_iter().eq(problems.iter()));
+        assert_eq!(problems.clone().or(7), Err(problems));
+    }
+
+    #[test]
+    fn fields_of_younger_versions_may_be_ignored() {
+        let codes = [Code::UnknownField, Code::InvalidType, Code::UnknownField, Code::Duplicate];
+        let kept = |mut problems: Problems| {
+            codes.iter().for_each(|code| problems.push(problem(1, *code)));
+            problems.iter().map(|p| p.code.as_str()).collect::<Vec<_>>()
+        };
+        let all = ["UNKNOWN_FIELD", "INVALID_TYPE", "UNKNOWN_FIELD", "DUPLICATE"];
+        assert_eq!(kept(Problems::with(UnknownFields::Refused)), all);
+        assert_eq!(kept(Problems::with(UnknownFields::Ignored)), ["INVALID_TYPE", "DUPLICATE"]);
+        assert_eq!(kept(Problems::default()), all);
+    }
+
+    #[test]
+    fn one_line_each() {
+        let mut problems = Problems::from(problem(3, Code::Malformed));
+        assert_eq!(problems.to_string(), "3:2: is wrong");
+        problems.push(problem(10, Code::Required));
+        assert_eq!(problems.to_string(), "3:2: is wrong\n10:2: is wrong");
+        assert!(Place { line: 3, column: 9 } < Place { line: 10, column: 1 }, "by line, then by column");
+    }
+}

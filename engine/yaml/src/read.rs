@@ -77,6 +77,13 @@ enum Open {
     Map { pairs: Vec<(Key, Node)>, keys: HashSet<String>, key: Option<Key>, merged: Vec<(Key, Node)> },
 }
 
+/// What an anchor stands for.
+struct Anchored {
+    node: Node,
+    nodes: usize,
+    depth: usize,
+}
+
 struct Frame {
     open: Open,
     place: Place,
@@ -87,8 +94,7 @@ struct Frame {
 struct Reader {
     documents: Vec<Node>,
     frames: Vec<Frame>,
-    /// Value and number of nodes of each anchor.
-    anchors: HashMap<usize, (Node, usize)>,
+    anchors: HashMap<usize, Anchored>,
     nodes: usize,
     manner: Manner,
 }
@@ -125,12 +131,15 @@ fn malformed(place: Place, message: impl Into<String>) -> Problem {
     Problem { place, path: String::new(), code: Code::Malformed, message: message.into() }
 }
 
-fn count(node: &Node) -> usize {
-    1 + match &node.kind {
-        Kind::Null | Kind::Scalar { .. } => 0,
-        Kind::List(items) => items.iter().map(count).sum(),
-        Kind::Map(pairs) => pairs.iter().map(|(_, value)| 1 + count(value)).sum(),
-    }
+/// Gives how many nodes a value has, and how many lists and mappings stand one within the other in it.
+fn extent(node: &Node) -> (usize, usize) {
+    let both = |(nodes, depth): (usize, usize), below: (usize, usize)| (nodes + below.0, depth.max(below.1));
+    let (nodes, depth) = match &node.kind {
+        Kind::Null | Kind::Scalar { .. } => return (1, 0),
+        Kind::List(items) => items.iter().map(extent).fold((1, 0), both),
+        Kind::Map(pairs) => pairs.iter().map(|(_, value)| extent(value)).fold((1 + pairs.len(), 0), both),
+    };
+    (nodes, depth + 1)
 }
 
 impl Reader {
@@ -142,16 +151,19 @@ impl Reader {
                 Ok(())
             }
             Event::Alias(anchor) => {
-                let Some((node, size)) = self.anchors.get(&anchor) else {
+                let Some(known) = self.anchors.get(&anchor) else {
                     return Err(malformed(place, "an anchor holds itself"));
                 };
-                let (node, size) = (node, *size);
                 // Counted before it is copied: a few lines of anchors of anchors stand for millions of nodes.
-                self.nodes += size;
+                self.nodes += known.nodes;
                 if self.nodes > NODES_MAX {
                     return Err(malformed(place, format!("more than {NODES_MAX} nodes")));
                 }
-                let node = Node { place, kind: node.kind.clone() };
+                // Each could stand as deep within the next as a list may: whoever walks the tree has no stack for that.
+                if self.frames.len() + known.depth > DEPTH_MAX {
+                    return Err(malformed(place, format!("nested deeper than {DEPTH_MAX}")));
+                }
+                let node = Node { place, kind: known.node.kind.clone() };
                 self.value(node, 0)
             }
             Event::Scalar(text, style, anchor, tag) => {
@@ -209,12 +221,12 @@ impl Reader {
 
     fn value(&mut self, node: Node, anchor: usize) -> Result<(), Problem> {
         if anchor > 0 {
-            let size = count(&node);
-            self.nodes += size;
+            let (nodes, depth) = extent(&node);
+            self.nodes += nodes;
             if self.nodes > NODES_MAX {
                 return Err(malformed(node.place, format!("more than {NODES_MAX} nodes")));
             }
-            self.anchors.insert(anchor, (node.clone(), size));
+            self.anchors.insert(anchor, Anchored { node: node.clone(), nodes, depth });
         }
         let Some(frame) = self.frames.last_mut() else {
             self.documents.push(node);
@@ -348,5 +360,92 @@ mod tests {
             let _ = writeln!(bomb, "a{i}: &a{i} [{}]", vec![item; 10].join(","));
         });
         assert!(error(&bomb).contains("more than 250000 nodes"));
+    }
+
+    /// A text within so many lists.
+    fn within(lists: usize, inner: &str) -> String {
+        format!("{}{inner}{}", "[".repeat(lists), "]".repeat(lists))
+    }
+
+    #[test]
+    fn anchors_nest_no_deeper_than_what_is_written_out() {
+        assert!(read(&within(DEPTH_MAX, "x")).is_ok());
+        assert!(error(&within(DEPTH_MAX + 1, "x")).ends_with("nested deeper than 64"));
+        // The mapping around both is a level, too.
+        let text = |first, second| format!("a: &a {}\nb: {}\n", within(first, "x"), within(second, "*a"));
+        assert!(read(&text(33, 30)).is_ok());
+        let refused = error(&text(33, 31));
+        assert!(refused.starts_with("2:") && refused.ends_with("nested deeper than 64"), "{refused}");
+        // Some thousand levels in 60 lines, of few nodes.
+        let mut deep = format!("a0: &a0 {}\n", within(60, "x"));
+        (1..60).for_each(|i| {
+            let inner = within(60, &format!("*a{}", i - 1));
+            let _ = writeln!(deep, "a{i}: &a{i} {inner}");
+        });
+        assert!(error(&deep).starts_with("2:"), "{}", error(&deep));
+    }
+
+    #[test]
+    fn anchors_stand_for_what_came_before() {
+        let one = |text: &str, name: &str| {
+            let root = read(text).unwrap_or_else(|e| panic!("{text}: {e}")).remove(0);
+            root.get(name).and_then(Node::integer)
+        };
+        assert_eq!(one("a: &x 1\nb: *x\n", "b"), Some(1));
+        assert_eq!(one("a: &x 1\nb: &x 2\nc: *x\n", "c"), Some(2), "the last one of a name");
+        // Of several mappings the first wins, and over all of them what stands there itself.
+        let text = "a: &a {x: 1, y: 1}\nb: &b {y: 2, z: 2}\nc: {<<: [*a, *b], x: 0}\n";
+        let root = read(text).expect("valid").remove(0);
+        let c = root.get("c").expect("there");
+        assert_eq!(["x", "y", "z"].map(|name| c.get(name).and_then(Node::integer)), [Some(0), Some(1), Some(2)]);
+        assert!(matches!(&c.kind, Kind::Map(pairs) if pairs.len() == 3), "{c:?}");
+        assert!(error("a: &x [*x]").contains("an anchor holds itself"));
+        for text in ["a: *x", "a: &x 1\n---\nb: *x\n", "c: {<<: 1}", "c: {<<: [{x: 1}, 2]}", "c: {<<: ~}"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        assert!(error("c: {<<: 1}").ends_with("must be a mapping or a list of them"));
+        assert!(error("? [a]\n: 1\n").ends_with("a key must be a scalar"));
+    }
+
+    #[test]
+    fn tags_say_what_is_a_text() {
+        let text = "a: !!str 1\nb: !!str null\nc: !!int 5\nd: ! true\ne: !!map {f: 1}\n";
+        let root = read(text).expect("valid").remove(0);
+        let get = |name: &str| root.get(name).expect(name);
+        assert_eq!((get("a").number(), get("a").text()), (None, Some("1")));
+        assert_eq!((get("b").is_null(), get("b").text()), (false, Some("null")));
+        assert_eq!((get("c").number(), get("d").truth()), (Some(5.0), None));
+        assert_eq!(get("e").get("f").and_then(Node::integer), Some(1));
+        assert!(error("a: !!binary aGk=").contains("unknown tag"));
+    }
+
+    #[test]
+    fn places_count_characters() {
+        assert_eq!(error("é: \u{7}"), "1:4: control characters are not allowed");
+        assert_eq!(error("a: 1\nüä: 1\nüä: 2"), "3:1: key `üä` is there twice");
+        let root = read("é: [ü, x]").expect("valid").remove(0);
+        let Some(Kind::List(items)) = root.get("é").map(|node| &node.kind) else { panic!("{root:?}") };
+        assert_eq!(items.iter().map(|item| item.place.column).collect::<Vec<_>>(), [5, 8]);
+    }
+
+    #[test]
+    fn how_texts_lie_in_the_file() {
+        let text =
+            "a: plain é\nb: 'one two'\nc: \"x\\ny\"\nd: 'it''s'\ne: |\n  line\nf: >\n  folded\ng: one\n  two\nh: ''\n";
+        let root = read(text).expect("valid").remove(0);
+        for (name, text, expected) in [
+            ("a", "plain é", Layout::Bare),
+            ("b", "one two", Layout::Quoted),
+            ("c", "x\ny", Layout::Other),
+            ("d", "it's", Layout::Other),
+            ("e", "line\n", Layout::Block),
+            ("f", "folded\n", Layout::Other),
+            ("g", "one two", Layout::Other),
+            ("h", "", Layout::Quoted),
+        ] {
+            let found = root.get(name).map(|node| &node.kind);
+            let Some(Kind::Scalar { text: found, layout, .. }) = found else { panic!("{name}: {found:?}") };
+            assert_eq!((found.as_str(), *layout), (text, expected), "{name}");
+        }
     }
 }

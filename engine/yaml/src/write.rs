@@ -147,4 +147,108 @@ mod tests {
             prop_assert_eq!(nodes[0].to_json(), value, "{}", text);
         }
     }
+
+    #[test]
+    fn nothing_and_lists_in_lists() {
+        let check = |value: Value, expected: &str| {
+            assert_eq!(write(&value), expected);
+            assert_eq!(read(expected).expect("valid")[0].to_json(), value, "{expected}");
+        };
+        check(json!(null), "null\n");
+        check(json!({}), "{}\n");
+        check(json!([]), "[]\n");
+        check(json!([[], {}, [[]]]), "- []\n- {}\n- - []\n");
+        check(json!([[1, 2], [3]]), "- - 1\n  - 2\n- - 3\n");
+        check(json!({"a": {"b": {"c": [{"d": null}]}}}), "a:\n  b:\n    c:\n      - d: null\n");
+        check(json!([{"a": [1]}, {"b": {}}]), "- a:\n    - 1\n- b: {}\n");
+    }
+
+    #[test]
+    fn words_that_readers_take_for_something_else_stay_texts() {
+        let words = [
+            "true",
+            "True",
+            "FALSE",
+            "yes",
+            "No",
+            "ON",
+            "off",
+            "null",
+            "Null",
+            "NULL",
+            "~",
+            "y",
+            "N",
+            "",
+            " ",
+            " a",
+            "a ",
+            "1",
+            "-1",
+            "+1",
+            "0x1f",
+            "1e3",
+            ".5",
+            ".inf",
+            ".NaN",
+            "1_000",
+            "012",
+            "2024-01-01",
+            "1:30",
+            "<<",
+            "=",
+            "-",
+            "- a",
+            "a: b",
+            "a:",
+            ":a",
+            "a #b",
+            "#a",
+            "&a",
+            "*a",
+            "!a",
+            "|",
+            ">",
+            "%a",
+            "@a",
+            "`a",
+            "? a",
+            "[a",
+            "{a",
+            "a,b",
+            "'",
+            "\"",
+            "\\",
+            "\t",
+            "a\tb",
+            "a\nb",
+            "\r\n",
+            "\u{1f}",
+            "---",
+            "...",
+            "é",
+            "日本",
+            "a/b.c-d_e",
+            "NaN",
+            "inf",
+        ];
+        for word in words {
+            let value = json!({"key": word, "list": [word, {word: word}]});
+            let text = write(&value);
+            let found = read(&text).unwrap_or_else(|e| panic!("{word:?}: {e}: {text}"));
+            assert_eq!(found[0].to_json(), value, "{word:?}: {text}");
+        }
+    }
+
+    #[test]
+    fn numbers_come_back_to_the_bit() {
+        let numbers = [0.1, -0.0, 1.0, 1e15, 1e16, 1e300, 5e-324, f64::MAX, -123_456.789, 1.0 / 3.0];
+        for number in numbers {
+            let text = write(&json!([number]));
+            let found = read(&text).expect("valid")[0].to_json();
+            assert_eq!(found[0].as_f64().map(f64::to_bits), Some(number.to_bits()), "{text}");
+        }
+        let whole = json!([i64::MIN, i64::MAX, u64::MAX, 0]);
+        assert_eq!(read(&write(&whole)).expect("valid")[0].to_json(), whole);
+    }
 }

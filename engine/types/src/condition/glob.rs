@@ -169,4 +169,84 @@ mod tests {
         check("c*x*b", "cart-db", false);
         check("a*a", "a", false);
     }
+
+    /// What a pattern of stars means, letter by letter.
+    fn fits(pattern: &[u8], at_start: bool, text: &[u8]) -> bool {
+        match pattern {
+            [] => text.is_empty(),
+            [b'*', b'*', rest @ ..] => (0..=text.len()).any(|n| fits(rest, false, &text[n..])),
+            [b'*', rest @ ..] => {
+                let least = usize::from(at_start && rest.first().is_none_or(|next| *next == b'/'));
+                let segment = text.iter().take_while(|c| **c != b'/').count();
+                (least..=segment).any(|n| fits(rest, false, &text[n..]))
+            }
+            [c, rest @ ..] => text.first() == Some(c) && fits(rest, *c == b'/', &text[1..]),
+        }
+    }
+
+    #[test]
+    fn stars_as_they_are_meant() {
+        let mut random = 11_u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        for _ in 0..150 {
+            let pattern: String = (0..1 + next(6)).map(|_| ["a", "/", "*", "**", ".", "b"][next(6)]).collect();
+            let glob = Glob::parse(&pattern, false).expect("a pattern");
+            for _ in 0..30 {
+                let text: String = (0..next(7)).map(|_| ["a", "/", "b", ".", "\n"][next(5)]).collect();
+                assert_eq!(glob.matches(&text), fits(pattern.as_bytes(), true, text.as_bytes()), "{pattern} {text:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn segments_with_names() {
+        let captured = |pattern: &str, text: &str| {
+            let mut into = Captures::new();
+            let glob = Glob::parse(pattern, false).expect("a pattern");
+            let holds = glob.captures(text, &mut into);
+            assert_eq!(holds, glob.matches(text), "{pattern} {text}");
+            holds.then(|| into.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(captured("/{area}/{id}/**", "/cart/42/items/7").as_deref(), Some("area=cart id=42"));
+        assert_eq!(captured("/v{n}-{m}", "/v1-2-3").as_deref(), Some("n=1-2 m=3"), "as much as there is");
+        assert_eq!(captured("{é.x-_}", "日本").as_deref(), Some("é.x-_=日本"));
+        assert_eq!(captured("/cart/*", "/cart/1").as_deref(), Some(""));
+        assert_eq!(captured("/{area}/x", "/cart/y"), None);
+        assert_eq!(captured("/a/{x}", "/b/1"), None, "the beginning tells");
+        for (wrong, why) in [
+            ("", "must have 1 to 1024 bytes"),
+            ("{a", "`{` is not closed"),
+            ("a}", "`}` closes nothing"),
+            ("{a}{a}", "`{a}` stands twice"),
+            ("{a/b}", "`{a/b}` must be a name of letters, digits, `_`, `.` or `-`"),
+        ] {
+            assert_eq!(Glob::parse(wrong, false).err().as_deref(), Some(why), "{wrong}");
+        }
+        assert!(
+            Glob::parse(&"a".repeat(BYTES_MAX), false).is_ok()
+                && Glob::parse(&"a".repeat(BYTES_MAX + 1), false).is_err()
+        );
+    }
+
+    #[test]
+    fn stars_of_services_stand_for_anything() {
+        for (pattern, service, expected) in [
+            ("", "", true),
+            ("", "a", false),
+            ("a**b", "ab", true),
+            ("*a*", "banana", true),
+            ("*a*", "bnn", false),
+            ("a*b*a", "aba", true),
+            ("a*b*a", "ab", false),
+            ("é*é", "éxé", true),
+            ("*ab", "aab", true),
+            ("ab*ab", "ab", false),
+            ("*.*", "a.b/c", true),
+        ] {
+            assert_eq!(glob_of_services(pattern, service), expected, "{pattern} {service}");
+        }
+    }
 }

@@ -109,4 +109,40 @@ mod tests {
         let long = vec![("id".to_owned(), "é".repeat(300))];
         assert_eq!(NameTemplate::parse("{id}").unwrap().render(&row, &long).chars().count(), 200);
     }
+
+    #[test]
+    fn parts_and_what_is_missing() {
+        let row = Row(&[("a", "1"), ("empty", ""), ("id", "field")]);
+        let captures = vec![("id".to_owned(), "captured".to_owned()), ("none".to_owned(), String::new())];
+        for (template, expected) in [
+            ("", ""),
+            ("{a}{a}", "11"),
+            ("{id}", "captured"),
+            // A part that captured nothing is not looked up as a field.
+            ("<{none}>", "<->"),
+            ("{empty}/{x}", "-/-"),
+            ("é{a}日", "é1日"),
+            ("a > b", "a > b"),
+        ] {
+            assert_eq!(NameTemplate::parse(template).unwrap().render(&row, &captures), expected, "{template}");
+        }
+        assert_eq!(NameTemplate::of_text("{a} }").render(&row, &captures), "{a} }", "it is no template");
+        let template = NameTemplate::parse("{a} {resource.b} {id}").unwrap();
+        assert_eq!(template.fields().map(ToString::to_string).collect::<Vec<_>>(), ["a", "resource.b", "id"]);
+        assert!(template.names_any(&["x", "id"]) && !template.names_any(&["b"]) && !template.names_any(&[]));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (template, why) in [
+            ("{a", "`{` is not closed"),
+            ("a}", "`}` closes nothing"),
+            ("{a}}", "`}` closes nothing"),
+            ("{ }", "`{}` must name a field or a part of a pattern"),
+            ("{a{b}", "`{}` must name a field or a part of a pattern"),
+        ] {
+            assert_eq!(NameTemplate::parse(template).err().as_deref(), Some(why), "{template}");
+        }
+        assert!(NameTemplate::parse(&"é".repeat(200)).is_ok() && NameTemplate::parse(&"é".repeat(201)).is_err());
+    }
 }

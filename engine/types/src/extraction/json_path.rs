@@ -198,7 +198,8 @@ fn bracket(text: &str) -> Option<(Step, &str)> {
     let quote = text.chars().next()?;
     if quote != '\'' && quote != '"' {
         let (number, behind) = text.split_once(']')?;
-        let plain = number == "0" || !number.trim_start_matches('-').starts_with('0');
+        // Numbers of Rust may have a plus, and zeros before them.
+        let plain = number == "0" || !number.trim_start_matches('-').starts_with(['0', '+']);
         return Some((Step::Index(number.parse().ok().filter(|_| plain)?), behind));
     }
     let (mut name, mut chars) = (String::new(), text[1..].char_indices());
@@ -283,5 +284,60 @@ mod tests {
                 check(text, &[one]);
             }
         }
+    }
+
+    #[test]
+    fn names_in_brackets() {
+        let value = json!({"a\nb": 1, "\"": 2, "it's": 3, "x]y": 4, "": 5, "\\": 6, "a/b": 7, "é": [8, [9]]});
+        for (path, expected) in [
+            ("$['a\\nb']", Some(1)),
+            ("$[\"\\\"\"]", Some(2)),
+            ("$[\"it's\"]", Some(3)),
+            ("$['x]y']", Some(4)),
+            ("$['']", Some(5)),
+            ("$['\\\\']", Some(6)),
+            ("$['a\\/b']", Some(7)),
+            ("$['é'][0]", Some(8)),
+            ("$.é[1][-1]", Some(9)),
+            ("$.é[2]", None),
+            ("$.é[-3]", None),
+            ("$['é']['0']", None),
+            ("$['é'][9223372036854775807]", None),
+            ("$['é'][-9223372036854775808]", None),
+        ] {
+            assert_eq!(check(&value.to_string(), &[path]), [expected.map(Value::from)], "{path}");
+        }
+        for wrong in [
+            "$['a",
+            "$['a'",
+            "$['a'x]",
+            "$['\\x']",
+            "$[]",
+            "$[1",
+            "$[--1]",
+            "$[+1]",
+            "$[1.0]",
+            "$[00]",
+            "$[9223372036854775808]",
+            "$a",
+            "$ .a",
+            "$.a b",
+            "$.a-b",
+            "$.",
+            "$.a.",
+            "@.a",
+        ] {
+            assert!(JsonPath::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_query_says_where() {
+        let told = |text: &str| JsonPath::parse(text).err().unwrap_or_default();
+        assert_eq!(told("a.b"), "must begin with `$`");
+        assert!(told("$.a[*].b").starts_with("unexpected text at offset 3; a query here leads to one node"));
+        assert!(told("$.a..b").starts_with("no name at offset 3;"), "{}", told("$.a..b"));
+        assert_eq!(told(&format!("${}", "[0]".repeat(STEPS_MAX))), "");
+        assert_eq!(told(&format!("${}", "[0]".repeat(STEPS_MAX + 1))), "has more than 64 steps");
     }
 }

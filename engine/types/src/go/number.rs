@@ -213,4 +213,46 @@ mod tests {
         assert_eq!(with_precision(3720.01, 'f', Some(2)), "3720.01");
         assert_eq!(with_precision(1500.0, 'e', None), "1.500000e+03");
     }
+
+    #[test]
+    fn zeros_that_stay() {
+        let check = |value: f64, precision: Option<usize>, expected: &str| {
+            assert_eq!(general(value, precision, true), expected, "{value} {precision:?}");
+        };
+        check(1.0, None, "1.00000");
+        check(100.0, None, "100.000");
+        check(1e6, None, "1.00000e+06");
+        check(0.5, Some(3), "0.500");
+        check(100.0, Some(3), "100.");
+        check(1000.0, Some(3), "1.00e+03");
+        check(f64::NAN, Some(3), "NaN");
+    }
+
+    #[test]
+    fn signs_exponents_and_words() {
+        let check = |value: f64, verb: char, precision: Option<usize>, expected: &str| {
+            assert_eq!(with_precision(value, verb, precision), expected, "{value} {verb}");
+        };
+        check(-0.0, 'f', Some(1), "-0.0");
+        check(1e21, 'f', Some(0), "1000000000000000000000");
+        check(1234.5, 'e', Some(2), "1.23e+03");
+        check(1e-7, 'e', Some(0), "1e-07");
+        check(1e300, 'E', Some(1), "1.0E+300");
+        check(f64::INFINITY, 'f', Some(2), "+Inf");
+        check(0.5, 'F', None, "0.500000");
+        assert_eq!(
+            [-0.0, 1e-4, 9.9e-5, 1e20, -1e-300].map(float_text),
+            ["-0", "0.0001", "9.9e-05", "1e+20", "-1e-300"]
+        );
+        assert_eq!((binary(-1.5), binary(5e-324)), ("-6755399441055744p-52".to_owned(), "1p-1074".to_owned()));
+        // From the middle to the even one, and over to the next power.
+        assert_eq!(
+            (hexadecimal(1.5, Some(0)), hexadecimal(1.03125, Some(1))),
+            ("0x1p+01".to_owned(), "0x1.0p+00".to_owned())
+        );
+        assert_eq!(
+            (hexadecimal(1.09375, Some(1)), hexadecimal(-0.0, None)),
+            ("0x1.2p+00".to_owned(), "-0x0p+00".to_owned())
+        );
+    }
 }

@@ -213,4 +213,73 @@ mod tests {
         let own = [8 + MSG.len() + 5 + 1 + 1, 8, 8 + 5 + 1 + 3].map(|bytes| bytes as u64);
         assert_eq!([0, 1, 2].map(|row| batch.row_bytes(row)), own);
     }
+
+    /// Rows with a field `n` of their number and, in each third, a mark.
+    fn numbered(times: &[i64]) -> LogsBatch {
+        let mut batch =
+            LogsBatch { names: vec!["n".into(), "é".into()], services: vec!["".into()], ..Default::default() };
+        let streams = [batch.push_stream(b"one"), batch.push_stream(b""), batch.push_stream(b"one")];
+        for (row, time) in times.iter().enumerate() {
+            batch.push_field(0, &row.to_string());
+            if row % 2 == 1 {
+                batch.push_field(1, "日本");
+            }
+            let mark = if row % 3 == 2 { row as u8 } else { 0 };
+            batch.end_row(*time, streams[row % 3], 0, RecordMarks { severity: mark, observed: i64::from(mark) * 10 });
+        }
+        batch
+    }
+
+    type Row = (i64, u32, u8, i64, Vec<(String, String)>);
+
+    fn rows(batch: &LogsBatch) -> Vec<Row> {
+        let row = |row: usize| {
+            let fields = batch.row(row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let severity = batch.severity.get(row).copied().unwrap_or(0);
+            let observed = batch.observed.get(row).copied().unwrap_or(0);
+            (batch.time[row], batch.row_streams[row], severity, observed, fields)
+        };
+        (0..batch.len()).map(row).collect()
+    }
+
+    #[test]
+    fn rows_that_are_kept_stay_as_they_are() {
+        let times = [5, -1, 7, i64::MAX, 0, 7, i64::MIN];
+        let conditions: [fn(i64) -> bool; 5] = [|_| true, |_| false, |t| t > 0, |t| t < 0, |t| t == 7];
+        for keep in conditions {
+            let mut batch = numbered(&times);
+            let expected: Vec<Row> = rows(&batch).into_iter().filter(|row| keep(row.0)).collect();
+            batch.retain(keep);
+            assert_eq!(rows(&batch), expected);
+            let marks = expected.iter().any(|row| row.2 != 0);
+            assert_eq!(
+                (batch.severity.len(), batch.observed.len()),
+                if marks { (batch.len(), batch.len()) } else { (0, 0) }
+            );
+            assert_eq!((batch.is_empty(), batch.streams.len()), (expected.is_empty(), 3), "streams keep their numbers");
+            // It goes on from there.
+            batch.push_field(1, "x");
+            batch.end_row(1, 0, 0, RecordMarks::default());
+            let last = rows(&batch).pop().expect("a row");
+            assert_eq!(last, (1, 0, 0, 0, vec![("é".to_owned(), "x".to_owned())]));
+        }
+    }
+
+    #[test]
+    fn streams_of_equal_labels_have_one_identifier() {
+        let batch = numbered(&[]);
+        let ids: Vec<SeriesId> = batch.streams.iter().map(|stream| stream.id).collect();
+        assert!(ids[0] == ids[2] && ids[0] != ids[1] && ids[1] == SeriesId::of(b""));
+        assert_eq!([0, 1, 2].map(|stream| batch.labels(stream)), [&b"one"[..], b"", b"one"]);
+    }
+
+    #[test]
+    fn what_is_no_text_reads_as_missing() {
+        let mut batch = numbered(&[1, 2]);
+        batch.values[0] = 0xff;
+        assert_eq!(batch.value(0), "");
+        assert_eq!(batch.row(1).collect::<Vec<_>>(), [("n", "1"), ("é", "日本")], "others stay");
+        batch.abandon_row();
+        assert_eq!(rows(&batch).len(), 2, "nothing is under way");
+    }
 }

@@ -279,4 +279,70 @@ mod tests {
         assert_eq!(found, [("a", vec![("x", 5), ("y and some more", 1)]), ("d", vec![("one", 1)])]);
         assert!(all.add_batch(&RecordBatch::new_empty(Arc::new(Schema::empty()))).is_err());
     }
+
+    /// Counts of random values in several batches are those that a map of maps has, whatever is left out.
+    #[test]
+    fn counts_are_those_of_a_map() {
+        use std::collections::BTreeMap;
+        let mut random = 3_u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        let limits = ValueLimits { values: 5, bytes: 16 };
+        let names = ["a", "b", "a name that no view holds", "d", "é"];
+        let mut all = ValueCounts::new(limits);
+        let mut model: BTreeMap<&str, BTreeMap<String, u64>> = BTreeMap::new();
+        for _ in 0..40 {
+            let mut part = ValueCounts::new(limits);
+            for _ in 0..next(30) {
+                let at = next(names.len());
+                // One field has more values than the limit, one a longer one.
+                let value = match at {
+                    1 => format!("value {}", next(9)),
+                    3 if next(9) == 0 => "x".repeat(17),
+                    _ => "é".repeat(1 + next(5)),
+                };
+                let (field, rows) = (part.field(names[at]), next(3) as u64);
+                part.add(field, &value, rows);
+                if rows > 0 {
+                    *model.entry(names[at]).or_default().entry(value).or_default() += rows;
+                }
+            }
+            part.rows = 2;
+            all.add_batch(&part.to_batch().expect("few texts")).expect("its own");
+        }
+        assert_eq!(all.rows, 80);
+        model.retain(|_, values| {
+            values.len() as u64 <= limits.values && values.keys().all(|v| v.len() as u64 <= limits.bytes)
+        });
+        assert_eq!(model.keys().copied().collect::<Vec<_>>(), ["a", "a name that no view holds", "é"]);
+        let found: BTreeMap<&str, BTreeMap<String, u64>> = all
+            .by_name()
+            .map(|(name, values)| (name, values.into_iter().map(|(value, rows)| (value.to_owned(), rows)).collect()))
+            .collect();
+        assert_eq!(found, model);
+        assert!(all.memory_bytes() > 0);
+    }
+
+    #[test]
+    fn limits_are_what_still_fits() {
+        let mut counts = ValueCounts::new(LIMITS);
+        let (few, long, none) = (counts.field("few"), counts.field("long"), counts.field("none"));
+        counts.add(few, "1", 1);
+        counts.add(few, "2", 1);
+        counts.add(long, &"x".repeat(20), 1);
+        counts.add(none, "", 5);
+        counts.add(none, "x", 0);
+        assert_eq!([few, long, none].map(|field| counts.is_out(field)), [false; 3]);
+        assert_eq!(counts.by_name().map(|(name, _)| name).collect::<Vec<_>>(), ["few", "long"], "no value is none");
+        counts.add(few, "3", 1);
+        counts.add(long, &"x".repeat(21), 1);
+        assert_eq!([few, long, none].map(|field| counts.is_out(field)), [true, true, false]);
+        counts.add(few, "1", 1);
+        assert_eq!(counts.by_name().count(), 0, "out is out");
+        let batch = counts.to_batch().expect("few texts");
+        // The rows, and what is left out, each in a row of its own.
+        assert_eq!((batch.num_rows(), batch.schema()), (3, ValueCounts::schema()));
+    }
 }

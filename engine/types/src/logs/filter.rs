@@ -357,4 +357,68 @@ mod tests {
         let (min, max) = LogFilter::Or(vec![]).time_bounds();
         assert!(min > max);
     }
+
+    #[test]
+    fn selectors_of_streams() {
+        let matcher = |name: &str, op, value: &str| Matcher::new(name, op, value).expect("a matcher");
+        let app = |value: &str| matcher("app", crate::MatchOp::Equal, value);
+        let selects = |groups: Vec<Vec<Matcher>>, app: &'static str, host: &'static str| {
+            let label = |name: &str| match name {
+                "app" => app,
+                "host" => host,
+                _ => "",
+            };
+            StreamSelector { groups }.selects(label)
+        };
+        let no_host = || matcher("host", crate::MatchOp::Equal, "");
+        assert!(selects(vec![], "a", ""), "no group is no condition");
+        assert!(selects(vec![vec![app("a")], vec![app("b")]], "b", ""));
+        assert!(!selects(vec![vec![app("a"), no_host()]], "a", "h1"), "all of a group");
+        assert!(selects(vec![vec![app("a"), no_host()]], "a", ""), "a missing label is empty");
+        assert!(selects(vec![vec![matcher("zone", crate::MatchOp::NotRegex, ".+")]], "a", ""));
+        let selector = StreamSelector { groups: vec![vec![app("a\""), no_host()], vec![app("b")]] };
+        assert_eq!(LogFilter::Stream(selector).to_string(), r#"{app="a\"",host="" or app="b"}"#);
+    }
+
+    #[test]
+    fn filters_as_texts() {
+        let value = |field| LogFilter::Value { field, matcher: Arc::new(Any) };
+        let all = vec![
+            value(FieldPattern::Name("a".to_owned())),
+            LogFilter::Or(vec![value(FieldPattern::Prefix("b.".to_owned())), LogFilter::None]),
+            LogFilter::Not(Box::new(LogFilter::And(Vec::new()))),
+            LogFilter::Time(vec![(1, 2), (5, 5)]),
+            LogFilter::StreamIds(vec![StreamId::default(); 2]),
+        ];
+        let expected = "(a:* (b.*:* or !*) !() _time:[(1, 2), (5, 5)] _stream_id:in(2 ids))";
+        assert_eq!(LogFilter::And(all).to_string(), expected);
+    }
+
+    #[test]
+    fn parts_of_periods_at_the_ends_of_time() {
+        let hour = TimePredicate { text: String::new(), period_ns: 24, phase_ns: -5, zone_ns: -7, part_ns: (0, 11) };
+        for ns in [i64::MIN, i64::MIN + 1, i64::MAX, 0] {
+            // The moment that is told is not beyond all times.
+            let moment = i128::from(ns.saturating_add(-7)) - 5;
+            assert_eq!(hour.matches(ns), moment.rem_euclid(24) <= 11, "{ns}");
+        }
+        let written = |period_ns: i64| serde_json::json!({"text": "", "period_ns": period_ns, "phase_ns": 0, "zone_ns": 0, "part_ns": [0, 1]});
+        assert!(serde_json::from_value::<TimePredicate>(written(1)).is_ok());
+        for period_ns in [0, -1, i64::MIN] {
+            assert!(serde_json::from_value::<TimePredicate>(written(period_ns)).is_err(), "{period_ns}");
+        }
+    }
+
+    #[test]
+    fn bounds_of_several_ranges() {
+        let ranges = LogFilter::Time(vec![(1, 2), (8, 9)]);
+        assert_eq!(ranges.time_bounds(), (1, 9));
+        for none in [LogFilter::None, LogFilter::Time(Vec::new()), LogFilter::Or(vec![LogFilter::None])] {
+            let (min, max) = none.time_bounds();
+            assert!(min > max, "{none}");
+        }
+        let or = LogFilter::Or(vec![LogFilter::None, ranges.clone()]);
+        assert_eq!(or.time_bounds(), (1, 9), "what holds of nothing widens nothing");
+        assert_eq!(LogFilter::Or(vec![LogFilter::All, ranges]).time_bounds(), (i64::MIN, i64::MAX));
+    }
 }

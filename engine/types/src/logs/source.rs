@@ -178,3 +178,44 @@ impl LogRequest {
         Arc::new(Schema::new(fields))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(request: &LogRequest) -> Vec<String> {
+        let field = |field: &Arc<Field>| format!("{}{}", field.name(), if field.is_nullable() { "?" } else { "" });
+        request.schema().fields().iter().map(field).collect()
+    }
+
+    #[test]
+    fn schemas_of_scans() {
+        let columns = vec![LogColumn::text("a"), LogColumn::stored("a"), LogColumn::stored(TIME)];
+        let rows =
+            LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows };
+        assert_eq!(shown(&rows), ["a?", "a?", "_time", "__q_rest"]);
+        let kinds: Vec<DataType> = rows.schema().fields().iter().map(|field| field.data_type().clone()).collect();
+        let time = table::nanos(TIME).data_type().clone();
+        assert_eq!(kinds, [DataType::Utf8View, Stored::data_type(), time, table::map()]);
+        let counted = LogRequest { form: LogForm::Counted, rest: false, ..rows.clone() };
+        assert_eq!(shown(&counted), ["a?", "a?", "_time", "__q_rows?"]);
+        assert_eq!(shown(&LogRequest { columns: Vec::new(), ..counted }), ["__q_rows?"]);
+        // Of counted fields and values the columns are always the same.
+        assert_eq!(shown(&LogRequest { form: LogForm::FieldCounts, ..rows.clone() }), ["__q_field", "__q_rows"]);
+        assert_eq!(shown(&LogRequest::field_counts(LogFilter::All)), ["__q_field", "__q_rows"]);
+        let limits = ValueLimits { values: 1, bytes: 1 };
+        let values = LogRequest::value_counts(LogFilter::All, limits);
+        assert_eq!(shown(&values), ["__q_field?", "__q_value?", "__q_rows?"]);
+        assert_eq!(values.schema(), ValueCounts::schema());
+    }
+
+    #[test]
+    fn columns_that_are_no_texts() {
+        let kind = |name: &str| LogColumn::text(name).field().data_type().clone();
+        assert_eq!(kind(SEVERITY_NUMBER), DataType::UInt8);
+        assert_eq!((kind(OBSERVED_TIME), kind(TIME)), (table::nanos("x").data_type().clone(), kind(OBSERVED_TIME)));
+        let nullable =
+            [TIME, OBSERVED_TIME, SEVERITY_NUMBER, "b"].map(|name| LogColumn::text(name).field().is_nullable());
+        assert_eq!(nullable, [false, true, true, true]);
+    }
+}

@@ -247,4 +247,35 @@ mod tests {
         let floats = ["0.5", "-0", "2.50", "1e3"].map(|text| read_float(text, &mut String::new()).map(f64::to_bits));
         assert_eq!(floats, [Some(0.5_f64.to_bits()), Some((-0.0_f64).to_bits()), None, None]);
     }
+
+    #[test]
+    fn numbers_at_the_borders_of_their_types() {
+        for (text, expected) in [
+            ("9223372036854775807", Some(i64::MAX)),
+            ("-9223372036854775808", Some(i64::MIN)),
+            ("9223372036854775808", None),
+            ("-9223372036854775809", None),
+            ("10000000000000000000", None),
+            ("", None),
+            ("-", None),
+            ("+1", None),
+            ("1 ", None),
+            ("00", None),
+            ("-01", None),
+            ("١", None),
+        ] {
+            assert_eq!(read_int(text), expected, "{text}");
+        }
+        let float = |text: &str| read_float(text, &mut String::from("left from before"));
+        for text in ["0", "-1", "0.1", "123456789.125", "1000000000000000000000", "-0.000001"] {
+            let mut out = String::new();
+            write_float(float(text).unwrap_or(f64::NAN), &mut out);
+            assert_eq!(out, text);
+        }
+        for text in
+            ["", "-", ".", "1.", ".5", "+1", "0.10", "00", "1e3", "NaN", "inf", "0.1000000000000000055511151", "1-2"]
+        {
+            assert_eq!(float(text), None, "{text}");
+        }
+    }
 }

@@ -225,4 +225,68 @@ mod tests {
             assert!(compile(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn signs_within_classes() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+            let regex = compile(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+            assert!(yes.iter().all(|text| regex.is_match(text)), "{pattern} {yes:?}");
+            assert!(!no.iter().any(|text| regex.is_match(text)), "{pattern} {no:?}");
+        };
+        check("[]a]", &["]", "a"], &["[", ""]);
+        check("[^]a]", &["b", "["], &["]", "a"]);
+        check("[[a]", &["[", "a"], &["]"]);
+        check("[a~~b]", &["a", "~", "b"], &["c"]);
+        check(r"[\d\-x]", &["7", "-", "x"], &["\\", "d"]);
+        check(r"[\D]", &["x", "\u{661}"], &["7"]);
+        check(r"[\w.]+", &["a_9."], &["é", "-"]);
+        check("[[:^alpha:]]", &["1", "é"], &["a"]);
+        check(r"[\]]", &["]"], &["a"]);
+        check("[a-c-]", &["b", "-"], &["d"]);
+    }
+
+    #[test]
+    fn braces_and_escapes_outside_of_them() {
+        let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+            let regex = compile(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+            assert!(yes.iter().all(|text| regex.is_match(text)), "{pattern} {yes:?}");
+            assert!(!no.iter().any(|text| regex.is_match(text)), "{pattern} {no:?}");
+        };
+        check("a{2}", &["aa"], &["a", "aaa"]);
+        check("a{2,}", &["aa", "aaaa"], &["a"]);
+        check("a{1,2}?b", &["ab", "aab"], &["b"]);
+        check("a{,2}", &["a{,2}"], &["a", "aa"]);
+        check("a{x}", &["a{x}"], &["ax"]);
+        check("{", &["{"], &[""]);
+        check("a}", &["a}"], &["a"]);
+        check(r"\s\S", &[" x", "\tx", "\u{c}x"], &["\u{b}x", "\u{a0}x"]);
+        check(r"\w+", &["a_9"], &["é"]);
+        check(r"\bab\b.*", &["ab", "ab é"], &["abc"]);
+        check(r"\<a\>\-\#", &["<a>-#"], &["a-#"]);
+        check(r"\Qa.b", &["a.b"], &["axb"]);
+        check(r"\Q*\E\Q+\E", &["*+"], &["*"]);
+        check(r"\x41\x{1F642}", &["A🙂"], &["A"]);
+        check("(?s:a.b)|(?-s:c.d)", &["a\nb", "cxd"], &["c\nd"]);
+        check("(?U)a+", &["a", "aa"], &[""]);
+    }
+
+    #[test]
+    fn what_go_refuses() {
+        for (pattern, why) in [
+            ("a{2}{3}", "a repetition after a repetition"),
+            ("a+*", "a repetition after a repetition"),
+            ("a??*", "a repetition after a repetition"),
+            ("a{1001}", "a repetition of more than 1000 times"),
+            ("a{1,1001}", "a repetition of more than 1000 times"),
+            ("(?x)a", "unknown flag `x`"),
+            ("(?u:a)", "unknown flag `u`"),
+            (r"\Za", "unknown escape `\\Z`"),
+            (r"\h", "unknown escape `\\h`"),
+            ("a\\", "a backslash at the end"),
+        ] {
+            let told = compile(pattern).expect_err(pattern).to_string();
+            assert!(told.contains(why), "{pattern}: {told}");
+        }
+        assert!(compile("a{1000}").is_ok() && compile("a+?").is_ok() && compile("a{2}?").is_ok());
+    }
 }

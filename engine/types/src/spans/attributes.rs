@@ -180,7 +180,11 @@ fn push_plain(any: &serde_json::Value, out: &mut String) {
             }
             out.push('}');
         }
-        "intValue" => out.push_str(value.as_str().unwrap_or("0")),
+        "intValue" => match value.as_str() {
+            Some(digits) => out.push_str(digits),
+            // Some senders write it as a number.
+            None => out.push_str(&value.to_string()),
+        },
         "doubleValue" => match value.as_f64() {
             Some(v) => push_double(v, out),
             // NaN and infinities are texts there, and JSON has no numbers for them.
@@ -472,74 +476,4 @@ pub(crate) fn push_attribute(out: &mut Vec<u8>, key: &str, value: Value<'_>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn attributes_come_back() {
-        let list = r#"{"arrayValue":{"values":[{"intValue":"1"},{"stringValue":"a"},{"doubleValue":"NaN"}]}}"#;
-        let all = [
-            ("z", Value::Text("first")),
-            ("i", Value::Int(-5)),
-            ("d", Value::Double(0.5)),
-            ("b", Value::Bool(true)),
-            ("x", Value::Bytes(&[1, 2, 255])),
-            ("j", Value::Json(list)),
-            ("z", Value::Text("last")),
-        ];
-        let attributes = Attributes::of(all);
-        let got: Vec<_> = attributes.iter().collect();
-        assert_eq!(got, [all[3], all[2], all[1], all[5], all[4], all[6]]);
-        assert_eq!(attributes.get("j").unwrap().text(), r#"[1,"a","NaN"]"#);
-        assert_eq!(attributes.get("x").unwrap().text(), "AQL/");
-        assert_eq!(attributes.text("z"), Some("last"));
-        let mut again = AttributeWriter::default();
-        for (key, value) in &attributes {
-            let mut typed = String::new();
-            push_typed_text(value, &mut typed);
-            push_typed(key, &typed, &mut again);
-        }
-        assert_eq!(again.finish(), attributes);
-        for cut in 0..attributes.bytes().len() {
-            assert!(Attributes::read(&attributes.bytes()[..cut]).count() <= 6);
-        }
-    }
-
-    #[test]
-    fn others_in_their_place() {
-        let old = Attributes::of([("b", Value::Int(1)), ("d", Value::Text("x")), ("f", Value::Bool(true))]);
-        for chosen in 0..128_u32 {
-            let all = ["a", "b", "c", "d", "e", "f", "g"].into_iter().enumerate();
-            let others: Vec<(&str, Option<Value<'_>>)> = all
-                .filter(|(n, _)| (chosen >> n) & 1 == 1)
-                .map(|(n, key)| (key, (n % 3 > 0).then_some(Value::Text("new"))))
-                .collect();
-            let kept = old.iter().filter(|(key, _)| others.iter().all(|(other, _)| other != key));
-            let expected = Attributes::of(kept.chain(others.iter().filter_map(|(key, value)| Some((*key, (*value)?)))));
-            let mut out = b"before".to_vec();
-            push_replaced(old.bytes(), &others, &mut out);
-            assert_eq!(out.strip_prefix(b"before"), Some(expected.bytes()), "{others:?}");
-        }
-    }
-
-    #[test]
-    fn numbers_as_text() {
-        let check = |value: Value<'_>, text: &str, metric: Option<f64>| {
-            assert_eq!((value.text().as_ref(), value.metric()), (text, metric));
-        };
-        check(Value::Double(200.0), "200", Some(200.0));
-        check(Value::Double(1299.5), "1299.5", Some(1299.5));
-        check(Value::Double(1e21), "1e+21", Some(1e21));
-        check(Value::Double(f64::INFINITY), "+Inf", None);
-        check(Value::Int(1 << 53), "9007199254740992", None);
-        check(Value::Int(-(1 << 53) + 1), "-9007199254740991", Some(-9_007_199_254_740_991.0));
-        check(Value::Bool(false), "false", None);
-    }
-
-    #[test]
-    fn maps_are_compact_and_sorted() {
-        let map = r#"{"kvlistValue":{"values":[{"key":"b","value":{"boolValue":true}},{"key":"a","value":{}}]}}"#;
-        assert_eq!(json_text(map), r#"{"a":null,"b":true}"#);
-        assert_eq!(json_text(r#"{"arrayValue":{}}"#), "[]");
-    }
-}
+mod tests;

@@ -174,6 +174,7 @@ pub fn context_column(contexts: &RecordBatch, name: &str, references: &ArrayRef)
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::spans::{ContextFields, SpanFields, SpansBuilder};
 
     /// Services and names of spans, each with a resource of its service's name.
@@ -194,5 +195,40 @@ mod tests {
         assert_eq!(sizes(&[("carts", "op")])[0], own[0] + 2, "service and resource");
         let mixed = sizes(&[("a-long-one", "another"), ("cart", "op"), ("a-long-one", "op"), ("cart", "op")]);
         assert_eq!([mixed[1], mixed[3]], [own[0], own[0]]);
+    }
+
+    #[test]
+    fn batches_that_are_not_sound() {
+        let mut builder = SpansBuilder::default();
+        let context = builder.context(&ContextFields { service: "cart", ..Default::default() });
+        builder.span(&SpanFields { context, start: 3, end: 5, ..Default::default() });
+        builder.span(&SpanFields { context, start: 4, end: 4, ..Default::default() });
+        let batch = builder.finish();
+        assert!(batch.is_sound() && SpansBatch::default().is_sound() && SpansBatch::default().is_empty());
+        assert_eq!((batch.len(), batch.flat().num_rows(), batch.flat().num_columns()), (2, 2, 24));
+        let empty = SpansBatch::default();
+        // Spans of a context that is not there, other columns, the columns of one in the place of the other.
+        assert!(!SpansBatch { spans: batch.spans.clone(), contexts: empty.contexts.clone() }.is_sound());
+        let fewer = batch.spans.project(&[0, 1, 2, 3]).expect("columns");
+        assert!(!SpansBatch { spans: fewer, contexts: batch.contexts.clone() }.is_sound());
+        assert!(!SpansBatch { spans: batch.contexts.clone(), contexts: batch.spans.clone() }.is_sound());
+        let mut seen = Vec::new();
+        batch.each(|service, start, end| seen.push((service.to_owned(), start, end)));
+        assert_eq!(seen, [("cart".to_owned(), 3, 5), ("cart".to_owned(), 4, 4)]);
+    }
+
+    #[test]
+    fn slices_take_as_much_as_they_show() {
+        let of = |names: &[&str]| {
+            let mut builder = SpansBuilder::default();
+            for &name in names {
+                builder.span(&SpanFields { name, ..Default::default() });
+            }
+            builder.finish()
+        };
+        let whole = of(&["a", "b", "c", "d"]);
+        let half = SpansBatch { spans: whole.spans.slice(0, 2), contexts: whole.contexts.clone() };
+        assert!(half.memory_bytes() < whole.memory_bytes());
+        assert_eq!(half.memory_bytes(), of(&["a", "b"]).memory_bytes());
     }
 }

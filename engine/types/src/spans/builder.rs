@@ -553,3 +553,6 @@ impl SpansBuilder {
         SpansBatch { spans, contexts }
     }
 }
+
+#[cfg(test)]
+mod tests;

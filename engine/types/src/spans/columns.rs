@@ -264,7 +264,7 @@ mod tests {
     use arrow::compute::take;
 
     use super::*;
-    use crate::spans::Value;
+    use crate::spans::{ContextFields, SpanFields, SpansBuilder, Value};
 
     #[test]
     fn contexts_are_known_as_they_stand_in_columns() {
@@ -321,5 +321,106 @@ mod tests {
             assert!(goes_on, "that of the batch before is known");
             last = made.last().cloned();
         }
+    }
+
+    fn flat() -> RecordBatch {
+        let mut builder = SpansBuilder::default();
+        let resource = Attributes::of([("pod", Value::Text("p"))]);
+        let fields =
+            ContextFields { service: "cart", resource: resource.bytes(), scope_name: "lib", ..Default::default() };
+        let context = builder.context(&fields);
+        builder.attributes(&mut vec![("k", Value::Int(1))]);
+        builder.span(&SpanFields { context, name: "GET", flags: 1, dropped: [1, 2, 3], end: 5, ..Default::default() });
+        builder.finish().flat()
+    }
+
+    fn without(batch: &RecordBatch, names: &[&str]) -> RecordBatch {
+        let schema = batch.schema();
+        let kept = (0..batch.num_columns()).filter(|at| !names.contains(&schema.field(*at).name().as_str()));
+        batch.project(&kept.collect::<Vec<_>>()).expect("columns of the batch")
+    }
+
+    fn read(batch: &RecordBatch) -> Result<Span> {
+        let mut out = Vec::new();
+        read_spans(batch, &mut out).map(|()| out.remove(0))
+    }
+
+    #[test]
+    fn what_may_be_left_out_is_empty_then() {
+        let batch = flat();
+        let whole = read(&batch).expect("all columns");
+        assert_eq!((whole.context.service.as_str(), whole.context.scope_name.as_str()), ("cart", "lib"));
+        assert_eq!((whole.flags, whole.dropped, whole.attributes.get("k")), (1, [1, 2, 3], Some(Value::Int(1))));
+        let optional = [
+            "status_message",
+            "trace_state",
+            "flags",
+            "dropped_attributes",
+            "dropped_events",
+            "dropped_links",
+            "attributes",
+            "events",
+            "links",
+            "resource",
+            "scope_name",
+            "scope_version",
+            "scope_attributes",
+        ];
+        let few = read(&without(&batch, &optional)).expect("the others are enough");
+        assert_eq!((few.name.as_str(), few.end, few.context.service.as_str()), ("GET", 5, "cart"));
+        assert_eq!((few.flags, few.dropped, few.context.scope_name.as_str()), (0, [0; 3], ""));
+        assert!(few.attributes.is_empty() && few.context.resource.is_empty());
+        let schema = batch.schema();
+        for field in schema.fields() {
+            let name = field.name().as_str();
+            let read = read(&without(&batch, &[name]));
+            assert_eq!(read.is_ok(), optional.contains(&name), "{name}");
+            if let Err(error) = read {
+                assert_eq!(error.to_string(), format!("a scan of spans lacks `{name}`"));
+            }
+        }
+    }
+
+    #[test]
+    fn columns_of_another_type_are_named() {
+        let batch = flat();
+        let numbers: ArrayRef = Arc::new(arrow::array::Float64Array::from(vec![1.0]));
+        let schema = batch.schema();
+        for (at, field) in schema.fields().iter().enumerate() {
+            let mut columns = batch.columns().to_vec();
+            columns[at] = Arc::clone(&numbers);
+            let mut fields = schema.fields().to_vec();
+            fields[at] = Arc::new(Field::new(field.name(), DataType::Float64, false));
+            let other = RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).expect("columns of its schema");
+            let error = read(&other).expect_err(field.name()).to_string();
+            assert!(error.contains(&format!("`{}`", field.name())), "{error}");
+        }
+    }
+
+    #[test]
+    fn fields_of_columns() {
+        let attribute = |place, kind| SpanColumn::Attribute(place, "k".to_owned(), kind);
+        let coded = |of: SpanColumn| SpanColumn::Coded(Box::new(of));
+        for (column, name, kind, nullable, views) in [
+            (SpanColumn::Own("start"), "start", DataType::Int64, false, true),
+            (SpanColumn::Own("name"), "name", DataType::Utf8, false, false),
+            (SpanColumn::Text("name"), "name", DataType::Utf8View, false, true),
+            (SpanColumn::Duration, "duration", DataType::Int64, false, true),
+            (SpanColumn::Context("resource"), "resource", DataType::BinaryView, false, false),
+            (SpanColumn::Context("service"), "service", DataType::Utf8View, false, true),
+            (attribute(Place::Span, AttributeKind::Int), "span.k", DataType::Int64, true, true),
+            (attribute(Place::Resource, AttributeKind::Text), "resource.k", DataType::Utf8View, true, true),
+            (coded(SpanColumn::Context("service")), "service", coded_texts(), false, true),
+            (coded(attribute(Place::Span, AttributeKind::Text)), "span.k", coded_texts(), true, true),
+        ] {
+            let schema = schema_of(std::slice::from_ref(&column));
+            let field = schema.field(0);
+            let found = (field.name().as_str(), field.data_type(), field.is_nullable(), column.takes_views());
+            assert_eq!(found, (name, &kind, nullable, views), "{column:?}");
+        }
+        let texts = StringViewArray::from(vec![Some("a"), None, Some("a")]);
+        let coded = code_each(&texts);
+        assert_eq!(coded.keys().iter().collect::<Vec<_>>(), [Some(0), None, Some(2)], "a code of its own for each");
+        assert_eq!(coded.values().as_string_view(), &texts);
     }
 }

@@ -74,4 +74,55 @@ mod tests {
         let found: Vec<_> = path.iter().map(|part| (part.span, part.from, part.to)).collect();
         assert_eq!(found, [(1, 0, 40), (0, 40, 60), (2, 60, 100)]);
     }
+
+    fn path(times: &[(i64, i64)], children: &[Vec<usize>]) -> Vec<(usize, i64, i64)> {
+        critical_path(0, |span| times[span], children).iter().map(|part| (part.span, part.from, part.to)).collect()
+    }
+
+    #[test]
+    fn spans_without_children_and_without_length() {
+        assert_eq!(path(&[(3, 9)], &[vec![]]), [(0, 3, 9)]);
+        assert_eq!(path(&[(3, 3)], &[vec![]]), []);
+        // One that takes no time, and one as long as its parent.
+        assert_eq!(path(&[(0, 10), (5, 5), (0, 10)], &[vec![1, 2], vec![], vec![]]), [(2, 0, 10)]);
+        assert_eq!(path(&[(0, 10), (5, 5)], &[vec![1], vec![]]).iter().map(|part| part.2 - part.1).sum::<i64>(), 10);
+    }
+
+    #[test]
+    fn children_of_children_and_those_that_overlap() {
+        let times = [(0, 100), (10, 90), (20, 80), (50, 95)];
+        // The last one to end counts from its start on, the one before it up to there.
+        assert_eq!(
+            path(&times, &[vec![1, 3], vec![2], vec![], vec![]]),
+            [(0, 0, 10), (1, 10, 20), (2, 20, 50), (3, 50, 95), (0, 95, 100)]
+        );
+    }
+
+    /// Whatever the times are, the path is without gaps from the start of the root to its end.
+    #[test]
+    fn the_path_is_as_long_as_its_root() {
+        let mut random = 7_u64;
+        let mut next = |below: i64| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as i64 % below
+        };
+        for _ in 0..500 {
+            let count = 1 + next(12) as usize;
+            let mut times = vec![(100, 200)];
+            let mut children = vec![Vec::new(); count];
+            for span in 1..count {
+                let start = 60 + next(160);
+                times.push((start, start + next(100)));
+                children[next(span as i64) as usize].push(span);
+            }
+            let found = path(&times, &children);
+            let mut at = 100;
+            for (span, from, to) in found {
+                assert_eq!(from, at, "{times:?} {children:?}");
+                assert!(from < to && times[span].0 <= from && to <= times[span].1, "{times:?} {children:?}");
+                at = to;
+            }
+            assert_eq!(at, 200, "{times:?} {children:?}");
+        }
+    }
 }

@@ -211,8 +211,14 @@ impl SpanFilter {
     /// Says whether reports of a span that were sent again are left out: always but in look-ups of traces, which tell
     /// them apart by themselves unless they ask for [`Self::Once`].
     pub fn leaves_out_repeats(&self) -> bool {
-        let once = |all: &[Self]| all.iter().any(|one| matches!(one, Self::Once));
-        self.traces().is_none() || matches!(self, Self::And(all) if once(all))
+        fn asks_once(filter: &SpanFilter) -> bool {
+            match filter {
+                SpanFilter::Once => true,
+                SpanFilter::And(all) => all.iter().any(asks_once),
+                _ => false,
+            }
+        }
+        self.traces().is_none() || asks_once(self)
     }
 
     /// Both together, flattened.
@@ -337,5 +343,98 @@ mod tests {
         let both = SpanFilter::Starts(0, 10).and(SpanFilter::Overlaps(5, 7)).and(SpanFilter::Root);
         assert_eq!(both.start_bounds(), (0, 7));
         assert!(SpanFilter::Or(vec![]).start_bounds().0 > 0);
+    }
+
+    #[test]
+    fn texts() {
+        let regex = || TextTest::Regex(Arc::new(WatchedRegex::new(regex::Regex::new("^(?:ab*)$").expect("a pattern"))));
+        for (test, yes, no) in [
+            (TextTest::of_pattern("ab"), &["ab"][..], &["abc", "AB", ""][..]),
+            (TextTest::of_pattern("ab*"), &["ab", "abc", "ab*"], &["a", "xab"]),
+            (TextTest::of_pattern("*"), &["", "a"], &[]),
+            (TextTest::of_pattern("*a"), &["*a"], &["a", "ba"]),
+            (TextTest::Contains("é".to_owned()), &["é", "café!"], &["e", ""]),
+            (regex(), &["a", "abb"], &["abc", "xa", ""]),
+        ] {
+            assert!(yes.iter().all(|text| test.matches(text)), "{test} {yes:?}");
+            assert!(!no.iter().any(|text| test.matches(text)), "{test} {no:?}");
+        }
+    }
+
+    #[test]
+    fn values_within_bounds() {
+        let within = AttributeTest::Number(-1.0, 2.5);
+        for (value, expected) in [
+            (Value::Int(-1), true),
+            (Value::Double(2.5), true),
+            (Value::Text("2.4"), true),
+            (Value::Int(3), false),
+            (Value::Double(f64::NAN), false),
+            (Value::Text("two"), false),
+            (Value::Bool(true), false),
+        ] {
+            assert_eq!(within.matches(value), expected, "{value:?}");
+        }
+        // What is no finite number is asked for as the text that it is.
+        assert!(matches!(AttributeTest::equals("NaN"), AttributeTest::Equals(_, None)));
+        assert!(matches!(AttributeTest::equals("1e999"), AttributeTest::Equals(_, None)));
+        assert!(AttributeTest::Exists.matches(Value::Text("")));
+    }
+
+    #[test]
+    fn filters_are_put_together_flat() {
+        let named = |text: &str| SpanFilter::Name(TextTest::Is(text.to_owned()));
+        let check = |filter: SpanFilter, expected: &str| assert_eq!(filter.to_string(), expected);
+        check(SpanFilter::All.and(SpanFilter::All), "all");
+        check(SpanFilter::All.and(SpanFilter::Root), "root");
+        check(SpanFilter::Root.and(SpanFilter::All), "root");
+        check(named("a").and(SpanFilter::Root), "(name = \"a\" and root)");
+        let two = || SpanFilter::Root.and(SpanFilter::Status(2));
+        check(two().and(named("a")), "(root and status = 2 and name = \"a\")");
+        check(two().and(two()), "(root and status = 2 and root and status = 2)");
+    }
+
+    #[test]
+    fn filters_as_texts() {
+        let attribute = |place| SpanFilter::Attribute { place, key: "k".to_owned(), test: AttributeTest::Exists };
+        for (filter, expected) in [
+            (SpanFilter::Not(Box::new(SpanFilter::Or(vec![SpanFilter::None, SpanFilter::Once]))), "not (none or once)"),
+            (SpanFilter::Traces(Arc::new(vec![[0xab; 16]])), "trace = abababababababababababababababab"),
+            (SpanFilter::Traces(Arc::new(vec![[0; 16]; 3])), "trace in 3 ids"),
+            (SpanFilter::Duration(-1, 5), "duration in [-1, 5]"),
+            (SpanFilter::Kinds(vec![2, 5]), "kind in [2, 5]"),
+            (SpanFilter::Received(7), "received <= 7"),
+            (SpanFilter::Service(TextTest::of_pattern("a*")), "service begins with \"a\""),
+            (attribute(None), "any.k exists"),
+            (attribute(Some(Place::Resource)), "resource.k exists"),
+        ] {
+            assert_eq!(filter.to_string(), expected);
+        }
+    }
+
+    #[test]
+    fn traces_that_are_named_bound_the_rest() {
+        let ids = || SpanFilter::Traces(Arc::new(vec![[1; 16]]));
+        let or = SpanFilter::Or(vec![ids(), SpanFilter::Root]);
+        let not = SpanFilter::Not(Box::new(ids()));
+        for (filter, named, leaves_out) in [
+            (SpanFilter::All, false, true),
+            (ids(), true, false),
+            (SpanFilter::Root.and(ids()), true, false),
+            (ids().and(SpanFilter::Once), true, true),
+            (ids().and(SpanFilter::Once.and(SpanFilter::Root)), true, true),
+            // One of several is not what all are of.
+            (or, false, true),
+            (not, false, true),
+        ] {
+            assert_eq!(filter.traces().is_some(), named, "{filter}");
+            assert_eq!(filter.leaves_out_repeats(), leaves_out, "{filter}");
+        }
+        let far = SpanFilter::Starts(5, 9).and(SpanFilter::Starts(20, 30));
+        let (min, max) = far.start_bounds();
+        assert!(min > max, "nothing starts in both");
+        let either = SpanFilter::Or(vec![far, SpanFilter::Starts(1, 2), SpanFilter::Starts(8, 8)]);
+        assert_eq!(either.start_bounds(), (1, 8));
+        assert_eq!(SpanFilter::Not(Box::new(SpanFilter::Starts(1, 2))).start_bounds(), (i64::MIN, i64::MAX));
     }
 }

@@ -160,3 +160,67 @@ impl Span {
         self.attributes.iter().filter_map(|(k, v)| Some((k, v.metric()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::{FIRST, STATUS_OK};
+
+    fn span(kind: u8, marks: u8) -> Span {
+        Span {
+            trace_id: [1; 16],
+            span_id: [2; 8],
+            parent: None,
+            context: Arc::default(),
+            name: String::new(),
+            kind,
+            start: 0,
+            end: 0,
+            status: STATUS_OK,
+            status_message: String::new(),
+            trace_state: String::new(),
+            flags: 0,
+            dropped: [0; 3],
+            received: 0,
+            marks,
+            attributes: Attributes::default(),
+            events: Vec::new(),
+            links: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn sides_of_calls() {
+        let sides = [0, 1, 2, 3, 4, 5, 6].map(|kind| span(kind, FIRST).side());
+        assert_eq!(sides, [0, 0, 2, 1, 1, 2, 0].map(|side| [Side::None, Side::Caller, Side::Callee][side]));
+        // Of a shared id the other half is called, whatever it says.
+        assert_eq!([1, 3].map(|kind| span(kind, SHARED | FIRST).side()), [Side::Callee; 2]);
+        let names = [0, 2, 5, 6, u8::MAX].map(kind_name);
+        assert_eq!(names, ["", "server", "consumer", "", ""]);
+    }
+
+    #[test]
+    fn durations_and_services_without_a_name() {
+        let far = Span { start: i64::MIN, end: i64::MAX, status: STATUS_ERROR, ..span(1, NEGATIVE_DURATION) };
+        assert_eq!((far.duration(), far.is_error(), far.is_negative(), far.is_shared()), (i64::MAX, true, true, false));
+        assert_eq!(far.service_shown(), "unknown_service");
+        let context = Arc::new(SpanContext { service: "cart".to_owned(), ..SpanContext::default() });
+        assert_eq!(Span { context, ..span(1, 0) }.service_shown(), "cart");
+    }
+
+    #[test]
+    fn numbers_are_metrics_and_all_else_are_tags() {
+        let all = [
+            ("a", Value::Int(5)),
+            ("b", Value::Int(1 << 53)),
+            ("c", Value::Double(0.5)),
+            ("d", Value::Double(f64::INFINITY)),
+            ("e", Value::Text("7")),
+            ("f", Value::Bool(true)),
+        ];
+        let span = Span { attributes: Attributes::of(all), ..span(1, 0) };
+        assert_eq!(span.metrics().collect::<Vec<_>>(), [("a", 5.0), ("c", 0.5)]);
+        // What no double holds exactly stays as it came.
+        assert_eq!(span.tags().map(|(key, _)| key).collect::<Vec<_>>(), ["b", "d", "e", "f"]);
+    }
+}

@@ -184,4 +184,53 @@ mod tests {
         let of = [Value::Int(1), Value::Double(f64::NAN), Value::Text(""), Value::Bool(true)].map(AttributeKind::of);
         assert_eq!(of, [Some(Int), Some(Text), None, Some(Text)]);
     }
+
+    #[test]
+    fn what_is_known_together() {
+        use AttributeKind::{Double, Int, Text};
+        use KnownKind::{All, None, Unknown};
+        for (one, other, both) in [
+            (None, None, None),
+            (None, All(Int), All(Int)),
+            (All(Int), All(Int), All(Int)),
+            (All(Int), All(Double), All(Double)),
+            (All(Double), All(Text), All(Text)),
+            (None, Unknown, Unknown),
+            (All(Int), Unknown, Unknown),
+            (Unknown, Unknown, Unknown),
+        ] {
+            assert_eq!((one.and(other), other.and(one)), (both, both), "{one:?} {other:?}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_written_otherwise() {
+        let push = |kind: AttributeKind, value: Value<'_>| {
+            let mut out = AttributeValues::new("n", kind);
+            out.push(Some(value)).map(|()| out.finish())
+        };
+        let int = |value: Value<'_>| {
+            push(AttributeKind::Int, value).ok().map(|column| column.as_primitive::<Int64Type>().value(0))
+        };
+        assert_eq!(int(Value::Double(7.0)), Some(7), "a double without a fraction");
+        assert_eq!(int(Value::Text("9223372036854775807")), Some(i64::MAX));
+        for other in [
+            Value::Double(7.5),
+            Value::Text("7.0"),
+            Value::Text(" 7"),
+            Value::Text("9223372036854775808"),
+            Value::Bool(true),
+        ] {
+            assert_eq!(int(other), None, "{other:?}");
+        }
+        let double = |value: Value<'_>| {
+            push(AttributeKind::Double, value).ok().map(|column| column.as_primitive::<Float64Type>().value(0))
+        };
+        assert_eq!(double(Value::Text("-1.5e3")), Some(-1500.0));
+        assert_eq!(double(Value::Text("long")), None);
+        let long = "é".repeat(50);
+        let error = push(AttributeKind::Double, Value::Text(&long)).expect_err("it is no number").to_string();
+        assert!(error.starts_with("column `n` was found to hold numbers, but an older row has `é"), "{error}");
+        assert_eq!(error.matches('é').count(), 40, "long texts are cut");
+    }
 }

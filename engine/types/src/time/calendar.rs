@@ -63,4 +63,20 @@ mod tests {
         let lengths: u32 = (1..=12).map(|month| days_of_month(2023, month)).sum();
         assert_eq!(lengths, 365);
     }
+
+    #[test]
+    fn dates_far_from_now_come_back() {
+        for days in
+            [-4_000_000_000_000_i64, -719_469, -719_468, -719_162, -1, 0, 59, 11_016, 2_932_896, 4_000_000_000_000]
+        {
+            let (year, month, day) = date_of(days);
+            assert_eq!(days_of(year, month, day), days, "{year}-{month}-{day}");
+            assert!((1..=12).contains(&month) && (1..=days_of_month(year, month)).contains(&day), "{days}");
+            let (_, next, first) = date_of(days + 1);
+            assert_eq!(next == month, day < days_of_month(year, month), "{days}");
+            assert!(next == month || first == 1, "{days}");
+        }
+        assert_eq!((date_of(-719_468), date_of(11_016)), ((0, 3, 1), (2000, 2, 29)));
+        assert_eq!([0, -4, -100, -400, 1900, 2400].map(is_leap), [true, true, false, true, false, true]);
+    }
 }

@@ -160,7 +160,8 @@ pub fn parse_go(text: &str) -> Result<i64, String> {
             // What lies below a nanosecond of an hour is lost, as in Go.
             let fraction = &fraction[..fraction.len().min(18)];
             let value: i128 = fraction.parse().map_err(|_| invalid())?;
-            total += value * unit / 10_i128.pow(fraction.len() as u32);
+            let part = value * unit / 10_i128.pow(fraction.len() as u32);
+            total = total.checked_add(part).ok_or_else(invalid)?;
         }
         rest = &rest[unit_end..];
     }
@@ -274,5 +275,87 @@ mod tests {
             proptest::prop_assume!(nanos != i64::MIN);
             proptest::prop_assert_eq!(parse_go(&format_go(nanos)), Ok(nanos));
         }
+    }
+
+    #[test]
+    fn durations_of_go_that_are_none_say_why() {
+        let told = |text: &str| parse_go(text).expect_err(text);
+        assert_eq!(told("5"), "time: missing unit in duration \"5\"");
+        assert_eq!(told("1h5"), "time: missing unit in duration \"1h5\"");
+        assert_eq!(told("1d"), "time: unknown unit \"d\" in duration \"1d\"");
+        assert_eq!(told("1hours2m"), "time: unknown unit \"hours\" in duration \"1hours2m\"");
+        for text in ["", "-", "+", ".", ".s", "-.s", "h", "--1s", "1..5s", "1s ", " 1s"] {
+            let why = told(text);
+            assert!(why.starts_with("time: ") && why.ends_with(&quote(text)), "{text}: {why}");
+        }
+        // One nanosecond less, and one more, than 64 bits hold.
+        assert_eq!(parse_go("9223372036854775807ns"), Ok(i64::MAX));
+        assert_eq!(parse_go("-9223372036854775808ns"), Ok(i64::MIN));
+        assert!(parse_go("9223372036854775808ns").is_err() && parse_go("-9223372036854775809ns").is_err());
+        // Sums that no number holds are no durations either.
+        let most = i128::MAX;
+        for text in [format!("{most}ns1ns"), format!("{most}ns0.9h"), format!("{most}h"), format!("0{most}0ns")] {
+            assert!(parse_go(&text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn durations_of_go_in_all_units() {
+        for (text, nanos) in [
+            ("+1h", 3_600_000_000_000),
+            ("1.h", 3_600_000_000_000),
+            (".5m", 30_000_000_000),
+            ("1µs", 1000),
+            ("1μs", 1000),
+            ("1.5us1.5ns", 1501),
+            ("-0", 0),
+            ("+0", 0),
+            ("0.1ns", 0),
+            ("-1.9ns", -1),
+            ("1m1m", 120_000_000_000),
+            ("1s1h", 3_601_000_000_000),
+            ("0.3333333333333333333h", 1_200_000_000_000 - 1),
+        ] {
+            assert_eq!(parse_go(text), Ok(nanos), "{text}");
+        }
+        for (nanos, text) in [
+            (999, "999ns"),
+            (1000, "1µs"),
+            (1001, "1.001µs"),
+            (999_999, "999.999µs"),
+            (1_000_000, "1ms"),
+            (-999_999_999, "-999.999999ms"),
+            (1_000_000_000, "1s"),
+            (59_999_999_999, "59.999999999s"),
+            (60_000_000_000, "1m0s"),
+            (3_600_000_000_001, "1h0m0.000000001s"),
+            (i64::MAX, "2562047h47m16.854775807s"),
+        ] {
+            assert_eq!(format_go(nanos), text);
+        }
+    }
+
+    #[test]
+    fn durations_of_prometheus_as_they_are_written() {
+        for (ms, text) in [
+            (1, "1ms"),
+            (61_001, "1m1s1ms"),
+            (86_400_000, "1d"),
+            (7 * 86_400_000, "1w"),
+            (8 * 86_400_000, "8d"),
+            (364 * 86_400_000, "52w"),
+            (365 * 86_400_000, "1y"),
+            (366 * 86_400_000, "366d"),
+            (7 * 86_400_000 + 1, "7d1ms"),
+            (-1, "-1ms"),
+            (i64::MIN, "-106751991167d7h12m55s808ms"),
+        ] {
+            assert_eq!(format(ms), text);
+        }
+        assert_eq!((parse_signed("-0"), parse_signed("0")), (Ok(0), Ok(0)));
+        assert!(parse_signed("--1m").is_err() && parse_signed("-").is_err() && parse_signed("+1m").is_err());
+        assert_eq!(parse("1é"), Err("unknown unit \"é\" in duration \"1é\"".to_owned()));
+        assert_eq!(parse("0s"), Ok(0));
+        assert_eq!(parse("0m0s"), Ok(0));
     }
 }

@@ -220,4 +220,46 @@ mod tests {
         check(i64::MAX, None, "2262-04-11T23:47:16.854775807Z");
         check(i64::MIN, Some(9), "1677-09-21T00:12:43.145224192Z");
     }
+
+    /// Any time is read back from what is written of it, in any zone.
+    #[test]
+    fn random_times_in_random_zones() {
+        let mut random = 5_u64;
+        let mut next = || {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 32) | (random << 32)
+        };
+        for _ in 0..2000 {
+            let nanos = next() as i64;
+            let mut text = String::new();
+            write(nanos, None, &mut text);
+            assert_eq!(read(&text).map(|time| time.unix_nanos()), Some(i128::from(nanos)), "{text}");
+            let minutes = (next() % 1441) as i64;
+            let zone = format!("{}{:02}:{:02}", if minutes % 2 == 0 { '+' } else { '-' }, minutes / 60, minutes % 60);
+            let offset = 60 * if minutes % 2 == 0 { minutes } else { -minutes };
+            let elsewhere = text.replace('Z', &zone);
+            let found = read(&elsewhere).unwrap_or_else(|| panic!("{elsewhere}"));
+            assert_eq!(found.unix_nanos(), i128::from(nanos) - i128::from(offset) * 1_000_000_000, "{elsewhere}");
+            assert_eq!(read(&elsewhere.replacen(':', ";", 1)), None);
+        }
+    }
+
+    #[test]
+    fn how_a_time_was_written_is_told() {
+        let time = read("2024-02-29t23:59:60,50+24:00").expect("a time");
+        assert_eq!((time.separator, time.hour, time.second), (b't', 23, 60));
+        assert_eq!((time.point, time.digits, time.nanos), (Some(b','), 2, 500_000_000));
+        assert_eq!((time.zone, time.zone.seconds()), (Zone::Colon(86_400), 86_400));
+        // It is the first second of March, where it was written.
+        assert_eq!(time.local_seconds, days_of(2024, 3, 1) * DAY_SECONDS);
+        let plain = read("2024-02-29 00:00:00").expect("a time");
+        assert_eq!((plain.point, plain.digits, plain.zone.seconds()), (None, 0, 0));
+        let long = read("2024-02-29T00:00:00.12345678912345678901234567890Z").expect("a time");
+        assert_eq!((long.digits, long.nanos), (29, 123_456_789));
+        for text in
+            ["2024-02-29T00:00:00.Z", "2024-02-29T00:00:00+24:01x", "２024-02-29T00:00:00Z", "2024-02-30T00:00:00Z"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
 }

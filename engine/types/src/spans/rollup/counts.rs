@@ -47,3 +47,42 @@ impl Counts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(spans: u64, errors: u64, seen: (i64, i64), protocol: u8, bucket: u16) -> Counts {
+        let mut durations = Durations::default();
+        durations.add(bucket, spans);
+        Counts { protocol, spans, errors, seen, durations }
+    }
+
+    #[test]
+    fn parts_add_up_in_any_order() {
+        let parts = [counts(2, 1, (5, 9), 0, 3), counts(3, 0, (-1, 4), 4, 7), counts(1, 1, (6, 20), 2, 3)];
+        let whole = |order: [usize; 3]| {
+            let mut whole = Counts::default();
+            order.iter().for_each(|at| whole.merge(&parts[*at]));
+            whole
+        };
+        let sum = whole([0, 1, 2]);
+        assert_eq!((sum.spans, sum.errors, sum.seen, sum.protocol), (6, 2, (-1, 20), 2), "the least protocol");
+        assert_eq!(sum.durations.iter().collect::<Vec<_>>(), [(3, 3), (7, 3)]);
+        for order in [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
+            assert_eq!(whole(order), sum, "{order:?}");
+        }
+        let mut same = sum.clone();
+        same.merge(&Counts::default());
+        assert_eq!(same, sum, "none changes nothing");
+    }
+
+    #[test]
+    fn what_is_taken_out_leaves_the_times() {
+        let mut sum = counts(3, 1, (1, 9), 4, 3);
+        sum.remove(&counts(1, 1, (1, 2), 4, 3));
+        assert_eq!(sum, counts(2, 0, (1, 9), 4, 3));
+        sum.remove(&counts(7, 7, (0, 0), 0, 3));
+        assert_eq!((sum.spans, sum.errors, sum.durations.count()), (0, 0, 0), "never less than none");
+    }
+}

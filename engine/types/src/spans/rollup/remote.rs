@@ -102,3 +102,63 @@ fn note<'a, const N: usize>(raw: RawAttribute<'a>, keys: &[&str; N], found: &mut
         found[at].get_or_insert(raw);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Protocol, name and sort of the other side, of attributes that are texts.
+    fn told(pairs: &[(&str, &str)], caller: bool) -> (u8, Option<(String, EdgeKind)>) {
+        let attributes = Attributes::of(pairs.iter().map(|(key, value)| (*key, Value::Text(value))));
+        let (protocol, remote) = remote_of(attributes.bytes(), caller);
+        (protocol, remote.map(|(name, kind)| (name.into_owned(), kind)))
+    }
+
+    #[test]
+    fn who_is_called() {
+        use EdgeKind::{Database, External, Queue};
+        let check = |pairs: &[(&str, &str)], protocol: u8, name: &str, kind: EdgeKind| {
+            assert_eq!(told(pairs, true), (protocol, Some((name.to_owned(), kind))), "{pairs:?}");
+            assert_eq!(told(pairs, false), (protocol, None), "who is called names nobody: {pairs:?}");
+        };
+        check(&[("db.system", "mysql")], 1, "mysql", Database);
+        check(&[("db.system", "mysql"), ("server.address", "h1")], 1, "h1", Database);
+        check(&[("db.system", "mysql"), ("server.address", "h1"), ("db.name", "shop")], 1, "shop", Database);
+        check(&[("db.name", "old"), ("db.namespace", "new")], 1, "new", Database);
+        check(&[("db.namespace", "shop"), ("peer.service", "orders-db")], 1, "orders-db", Database);
+        check(&[("messaging.system", "kafka")], 2, "kafka", Queue);
+        check(&[("messaging.system", "kafka"), ("net.peer.name", "h1")], 2, "h1", Queue);
+        check(&[("messaging.destination.name", "q"), ("peer.service", "x")], 2, "q", Queue);
+        check(&[("http.method", "GET"), ("server.address", "h1")], 4, "h1", External);
+        check(&[("rpc.system", "grpc"), ("network.peer.address", "10.0.0.1")], 3, "10.0.0.1", External);
+        check(&[("peer.service", "a"), ("server.address", "b")], 0, "a", External);
+        // Of several protocols the least one counts.
+        check(&[("http.url", "x"), ("db.system", "es")], 1, "es", Database);
+    }
+
+    #[test]
+    fn what_names_nobody() {
+        for (pairs, protocol) in [
+            (&[][..], 0),
+            (&[("http.method", "GET"), ("url.path", "/")], 4),
+            (&[("db.operation", "SELECT")], 1),
+            (&[("server.address", "")], 0),
+            (&[("dbx", "1"), ("httpx", "1"), ("personal", "x"), ("messaging", "x")], 0),
+        ] {
+            assert_eq!(told(pairs, true), (protocol, None), "{pairs:?}");
+        }
+        // An empty name is none, and the next one counts.
+        let next = told(&[("peer.service", ""), ("server.address", "h1")], true);
+        assert_eq!(next, (0, Some(("h1".to_owned(), EdgeKind::External))));
+        let number = Attributes::of([("server.address", Value::Int(7))]);
+        assert_eq!(remote_of(number.bytes(), true), (0, Some((Cow::Borrowed("7"), EdgeKind::External))));
+    }
+
+    #[test]
+    fn sorts_by_number() {
+        for kind in [EdgeKind::Service, EdgeKind::Database, EdgeKind::Queue, EdgeKind::External, EdgeKind::User] {
+            assert_eq!(EdgeKind::of(kind as u8), Some(kind));
+        }
+        assert_eq!([5, u8::MAX].map(EdgeKind::of), [None, None]);
+    }
+}

@@ -132,4 +132,55 @@ mod tests {
         assert_eq!(graph.bounds(), Some((50, 190)));
         assert_eq!(RollupRequest::Operations(1, 50).bounds(), None);
     }
+
+    #[test]
+    fn what_may_not_be_seen_has_no_name() {
+        let access = Access::services(["cart"]);
+        let edge = |kind: EdgeKind, service: &str, peer: &str| {
+            let (service, peer) = (service.to_owned(), peer.to_owned());
+            let counts = crate::spans::Counts::default();
+            RollupRow { kind: RollupKind::EdgeHour, minute: 0, service, peer, sort: kind as u8, counts, ids: None }
+        };
+        let seen = |row: RollupRow| row.seen_by(&access).map(|row| format!("{} {}", row.service, row.peer));
+        for (kind, service, peer, expected) in [
+            (EdgeKind::Service, "cart", "pay", Some("cart (hidden)")),
+            (EdgeKind::Service, "front", "cart", Some("(hidden) cart")),
+            (EdgeKind::Service, "cart", "cart", Some("cart cart")),
+            (EdgeKind::Service, "front", "pay", None),
+            (EdgeKind::User, "", "cart", Some(" cart")),
+            (EdgeKind::User, "", "pay", None),
+            (EdgeKind::Database, "cart", "db", Some("cart db")),
+            (EdgeKind::Queue, "pay", "cart", None),
+        ] {
+            let row = edge(kind, service, peer);
+            assert_eq!(seen(row.clone()).as_deref(), expected, "{kind:?} {service} {peer}");
+            assert_eq!(row.clone().seen_by(&Access::full()), Some(row), "all of it");
+        }
+        // Of other rows the sort is no kind of edge, and open ones stay.
+        let node = |service: &str| RollupRow { kind: RollupKind::NodeHour, ..edge(EdgeKind::User, service, "") };
+        assert!(seen(node("cart")).is_some() && seen(node("pay")).is_none());
+        assert!(seen(RollupRow { kind: RollupKind::Open, ..node("pay") }).is_some());
+        assert!(RollupRow::unlisted(RollupKind::Operation, 0).seen_by(&access).is_some());
+    }
+
+    #[test]
+    fn ranges_at_the_ends_of_time() {
+        for request in [
+            RollupRequest::Graph(i64::MIN, i64::MAX),
+            RollupRequest::Operations(i64::MIN, i64::MAX),
+            RollupRequest::Instances(i64::MIN, i64::MAX),
+        ] {
+            assert!(request.bounds().is_some_and(|(from, to)| from < to), "{request:?}");
+        }
+        assert_eq!(RollupRequest::Services.bounds(), Some((i64::MIN, i64::MAX)));
+        assert_eq!(RollupRequest::Graph(5, 4).bounds(), Some((5, 4)), "an empty range stays empty");
+        assert_eq!(RollupRequest::Instances(0, 119).ranges(), [(RollupKind::Instance, (0, 119))]);
+        // Hours and minutes cover the range, and nothing twice.
+        let graph = RollupRequest::Graph(50, 190);
+        for minute in 0..250 {
+            let hour = graph.wants(RollupKind::NodeHour, minute);
+            let single = graph.wants(RollupKind::NodeMinute, minute);
+            assert_eq!((hour || single, hour && single), ((50..=190).contains(&minute), false), "{minute}");
+        }
+    }
 }

@@ -62,7 +62,7 @@ impl Durations {
     pub fn merge_bytes(&mut self, mut bytes: &[u8]) {
         let mut at = 0u64;
         while let Some((step, count)) = varint(&mut bytes).zip(varint(&mut bytes)) {
-            at += step;
+            at = at.saturating_add(step);
             let Ok(bucket) = u16::try_from(at) else { return };
             self.add(bucket, count);
         }
@@ -156,5 +156,63 @@ mod tests {
             assert!((found as f64 / d as f64 - 1.0).abs() <= 0.021 || (found - d).abs() <= 1, "{d}: {found}");
         }
         assert_eq!(Durations::default().quantile(0.9), 0);
+    }
+
+    #[test]
+    fn what_is_taken_out_is_gone() {
+        let mut some = Durations::default();
+        for (bucket, count) in [(7, 2), (3, 1), (7, 1), (5, 4)] {
+            some.add(bucket, count);
+        }
+        assert_eq!(some.iter().collect::<Vec<_>>(), [(3, 1), (5, 4), (7, 3)]);
+        some.remove(5, 3);
+        some.remove(3, 9);
+        some.remove(4, 1);
+        assert_eq!(some.iter().collect::<Vec<_>>(), [(5, 1), (7, 3)], "never less than none");
+        assert_eq!(some.count(), 4);
+    }
+
+    #[test]
+    fn bytes_that_are_none_of_it_end_it() {
+        let read = |bytes: &[u8]| {
+            let mut read = Durations::default();
+            read.merge_bytes(bytes);
+            read.iter().collect::<Vec<_>>()
+        };
+        assert_eq!(read(&[3, 1, 2, 0x80, 0x01]), [(3, 1), (5, 128)]);
+        assert_eq!(read(&[3, 1, 2]), [(3, 1)], "half a pair");
+        // A bucket beyond all, and steps that come to more than a number holds.
+        let mut far = vec![3, 1];
+        far.extend([0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 1, 2, 1]);
+        assert_eq!(read(&far), [(3, 1)]);
+        assert_eq!(read(&[0x80, 0x80, 0x04, 1, 1, 1]), [], "65536");
+        assert_eq!(read(&[0xff, 0xff, 0x03, 1]), [(u16::MAX, 1)]);
+    }
+
+    #[test]
+    fn buckets_ascend_and_their_middles_lie_in_them() {
+        assert_eq!([i64::MIN, -1, 0, 1].map(bucket), [0, 0, 0, 1]);
+        assert_eq!([0, 1].map(middle), [0, 1]);
+        let mut last = 0;
+        for power in 0..=620 {
+            let duration = RATIO.powi(power) as i64;
+            let own = bucket(duration);
+            assert!(own >= last, "{duration}");
+            last = own;
+            // From a thousand on rounding moves nothing out of its bucket.
+            if duration > 1000 {
+                assert_eq!(bucket(middle(own)), own, "{duration}");
+            }
+        }
+    }
+
+    #[test]
+    fn ranks_are_nearest() {
+        let mut some = Durations::default();
+        [10, 20, 30, 40].iter().for_each(|bucket| some.add(*bucket, 1));
+        let at = |q: f64| some.quantile(q);
+        let of = [10, 20, 30, 40].map(middle);
+        assert_eq!([0.0, 0.25, 0.26, 0.5, 0.75, 0.76, 1.0].map(at), [of[0], of[0], of[1], of[1], of[2], of[3], of[3]]);
+        assert_eq!([-1.0, 7.0].map(at), [of[0], of[3]], "what is no share is the nearest that is");
     }
 }

@@ -64,3 +64,78 @@ fn unlist(kind: RollupKind, rows: &mut Vec<RollupRow>) {
     hours.dedup();
     rows.extend(hours.into_iter().map(|hour| RollupRow::unlisted(kind, hour)));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::Counts;
+
+    fn row(kind: RollupKind, minute: i64, service: &str, peer: &str, spans: u64) -> RollupRow {
+        let counts = Counts { spans, seen: (minute, minute), ..Counts::default() };
+        RollupRow { kind, minute, service: service.to_owned(), peer: peer.to_owned(), sort: 0, counts, ids: None }
+    }
+
+    fn told(sum: RollupSum) -> Vec<(RollupKind, i64, String, u64)> {
+        sum.rows()
+            .into_iter()
+            .map(|row| (row.kind, row.minute, row.service + "/" + &row.peer, row.counts.spans))
+            .collect()
+    }
+
+    #[test]
+    fn rows_about_one_thing_are_one() {
+        use RollupKind::{EdgeHour, NodeHour};
+        let mut sum = RollupSum::default();
+        for (kind, minute, service, peer, spans) in [
+            (NodeHour, 60, "b", "", 1),
+            (EdgeHour, 0, "a", "b", 2),
+            (NodeHour, 0, "b", "", 3),
+            (NodeHour, 60, "b", "", 4),
+        ] {
+            sum.add(row(kind, minute, service, peer, spans));
+        }
+        sum.remove(&row(EdgeHour, 0, "a", "b", 1));
+        // What was never added takes nothing away.
+        sum.remove(&row(EdgeHour, 0, "a", "c", 1));
+        sum.remove(&RollupRow { sort: 3, ..row(EdgeHour, 0, "a", "b", 1) });
+        let expected = [(NodeHour, 0, "b/", 3), (NodeHour, 60, "b/", 5), (EdgeHour, 0, "a/b", 1)]
+            .map(|(kind, minute, name, spans)| (kind, minute, name.to_owned(), spans));
+        assert_eq!(told(sum), expected);
+    }
+
+    #[test]
+    fn rows_of_nothing_are_left_out_unless_they_say_so() {
+        let mut sum = RollupSum::default();
+        sum.add(row(RollupKind::NodeHour, 0, "a", "", 2));
+        sum.remove(&row(RollupKind::NodeHour, 0, "a", "", 2));
+        sum.add(RollupRow::unlisted(RollupKind::Operation, 60));
+        let rows = sum.rows();
+        assert_eq!(rows, [RollupRow::unlisted(RollupKind::Operation, 60)]);
+    }
+
+    #[test]
+    fn ids_tell_open_rows_apart() {
+        let open =
+            |span: u8| RollupRow { ids: Some(([1; 16], [span; 8], [9; 8])), ..row(RollupKind::Open, 0, "a", "", 1) };
+        let mut sum = RollupSum::default();
+        [2, 1, 2].into_iter().for_each(|span| sum.add(open(span)));
+        let rows = sum.rows();
+        let found: Vec<_> = rows.iter().map(|row| (row.ids.map(|ids| ids.1[0]), row.counts.spans)).collect();
+        assert_eq!(found, [(Some(1), 1), (Some(2), 2)]);
+    }
+
+    #[test]
+    fn too_many_operations_are_told_hour_by_hour() {
+        let mut sum = RollupSum::default();
+        for hour in [0, 60, 180] {
+            sum.add(row(RollupKind::NodeHour, hour, "a", "", 1));
+        }
+        sum.add(row(RollupKind::Instance, 0, "a", "one", 1));
+        (0..=LISTED_MAX).for_each(|n| sum.add(row(RollupKind::Operation, 60, "a", &n.to_string(), 1)));
+        let rows = sum.rows();
+        let operations: Vec<&RollupRow> = rows.iter().filter(|row| row.kind == RollupKind::Operation).collect();
+        assert!(operations.iter().all(|row| row.sort == UNLISTED));
+        assert_eq!(operations.iter().map(|row| row.minute).collect::<Vec<_>>(), [0, 60, 180], "each that has spans");
+        assert_eq!(rows.iter().filter(|row| row.kind == RollupKind::Instance).count(), 1, "of those there are few");
+    }
+}
