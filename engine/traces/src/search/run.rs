@@ -474,9 +474,9 @@ mod tests {
                     let mut page = page(&search, search.limit + 1);
                     // In two parts, as they are read.
                     for part in rows.chunks(25) {
-                        part.iter().for_each(|row| {
+                        for row in part {
                             page.add(row.clone());
-                        });
+                        }
                         page.cut();
                     }
                     let found = page.rows;

@@ -267,10 +267,8 @@ impl TracesEngine {
 
 #[cfg(test)]
 mod tests {
-    use quiver_query::{EngineSettings, Limits, QueryEngine};
-    use quiver_types::Access;
-
     use super::*;
+    use crate::testing::memory;
 
     #[test]
     fn what_is_read() {
@@ -319,16 +317,7 @@ mod tests {
             exemplars: Vec::new(),
         };
         let points = |series: &[MetricSeries]| series.iter().map(|s| s.points.clone()).collect::<Vec<_>>();
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).expect("an engine");
-        let memory = engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()));
+        let memory = memory(1 << 20);
         let by_name = [one(Some("a"), &[(0, 4.0), (1, 6.0)]), one(Some("b"), &[(0, 8.0)])];
         let all = [one(None, &[(0, 2.0), (1, 0.0)])];
         let shares = joined(&by_name, Sign::By, &all, &memory).expect("numbers");
