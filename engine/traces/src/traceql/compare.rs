@@ -232,7 +232,7 @@ mod tests {
         let found = series(&comparison, &groups, &memory(4 << 20)).expect("series");
         let at = |start: i64| MetricExemplar { trace: [1; 16], start, at: start, value: None };
         assert_eq!(found.iter().map(|one| one.exemplars.clone()).collect::<Vec<_>>(), [vec![], vec![at(0), at(60)]]);
-        assert!(series(&comparison, &groups, &memory(64)).is_err(), "there is no memory for them");
+        assert!(series(&comparison, &groups, &memory(1 << 10)).is_err(), "there is no memory for them");
     }
 
     /// Breaks where a value is counted twice for its span, or what all spans have is left out.
