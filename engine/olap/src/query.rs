@@ -212,3 +212,6 @@ impl Query {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,14 @@
-//! Where the open conformance cases are.
+//! What tests share: where the open conformance cases are, and models out of a text.
 
 use std::path::PathBuf;
+
+use crate::model::catalog::Catalog;
+use crate::model::load::{SourceFile, load};
+
+/// The models of a file.
+pub(crate) fn catalog(text: &str) -> Catalog {
+    load(&[SourceFile { name: "m.yml".to_owned(), text: text.to_owned(), builtin: false }]).expect("models").0
+}
 
 /// The folder of the cases of analytics; says so where there is none.
 #[allow(clippy::print_stderr, reason = "a test that is left out must be seen")]

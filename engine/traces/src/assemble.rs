@@ -4,7 +4,7 @@
 mod halves;
 mod times;
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -46,20 +46,20 @@ pub fn assemble(id: TraceId, reports: Vec<Span>) -> Trace {
     Trace { id, spans, left_out: Vec::new() }
 }
 
+/// In what order reports are united: what was received last wins, and of what came at once the greater, by all that they
+/// tell, so that their own order does not matter.
+fn order(a: &Span, b: &Span) -> Ordering {
+    (a.received, a.span_id, a.start, a.end)
+        .cmp(&(b.received, b.span_id, b.start, b.end))
+        .then_with(|| (&a.name, &a.attributes, &a.context).cmp(&(&b.name, &b.attributes, &b.context)))
+        .then_with(|| (a.parent, a.kind, a.status, a.flags).cmp(&(b.parent, b.kind, b.status, b.flags)))
+        .then_with(|| (a.dropped, a.marks, &a.events, &a.links).cmp(&(b.dropped, b.marks, &b.events, &b.links)))
+        .then_with(|| (&a.status_message, &a.trace_state).cmp(&(&b.status_message, &b.trace_state)))
+}
+
 /// Makes spans of reports of which some share an id, each with an id of its own.
 fn united(mut reports: Vec<Span>) -> Vec<Span> {
-    // What was received last wins, and of what came at once the greater, so that order does not matter.
-    reports.sort_by(|a, b| {
-        (a.received, a.span_id, a.start, a.end, &a.name, &a.attributes, &a.context).cmp(&(
-            b.received,
-            b.span_id,
-            b.start,
-            b.end,
-            &b.name,
-            &b.attributes,
-            &b.context,
-        ))
-    });
+    reports.sort_by(order);
     let mut spans = merge(reports);
     unique_ids(&mut spans);
     spans

@@ -386,3 +386,72 @@ pub(crate) fn summary_columns() -> Vec<SpanColumn> {
 pub(crate) fn id_text(id: &TraceId) -> String {
     hex(id)
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::{DataType, Field, Schema};
+
+    use super::*;
+
+    #[test]
+    fn ids_have_sixteen_or_thirty_two_digits() {
+        let id = |text: &str| Selection::parse_id(text).ok();
+        assert_eq!(
+            id("0102030405060708090a0b0c0d0e0f10"),
+            Some([1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16])
+        );
+        // The short form is that of the lower half, in either case.
+        assert_eq!(id("00000000000000AB"), id("000000000000000000000000000000ab"));
+        assert!(id("00000000000000ab").is_some());
+        let [none, short, long] = ["0".repeat(32), "1".repeat(31), "1".repeat(33)];
+        // The last one has as many bytes, but no digits.
+        let texts: [&str; 8] = ["", "ab", "0000000000000000", &none, &short, &long, "000000000000000g", "éééééééé"];
+        for wrong in texts {
+            assert_eq!(id(wrong), None, "{wrong}");
+        }
+        assert!(matches!(Selection::parse_id("x"), Err(TraceError::InvalidId)));
+    }
+
+    #[test]
+    fn look_ups_name_each_trace_once() {
+        let of = |ids: &[u8], window| lookup_filter(ids.iter().map(|id| [*id; 16]).collect(), window);
+        let all = (i64::MIN, i64::MAX);
+        assert_eq!(of(&[2, 1, 2], all).traces().map(|ids| ids.to_vec()), Some(vec![[1; 16], [2; 16]]));
+        assert_eq!(of(&[1], all).to_string(), format!("trace = {}", "01".repeat(16)));
+        // What overlaps a window begins before its end, not within it.
+        let bounded = of(&[2, 1], (5, 9));
+        assert_eq!(bounded.to_string(), "(trace in 2 ids and overlaps [5, 9])");
+        assert_eq!(bounded.start_bounds(), (i64::MIN, 9));
+        assert_eq!(
+            of(&[1], (i64::MIN, 9)).to_string(),
+            format!("(trace = {} and overlaps [{}, 9])", "01".repeat(16), i64::MIN)
+        );
+    }
+
+    /// Breaks where a slice of a large batch counts as all of it, so that a query of a few spans is refused.
+    #[test]
+    fn rows_of_a_batch_count_as_what_they_take() {
+        let schema =
+            Schema::new(vec![Field::new("start", DataType::Int64, false), Field::new("name", DataType::Utf8, false)]);
+        let names: Vec<String> = (0..1_000).map(|n| format!("{n:0100}")).collect();
+        let columns: Vec<Arc<dyn Array>> =
+            vec![Arc::new(Int64Array::from_iter_values(0..1_000)), Arc::new(StringArray::from_iter_values(names))];
+        let batch = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
+        let whole = batch_bytes(&batch);
+        assert!(whole >= 1_000 * (8 + 100), "{whole}");
+        let few = batch_bytes(&batch.slice(500, 10));
+        assert!((10 * (8 + 100)..2_000).contains(&few), "{few}");
+        assert!(batch_bytes(&batch.slice(0, 0)) < 100);
+        assert_eq!(spans_bytes(0, 0), 0);
+        assert_eq!(spans_bytes(3, 1_000), 3 * size_of::<Span>() + 3_000);
+    }
+
+    /// What a summary reads must be columns that there are: `read_spans` fails on others.
+    #[test]
+    fn columns_of_summaries_are_columns_of_spans() {
+        let all = all_columns();
+        let missing: Vec<SpanColumn> = summary_columns().into_iter().filter(|column| !all.contains(column)).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+}

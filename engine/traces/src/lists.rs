@@ -218,3 +218,73 @@ impl TracesEngine {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::ErrorKind;
+    use quiver_types::spans::Value as Attribute;
+
+    use super::*;
+
+    #[test]
+    fn a_column_that_lacks_is_named() {
+        let empty = RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty()));
+        let c = Columns(&empty);
+        let errors = [
+            c.ids("a").err(),
+            c.times("a").err(),
+            c.scales("a").err(),
+            c.sizes("a").err(),
+            c.small("a").err(),
+            c.text("a").err(),
+            c.bytes("a").err(),
+            c.view("a").err(),
+            c.bytes_view("a").err(),
+        ];
+        for error in errors {
+            let error = error.expect("there is no such column");
+            assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Internal, "a scan of spans lacks `a`"));
+        }
+    }
+
+    #[test]
+    fn an_instance_is_the_first_that_a_resource_says() {
+        let check = |attributes: &[(&str, Attribute<'_>)], expected: &str| {
+            let resource = Attributes::of(attributes.iter().copied());
+            assert_eq!(instance_of(resource.bytes()), expected, "{attributes:?}");
+        };
+        let (id, pod, host) = ("service.instance.id", "k8s.pod.name", "host.name");
+        check(&[], "");
+        check(&[(host, Attribute::Text("h")), (pod, Attribute::Text("p")), (id, Attribute::Text("i"))], "i");
+        check(&[(host, Attribute::Text("h")), (pod, Attribute::Text("p"))], "p");
+        check(&[(host, Attribute::Text("h"))], "h");
+        check(&[(host, Attribute::Text("h")), (id, Attribute::Text(""))], "h");
+        check(&[(id, Attribute::Int(7))], "7");
+        check(&[("host", Attribute::Text("h"))], "");
+        assert_eq!(instance_of(&[255, 255, 1]), "", "bytes that are none of ours");
+    }
+
+    /// Breaks where a time of the answer is a number, which clients read as a double.
+    #[test]
+    fn rows_have_their_times_as_texts() {
+        let service = ServiceRow { name: "a".to_owned(), last_seen: i64::MAX, spans: 2, ..ServiceRow::default() };
+        assert_eq!(
+            service.to_json(),
+            json!({"name": "a", "operations": 0, "instances": 0, "spans": 2, "errors": 0,
+                "lastSeen": "9223372036854775807"})
+        );
+        let names = ["a", "i", "v", "h", "p"].map(str::to_owned);
+        let instance = InstanceRow { names, spans: 1, errors: 1, seen: (-1, 5) };
+        assert_eq!(
+            instance.to_json(),
+            json!({"service": "a", "instance": "i", "version": "v", "host": "h", "pod": "p", "spans": 1, "errors": 1,
+                "firstSeen": "-1", "lastSeen": "5"})
+        );
+        let operation = |kind: u8| {
+            let (service, name) = ("a".to_owned(), "GET".to_owned());
+            OperationRow { service, name, kind, spans: 1, errors: 0, quantiles: [1, 2, 3] }.to_json()
+        };
+        assert_eq!((&operation(2)["kind"], &operation(0)["kind"]), (&json!("server"), &json!("")));
+        assert_eq!((&operation(2)["p50"], &operation(2)["p99"]), (&json!(1), &json!(3)));
+    }
+}

@@ -358,3 +358,6 @@ impl TracesEngine {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests;

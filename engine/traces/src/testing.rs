@@ -1,6 +1,25 @@
-//! What a filter says of a span, told plainly: tests hold what scans are given against it.
+//! What tests share: what a filter says of a span, told plainly, against which they hold what scans are given; and the
+//! memory of a query.
 
+use std::sync::Arc;
+
+use quiver_query::{Collected, EngineSettings, Limits, QueryContext, QueryEngine};
+use quiver_types::Access;
 use quiver_types::spans::{Place, Span, SpanFilter, Value};
+
+/// The memory of a query, out of a pool of so many bytes.
+pub(crate) fn memory(bytes: usize) -> Collected {
+    let settings = EngineSettings {
+        memory_bytes: bytes,
+        spill_dir: std::env::temp_dir(),
+        spill_bytes: 0,
+        threads: 1,
+        concurrent_max: 1,
+        pressure: Arc::default(),
+    };
+    let engine = QueryEngine::new(&settings).expect("an engine");
+    engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()))
+}
 
 /// Says whether a span passes a filter.
 pub(crate) fn passes(filter: &SpanFilter, span: &Span) -> bool {

@@ -190,6 +190,8 @@ pub(crate) fn push_text(text: &str, out: &mut String) {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::spans::hex;
+
     use super::*;
 
     #[test]
@@ -228,5 +230,82 @@ mod tests {
         w.finish().unwrap();
         let list: Vec<u32> = serde_json::from_slice(&got).unwrap();
         assert_eq!(list.len(), 50_000);
+    }
+    /// Breaks where a piece is much longer than it should be, or what is cut in pieces is not what one piece has.
+    #[test]
+    fn pieces_have_a_length() {
+        let write = |w: &mut JsonWriter<'_>| {
+            w.object(|w| {
+                w.key("list").array(|w| (0..40_000).for_each(|i| w.quoted(i)));
+                w.key("end").raw(true);
+            });
+        };
+        let mut whole = JsonWriter::default();
+        write(&mut whole);
+        let whole = whole.finish().unwrap();
+        let mut pieces: Vec<Vec<u8>> = Vec::new();
+        let mut w = JsonWriter::pieces(|piece| {
+            pieces.push(piece);
+            Ok(())
+        });
+        write(&mut w);
+        assert_eq!(w.finish(), Ok(Vec::new()));
+        assert_eq!(pieces.concat(), whole);
+        let (_, full) = pieces.split_last().unwrap();
+        assert!(full.len() > 3, "{}", full.len());
+        assert!(full.iter().all(|piece| (PIECE_BYTES..PIECE_BYTES + 16).contains(&piece.len())));
+    }
+
+    /// Breaks where a reader that went away is written for on and on, or is told of as one that has all.
+    #[test]
+    fn nothing_is_written_for_a_reader_that_went_away() {
+        let (mut handed, mut written) = (0, 0);
+        let mut w = JsonWriter::pieces(|_| {
+            handed += 1;
+            Err(Closed)
+        });
+        assert!(!w.is_closed());
+        w.array(|w| {
+            while !w.is_closed() {
+                w.text("some text");
+                written += 1;
+            }
+            // Those who do not look are not handed on either.
+            (0..20_000).for_each(|i| w.raw(i));
+        });
+        assert_eq!(w.finish(), Err(Closed));
+        assert_eq!(handed, 1);
+        assert!((5_000..6_000).contains(&written), "{written}");
+        // At the end he is missed, too.
+        let mut w = JsonWriter::pieces(|_| Err(Closed));
+        w.raw(1);
+        assert!(!w.is_closed());
+        assert_eq!(w.finish(), Err(Closed));
+    }
+
+    #[test]
+    fn texts_are_read_back_as_they_were() {
+        let chars = (0..=u32::from(char::MAX)).step_by(997).filter_map(char::from_u32);
+        let mut texts: Vec<String> = chars.map(String::from).collect();
+        texts.extend((0..0x100).filter_map(char::from_u32).map(|c| format!("a{c}b{c}")));
+        texts.extend(["", "\"", "\\", "\\\"\\", "\u{7f}\u{80}", "\0"].map(str::to_owned));
+        let all: String = texts.concat();
+        let mut out = String::new();
+        for text in texts.iter().chain([&all]) {
+            out.clear();
+            push_text(text, &mut out);
+            assert!(!out.bytes().any(|byte| byte < 0x20), "{out}");
+            assert_eq!(serde_json::from_str::<String>(&out).ok().as_ref(), Some(text), "{out}");
+        }
+    }
+
+    #[test]
+    fn ids_have_two_digits_for_each_byte() {
+        let bytes: Vec<u8> = (0..20).map(|n| n * 13).collect();
+        for len in 0..=bytes.len() {
+            let mut out = String::new();
+            push_id(&bytes[..len], &mut out);
+            assert_eq!(out, format!("\"{}\"", hex(&bytes[..len])), "{len}");
+        }
     }
 }

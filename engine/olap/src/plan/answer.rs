@@ -23,11 +23,17 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
         DataType::Timestamp(_, tz) => {
             let is_instant = tz.is_some();
             let ty = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, tz.clone());
-            let times = as_type(&ty)?;
+            let (times, own) = (as_type(&ty)?, as_type(&DataType::Int64)?);
             let times = times.as_primitive::<TimestampNanosecondType>();
+            let own = own.as_primitive::<Int64Type>();
             let mut walls = Walls::new(zone);
             each(&mut |i| {
-                let time = times.value(i);
+                // Longer units reach further: then it is the nearest time that nanoseconds do.
+                let time = match own.value(i) {
+                    _ if times.is_valid(i) => times.value(i),
+                    ..0 => i64::MIN,
+                    _ => i64::MAX,
+                };
                 write_wall(if is_instant { walls.wall_ns(time) } else { time }).into()
             })
         }
@@ -55,4 +61,67 @@ pub fn cells(column: &ArrayRef, zone: chrono_tz::Tz) -> OlapResult<Vec<Value>> {
 fn double(value: f64) -> Value {
     const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
     if value.fract() == 0.0 && value.abs() <= WHOLE_MAX { (value as i64).into() } else { value.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{
+        BooleanArray, Decimal128Array, Float32Array, Float64Array, Int16Array, Int64Array, StringArray,
+        StringViewArray, TimestampMicrosecondArray, TimestampNanosecondArray, UInt64Array,
+    };
+    use chrono_tz::Tz;
+    use serde_json::json;
+
+    use super::*;
+
+    fn check(column: impl Array + 'static, zone: Tz, expected: Value) {
+        let column: ArrayRef = Arc::new(column);
+        assert_eq!(Value::from(cells(&column, zone).unwrap()), expected, "{column:?}");
+    }
+
+    /// Breaks where a client that reads numbers as doubles gets another one, or NULL is told as a value.
+    #[test]
+    fn numbers_are_exact_in_every_client() {
+        check(Int16Array::from(vec![Some(i16::MIN), None]), Tz::UTC, json!([-32_768, null]));
+        check(
+            Int64Array::from(vec![Some(i64::MAX), Some(5), None]),
+            Tz::UTC,
+            json!(["9223372036854775807", "5", null]),
+        );
+        check(UInt64Array::from(vec![u64::MAX]), Tz::UTC, json!(["18446744073709551615"]));
+        let decimals = Decimal128Array::from(vec![Some(-12_345), Some(0), None]);
+        check(decimals.with_precision_and_scale(8, 2).unwrap(), Tz::UTC, json!(["-123.45", "0.00", null]));
+        check(BooleanArray::from(vec![Some(true), None]), Tz::UTC, json!([true, null]));
+        check(StringArray::from(vec![Some("a\"b"), Some(""), None]), Tz::UTC, json!(["a\"b", "", null]));
+        check(StringViewArray::from(vec![Some("x"), None]), Tz::UTC, json!(["x", null]));
+    }
+
+    #[test]
+    fn doubles_are_numbers_of_json() {
+        let values = vec![Some(1.5), Some(3.0), Some(-0.0), Some(f64::NAN), Some(f64::INFINITY), None];
+        check(Float64Array::from(values), Tz::UTC, json!([1.5, 3, 0, null, null, null]));
+        // The greatest that doubles tell from their neighbours, and one beyond.
+        let great = vec![9_007_199_254_740_992.0, 1e300];
+        check(Float64Array::from(great), Tz::UTC, json!([9_007_199_254_740_992_i64, 1e300]));
+        check(Float32Array::from(vec![0.5, f32::NEG_INFINITY]), Tz::UTC, json!([0.5, null]));
+    }
+
+    /// Breaks where a wall time is moved by a zone, or a time that no nanoseconds reach is told as one of 1970.
+    #[test]
+    fn times_are_rendered_in_their_zone() {
+        const AT: i64 = 1_774_915_200_123_456_789;
+        let instants = || TimestampNanosecondArray::from(vec![Some(AT), None]).with_timezone("UTC");
+        check(instants(), Tz::UTC, json!(["2026-03-31T00:00:00.123", null]));
+        check(instants(), Tz::Europe__Berlin, json!(["2026-03-31T02:00:00.123", null]));
+        check(TimestampNanosecondArray::from(vec![AT]), Tz::Europe__Berlin, json!(["2026-03-31T00:00:00.123"]));
+        let far = vec![Some(AT / 1_000), Some(253_402_214_400_000_000), Some(-62_135_596_800_000_000), None];
+        let ends = [i64::MAX, i64::MIN].map(write_wall);
+        check(
+            TimestampMicrosecondArray::from(far),
+            Tz::Europe__Berlin,
+            json!(["2026-03-31T00:00:00.123", ends[0], ends[1], null]),
+        );
+    }
 }

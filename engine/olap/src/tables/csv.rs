@@ -78,7 +78,8 @@ enum Column {
     Int8(Int64Builder),
     Float4(Float32Builder),
     Float8(Float64Builder),
-    Numeric(Decimal128Builder, u32),
+    /// With its precision and scale.
+    Numeric(Decimal128Builder, u8, u32),
     Date(Date32Builder),
     Timestamp(TimestampNanosecondBuilder, bool),
 }
@@ -106,7 +107,7 @@ impl Column {
                 let (precision, scale): (u8, i8) = (precision.trim().parse().ok()?, scale.trim().parse().ok()?);
                 let fits = (1..=38).contains(&precision) && scale >= 0 && scale as u8 <= precision;
                 let builder = Decimal128Builder::new().with_data_type(DataType::Decimal128(precision, scale));
-                fits.then_some(Self::Numeric(builder, scale as u32))?
+                fits.then_some(Self::Numeric(builder, precision, scale as u32))?
             }
         })
     }
@@ -133,8 +134,8 @@ impl Column {
             Self::Int8(b) => number!(b),
             Self::Float4(b) => number!(b),
             Self::Float8(b) => number!(b),
-            Self::Numeric(b, _) if null => b.append_null(),
-            Self::Numeric(b, scale) => b.append_value(decimal(field.trim(), *scale)?),
+            Self::Numeric(b, ..) if null => b.append_null(),
+            Self::Numeric(b, precision, scale) => b.append_value(decimal(field.trim(), *precision, *scale)?),
             Self::Date(b) if null => b.append_null(),
             Self::Date(b) => {
                 let day: NaiveDate = field.parse().ok()?;
@@ -155,15 +156,15 @@ impl Column {
             Self::Int8(mut b) => Arc::new(b.finish()),
             Self::Float4(mut b) => Arc::new(b.finish()),
             Self::Float8(mut b) => Arc::new(b.finish()),
-            Self::Numeric(mut b, _) => Arc::new(b.finish()),
+            Self::Numeric(mut b, ..) => Arc::new(b.finish()),
             Self::Date(mut b) => Arc::new(b.finish()),
             Self::Timestamp(mut b, _) => Arc::new(b.finish()),
         }
     }
 }
 
-/// Digits of a decimal at a scale; more digits than that do not fit.
-fn decimal(text: &str, scale: u32) -> Option<i128> {
+/// Digits of a decimal at a scale; more digits than that, or than its precision, do not fit.
+fn decimal(text: &str, precision: u8, scale: u32) -> Option<i128> {
     let (negative, digits) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
     let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
     let fits = fraction.len() <= scale as usize && (!whole.is_empty() || !fraction.is_empty());
@@ -172,7 +173,7 @@ fn decimal(text: &str, scale: u32) -> Option<i128> {
         return None;
     }
     let padded = format!("0{whole}{fraction:0<width$}", width = scale as usize);
-    let value: i128 = padded.parse().ok()?;
+    let value = padded.parse().ok().filter(|value: &i128| *value < 10_i128.pow(u32::from(precision)))?;
     Some(if negative { -value } else { value })
 }
 
@@ -226,5 +227,99 @@ mod tests {
         check("a\n1.234\n", &[("a", "numeric(8,2)")], ":2: column `a`");
         check("a\nyes\n", &[("a", "bool")], ":2: column `a`");
         assert_eq!(arrow_type("timestamp"), Some(DataType::Timestamp(TimeUnit::Nanosecond, None)));
+    }
+    /// Breaks where a value may have more digits than its type, which PostgreSQL refuses.
+    #[test]
+    fn decimals_have_their_digits() {
+        for (text, precision, scale, expected) in [
+            ("1", 5, 2, Some(100)),
+            ("-1.5", 5, 2, Some(-150)),
+            (".5", 5, 2, Some(50)),
+            ("5.", 5, 2, Some(500)),
+            ("0001.00", 5, 2, Some(100)),
+            ("-0", 5, 2, Some(0)),
+            ("999.99", 5, 2, Some(99_999)),
+            ("1000", 5, 2, None),
+            ("-1000.00", 5, 2, None),
+            ("1.234", 5, 2, None),
+            ("1.230", 5, 2, None),
+            ("1.2.3", 5, 3, None),
+            ("", 5, 2, None),
+            (".", 5, 2, None),
+            ("-", 5, 2, None),
+            ("+1", 5, 2, None),
+            ("--1", 5, 2, None),
+            ("1e3", 5, 2, None),
+            ("12", 2, 0, Some(12)),
+            ("100", 2, 0, None),
+            ("99999999999999999999999999999999999999", 38, 0, Some(10_i128.pow(38) - 1)),
+            ("100000000000000000000000000000000000000", 38, 0, None),
+            ("1000000000000000000000000000000000000000000000000", 38, 0, None),
+        ] {
+            assert_eq!(decimal(text, precision, scale), expected, "{text} as numeric({precision},{scale})");
+        }
+    }
+
+    #[test]
+    fn types_of_columns() {
+        for (ty, expected) in [
+            (" int4 ", Some(DataType::Int32)),
+            ("jsonb", Some(DataType::Utf8)),
+            ("timestamptz", Some(DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())))),
+            ("numeric(8)", Some(DataType::Decimal128(8, 0))),
+            ("numeric ( 8 , 2 )", Some(DataType::Decimal128(8, 2))),
+            ("numeric(38,38)", Some(DataType::Decimal128(38, 38))),
+            ("numeric", None),
+            ("numeric(8", None),
+            ("numeric(0)", None),
+            ("numeric(39,2)", None),
+            ("numeric(5,6)", None),
+            ("numeric(5,-1)", None),
+            ("numeric(999)", None),
+            ("INT4", None),
+            ("", None),
+        ] {
+            assert_eq!(arrow_type(ty), expected, "{ty}");
+        }
+    }
+
+    /// Breaks where a time is read in another zone than its own, or one that no nanoseconds reach as another.
+    #[test]
+    fn times_with_zones_and_without() {
+        const DAY: i64 = 1_774_915_200_000_000_000;
+        const HOUR: i64 = 3_600_000_000_000;
+        for (text, zoned, expected) in [
+            ("2026-03-31", false, Some(DAY)),
+            ("2026-03-31", true, Some(DAY)),
+            ("2026-03-31 10:00:00", false, Some(DAY + 10 * HOUR)),
+            ("2026-03-31T10:00:00.000000001", true, Some(DAY + 10 * HOUR + 1)),
+            ("2026-03-31T10:00:00Z", true, Some(DAY + 10 * HOUR)),
+            ("2026-03-31 10:00:00+02:00", true, Some(DAY + 8 * HOUR)),
+            ("2026-03-31T10:00:00Z", false, None),
+            ("2026-02-29", false, None),
+            ("2026-03-31 25:00:00", false, None),
+            ("1600-01-01", false, None),
+            ("9999-12-31T00:00:00Z", true, None),
+            ("now", true, None),
+        ] {
+            assert_eq!(instant(text, zoned), expected, "{text} {zoned}");
+        }
+    }
+
+    #[test]
+    fn lines_and_batches() {
+        let error = |text: &str, list: &[(&str, &str)]| parse(text, &types(list)).unwrap_err();
+        // A text may go over several lines, each of which counts.
+        assert_eq!(error("a,b\n\"x\ny\",1\n2,z\n", &[("b", "int4")]), ":4: column `b`: `z` is no int4");
+        assert_eq!(error("a,b,a\n", &[]), ":1: there are two columns `a`");
+        assert_eq!(error("a\n40000\n", &[("a", "int2")]), ":2: column `a`: `40000` is no int2");
+        assert_eq!(error("a\n1000\n", &[("a", "numeric(5,2)")]), ":2: column `a`: `1000` is no numeric(5,2)");
+        assert!(parse("", &types(&[])).is_err());
+        let (schema, none) = parse("a,b\n", &types(&[("b", "date")])).unwrap();
+        assert_eq!((schema.field(1).data_type(), none.len()), (&DataType::Date32, 0));
+        let text = format!("a\r\n{}", "7\r\n".repeat(super::super::BATCH_ROWS + 1));
+        let (_, batches) = parse(&text, &types(&[("a", "int8")])).unwrap();
+        let rows: Vec<usize> = batches.iter().map(RecordBatch::num_rows).collect();
+        assert_eq!(rows, [super::super::BATCH_ROWS, 1]);
     }
 }

@@ -293,6 +293,8 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::spans::{Durations, bucket, middle};
+
     use super::*;
 
     #[test]
@@ -317,5 +319,174 @@ mod tests {
         };
         let shown: Vec<(&str, &str)> = graph.service_edges().map(|e| (e.source.as_str(), e.target.as_str())).collect();
         assert_eq!(shown, [("(hidden)", "cart"), ("cart", "(hidden)")]);
+    }
+
+    /// A row of a roll-up of so many calls or spans, each of which lasted a microsecond; half of them failed.
+    fn of(kind: RollupKind, (service, peer): (&str, &str), sort: u8, spans: u64) -> RollupRow {
+        let mut counts = Counts { spans, errors: spans / 2, ..Counts::default() };
+        counts.durations.add(bucket(1_000), spans);
+        let (service, peer) = (service.to_owned(), peer.to_owned());
+        RollupRow { kind, minute: 7, service, peer, sort, counts, ids: None }
+    }
+
+    fn call(ends: (&str, &str), kind: EdgeKind, spans: u64) -> RollupRow {
+        of(RollupKind::EdgeHour, ends, kind as u8, spans)
+    }
+
+    fn node(service: &str, spans: u64) -> RollupRow {
+        of(RollupKind::NodeHour, (service, ""), 0, spans)
+    }
+
+    /// What a graph of rows says: nodes with sort and spans, edges with their calls.
+    fn graph(rows: Vec<RollupRow>, restricted: bool) -> (Vec<String>, Vec<String>) {
+        let mut sums = Sums::default();
+        rows.into_iter().for_each(|row| sums.add(row));
+        let graph = sums.graph(restricted);
+        let nodes = graph.nodes.iter().map(|node| format!("{} {} {}", node.id, node.kind, node.spans));
+        let edges = graph.edges.iter().map(|edge| format!("{} > {} {}", edge.source, edge.target, edge.calls));
+        (nodes.collect(), edges.collect())
+    }
+
+    /// Breaks where what sends no spans is told as a service, or one that does as a database.
+    #[test]
+    fn what_is_called_is_a_node_of_its_sort() {
+        let rows = vec![
+            node("web", 4),
+            node("web", 6),
+            node("", 1),
+            node("cart", 2),
+            call(("web", "cart"), EdgeKind::Service, 2),
+            call(("web", ""), EdgeKind::Service, 1),
+            call(("web", "orders"), EdgeKind::Database, 3),
+            call(("cart", "orders"), EdgeKind::Database, 4),
+            call(("web", "mail"), EdgeKind::Queue, 5),
+            call(("web", "api.example.com"), EdgeKind::External, 6),
+            call(("", "web"), EdgeKind::User, 7),
+            // A name of the other side that is one of a service which sends spans.
+            call(("web", "cart"), EdgeKind::External, 8),
+            // Taken out again: nobody called.
+            call(("web", "gone"), EdgeKind::Database, 0),
+        ];
+        let (nodes, edges) = graph(rows, false);
+        assert_eq!(
+            nodes,
+            [
+                "api.example.com external 6",
+                "cart service 2",
+                "mail queue 5",
+                "orders database 7",
+                "unknown_service service 1",
+                "user user 0",
+                "web service 10",
+            ]
+        );
+        assert_eq!(
+            edges,
+            [
+                "cart > orders 4",
+                "user > web 7",
+                "web > api.example.com 6",
+                "web > cart 10",
+                "web > mail 5",
+                "web > orders 3",
+                "web > unknown_service 1",
+            ]
+        );
+    }
+
+    /// Breaks where who may see a part learns from the name of a call what the rest is called.
+    #[test]
+    fn names_outside_are_hidden_from_who_sees_a_part() {
+        let rows = || {
+            vec![
+                node("web", 1),
+                node("cart", 1),
+                call(("web", "secret"), EdgeKind::External, 2),
+                call(("web", "other"), EdgeKind::External, 3),
+                call(("web", "cart"), EdgeKind::External, 4),
+                call(("web", "orders"), EdgeKind::Database, 5),
+                call((HIDDEN, "web"), EdgeKind::Service, 6),
+            ]
+        };
+        let (nodes, edges) = graph(rows(), true);
+        assert_eq!(nodes, ["(hidden) external 5", "cart service 1", "orders database 5", "web service 1"]);
+        assert_eq!(edges, ["(hidden) > web 6", "web > (hidden) 5", "web > cart 4", "web > orders 5"]);
+        let (nodes, edges) = graph(rows(), false);
+        assert!(nodes.contains(&"secret external 2".to_owned()) && nodes.contains(&"other external 3".to_owned()));
+        assert!(edges.contains(&"web > secret 2".to_owned()), "{edges:?}");
+    }
+
+    #[test]
+    fn figures_of_nodes_and_edges_are_those_of_their_rows() {
+        let mut fast = call(("a", "b"), EdgeKind::Service, 3);
+        fast.counts.protocol = 4;
+        let mut slow = call(("a", "b"), EdgeKind::Service, 1);
+        (slow.counts.protocol, slow.counts.durations) = (3, Durations::default());
+        slow.counts.durations.add(bucket(1_000_000), 1);
+        let mut sums = Sums::default();
+        [node("a", 4), fast, slow].into_iter().for_each(|row| sums.add(row));
+        assert_eq!(sums.len(), 2);
+        let graph = sums.graph(false);
+        let edge = &graph.edges[0];
+        assert_eq!((edge.calls, edge.errors, edge.protocol), (4, 1, "rpc"), "of two protocols the lesser");
+        assert_eq!(edge.quantiles, [1_000, 1_000_000].map(|of| middle(bucket(of))));
+        assert_eq!((graph.nodes[0].errors, graph.nodes[0].p95), (2, middle(bucket(1_000))));
+        let json = graph.to_json();
+        assert_eq!(json["nodes"][0]["service"], "a");
+        assert_eq!((&json["edges"][0]["calls"], &json["edges"][0]["p50"]), (&json!(4), &json!(edge.quantiles[0])));
+        // What is no service has none.
+        let outside = Dependencies {
+            nodes: vec![Node { id: "db".to_owned(), kind: "database", spans: 1, errors: 0, p95: 0 }],
+            edges: Vec::new(),
+        };
+        assert_eq!(outside.to_json()["nodes"][0]["service"], Value::Null);
+    }
+
+    /// Of spans that a caller may see, those that somebody out of his sight called.
+    #[test]
+    fn what_calls_an_open_span_is_hidden() {
+        let open = |service: &str, sort: u8| RollupRow {
+            ids: Some(([1; 16], [2; 8], [3; 8])),
+            ..of(RollupKind::Open, (service, ""), sort, 1)
+        };
+        let mut sums = Sums::default();
+        for row in [open("a", 2), open("b", 5), open("c", 1 | OPEN_SHARED), open("d", 3), open("e", 1), open("f", 0)] {
+            sums.add(row);
+        }
+        assert_eq!(sums.len(), 6);
+        sums.hide_open();
+        assert!(sums.open.is_empty());
+        let graph = sums.graph(true);
+        let edges: Vec<(&str, &str)> = graph.edges.iter().map(|e| (e.source.as_str(), e.target.as_str())).collect();
+        assert_eq!(edges, [(HIDDEN, "a"), (HIDDEN, "b"), (HIDDEN, "c")]);
+        assert_eq!(graph.nodes.iter().map(|n| n.id.as_str()).collect::<Vec<_>>(), [HIDDEN]);
+    }
+
+    #[test]
+    fn near_a_service_is_what_few_steps_reach() {
+        let chain = || {
+            let mut sums = Sums::default();
+            for (source, target) in [("a", "b"), ("b", "c"), ("c", "d"), ("x", "y"), ("d", "d")] {
+                sums.add(call((source, target), EdgeKind::Service, 1));
+            }
+            ["a", "b", "c", "d", "x", "y"].into_iter().for_each(|name| sums.add(node(name, 1)));
+            sums.graph(false)
+        };
+        let check = |services: &[&str], depth: usize, nodes: &str, edges: usize| {
+            let mut graph = chain();
+            let services: Vec<String> = services.iter().map(|&name| name.to_owned()).collect();
+            graph.near(&services, depth);
+            let found: String = graph.nodes.iter().map(|node| node.id.as_str()).collect();
+            assert_eq!((found.as_str(), graph.edges.len()), (nodes, edges), "{services:?} {depth}");
+        };
+        check(&["b"], 0, "b", 0);
+        // Against the direction of calls, too.
+        check(&["b"], 1, "abc", 2);
+        check(&["b"], 2, "abcd", 4);
+        check(&["b"], 100, "abcd", 4);
+        check(&["a", "x"], 1, "abxy", 2);
+        check(&["d"], 0, "d", 1);
+        check(&["nowhere"], 3, "", 0);
+        check(&[], 3, "", 0);
     }
 }

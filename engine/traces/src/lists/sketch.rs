@@ -121,6 +121,8 @@ impl Sketch {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::spans::middle;
+
     use super::*;
 
     #[test]
@@ -138,5 +140,67 @@ mod tests {
         sketch.buckets.encode(&mut bytes);
         both.merge_buckets(&bytes);
         assert_eq!(both.count(), 100_001);
+    }
+    /// Breaks where a value is lost, or counts twice, as exact values become buckets.
+    #[test]
+    fn values_are_exact_up_to_a_bound() {
+        let most = EXACT_MAX as i64;
+        let mut sketch = Sketch::default();
+        (1..=most).rev().for_each(|value| sketch.add(value));
+        assert_eq!([0.0, 0.25, 0.5, 1.0].map(|q| sketch.quantile(q)), [1, most / 4, most / 2, most]);
+        sketch.add(5_000);
+        assert_eq!((sketch.count(), sketch.exact.len()), (EXACT_MAX as u64 + 1, 0));
+        assert_eq!([0.0, 1.0].map(|q| sketch.quantile(q)), [1, middle(bucket(5_000))]);
+        assert_eq!(sketch.mean(), (most * (most + 1) / 2 + 5_000) as f64 / (most + 1) as f64);
+        assert_eq!(sketch.into_buckets().count(), EXACT_MAX as u64 + 1);
+    }
+
+    #[test]
+    fn sketches_of_nothing_and_of_the_greatest_values() {
+        let mut sketch = Sketch::default();
+        assert_eq!((sketch.quantile(0.5), sketch.mean(), sketch.count()), (0, 0.0, 0));
+        [i64::MAX, i64::MIN, i64::MAX, i64::MIN].into_iter().for_each(|value| sketch.add(value));
+        // Sums are of more bits than their values.
+        assert_eq!(sketch.mean(), -0.5);
+        assert_eq!([0.5, 0.51].map(|q| sketch.quantile(q)), [i64::MIN, i64::MAX]);
+    }
+
+    fn written(values: impl Iterator<Item = i64>) -> Vec<u8> {
+        let (mut sketch, mut out) = (Sketch::default(), Vec::new());
+        values.for_each(|value| sketch.add(value));
+        sketch.write(&mut out);
+        out
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_what_is_cut_adds_nothing() {
+        for count in [0, 1, 5, EXACT_MAX as i64, EXACT_MAX as i64 + 1, 3_000] {
+            let bytes = written(1..=count);
+            let mut read = Sketch::read(&bytes);
+            assert_eq!(read.count(), count as u64);
+            let mut again = Vec::new();
+            read.write(&mut again);
+            assert_eq!(again, bytes, "{count}");
+            assert_eq!(read.mean(), if count == 0 { 0.0 } else { (count + 1) as f64 / 2.0 });
+            let expected = (count + 1) / 2;
+            assert!((read.quantile(0.5) - expected).abs() <= expected / 40, "{count}: {}", read.quantile(0.5));
+            for cut in 0..bytes.len().min(60) {
+                let part = Sketch::read(&bytes[..cut]);
+                assert!(part.count() <= count as u64 && (cut > 17 || part.count() == 0), "{count} cut at {cut}");
+            }
+        }
+    }
+
+    /// Breaks where sketches that are put together in another order, or in other parts, are others.
+    #[test]
+    fn parts_may_come_in_any_order() {
+        let parts = [written(0..700), written(700..1_300), written(1_300..6_000), written(6_000..6_001)];
+        let whole = Sketch::read(&written(0..6_001)).into_buckets();
+        for turn in 0..parts.len() {
+            let mut sketch = Sketch::default();
+            parts.iter().cycle().skip(turn).take(parts.len()).for_each(|part| sketch.merge_bytes(part));
+            assert_eq!((sketch.count(), sketch.mean()), (6_001, 3_000.0), "{turn}");
+            assert_eq!(sketch.into_buckets(), whole, "{turn}");
+        }
     }
 }

@@ -242,6 +242,9 @@ fn first_values(key: &str, columns: &[String], arrays: &[ArrayRef]) -> Result<Ar
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{BinaryArray, BinaryViewArray, StringViewArray, UInt8Array};
+    use quiver_types::spans::{EventRef, Value, push_event};
+
     use super::*;
 
     fn ints(what: &What, values: &[i64]) -> ArrayRef {
@@ -275,5 +278,138 @@ mod tests {
             assert!(what.evaluate(&[Arc::clone(&texts)]).is_err(), "{what:?}");
         }
         assert!(What::Kind.evaluate(&[]).is_err());
+    }
+
+    fn attributes(list: &[(&str, Value<'_>)]) -> Vec<u8> {
+        Attributes::of(list.iter().copied()).bytes().to_vec()
+    }
+
+    fn texts(array: &ArrayRef) -> Vec<Option<&str>> {
+        array.as_string::<i32>().iter().collect()
+    }
+
+    fn bytes(rows: &[&[u8]]) -> ArrayRef {
+        Arc::new(BinaryArray::from_vec(rows.to_vec()))
+    }
+
+    fn views(rows: &[&[u8]]) -> ArrayRef {
+        Arc::new(BinaryViewArray::from_iter_values(rows))
+    }
+
+    /// Breaks where a time before the origin, or one that is too far from it, falls into another step or overflows.
+    #[test]
+    fn steps_of_times_at_the_ends() {
+        let of = |origin: i64, step: i64, time: i64| {
+            ints(&What::Step { origin, step }, &[time]).as_primitive::<Int64Type>().value(0)
+        };
+        assert_eq!([of(0, 10, -1), of(0, 10, -10), of(0, 10, -11)], [-1, -1, -2]);
+        assert_eq!(of(i64::MAX, 1, i64::MIN), i64::MIN);
+        assert_eq!(of(i64::MIN, 2, i64::MAX), i64::MAX / 2);
+        assert_eq!(of(5, i64::MAX, 4), -1);
+        // A step has a length.
+        for length in [0, -5, i64::MIN] {
+            let call = step(ident("start"), 0, length);
+            let Expr::ScalarFunction(of) = &call else { panic!("{call}") };
+            assert_eq!(parts(&of.func), Some((&What::Step { origin: 0, step: 1 }, 1)), "{length}");
+        }
+    }
+
+    /// Negative durations are those of no time; the greatest has a place, too.
+    #[test]
+    fn a_scale_has_a_place_for_each_duration() {
+        let scale = ints(&What::Scale, &[i64::MIN, -1, i64::MAX, (1 << 62) - 1, 3]);
+        let scale = scale.as_primitive::<arrow::datatypes::Int32Type>().values();
+        // As a double, what lies right below a power of two that great is the power.
+        assert_eq!(scale[..], [0, 0, 1008, 992, 25]);
+    }
+
+    /// Breaks where functions of one name with other bounds are taken for one, as plans name what they compute.
+    #[test]
+    fn functions_are_told_apart_by_what_they_do() {
+        let name = |call: &Expr| call.schema_name().to_string();
+        let a = |key: &str| attribute(Some(Place::Span), key).0;
+        assert_eq!(name(&step(ident("start"), 3, 60)), "time_step(start, 3, 60)");
+        assert_ne!(name(&step(ident("start"), 3, 60)), name(&step(ident("start"), 0, 60)));
+        assert_eq!(name(&a("k\"1")), "first_attribute(attributes, \"k\\\"1\")");
+        assert_ne!(a("k"), a("l"));
+        assert_eq!(a("k"), a("k"));
+        assert_eq!(name(&kind_word(ident("kind"))), "kind_word(kind)");
+    }
+
+    #[test]
+    fn instances_of_resources() {
+        let full = attributes(&[
+            ("host.name", Value::Text("h")),
+            ("k8s.pod.name", Value::Text("p")),
+            ("service.instance.id", Value::Text("i")),
+            ("service.version", Value::Double(1.5)),
+        ]);
+        let pod = attributes(&[("host.name", Value::Text("h")), ("k8s.pod.name", Value::Text("p"))]);
+        let empty = attributes(&[("host.name", Value::Text("h")), ("service.instance.id", Value::Text(""))]);
+        let rows: [&[u8]; 6] = [&full, &full, &pod, &empty, &[], &full];
+        let found = What::Instance.evaluate(&[views(&rows)]).unwrap();
+        let expected = [
+            instance_name(["i", "1.5", "h", "p"]),
+            instance_name(["i", "1.5", "h", "p"]),
+            instance_name(["p", "", "h", "p"]),
+            // An id that is empty is none: the host is the next that says one.
+            instance_name(["h", "", "h", ""]),
+            instance_name(["", "", "", ""]),
+            instance_name(["i", "1.5", "h", "p"]),
+        ];
+        assert_eq!(texts(&found), expected.each_ref().map(|name| Some(name.as_str())));
+    }
+
+    #[test]
+    fn words_of_kinds_and_names_of_the_other_side() {
+        let kinds = Arc::new(UInt8Array::from(vec![0, 1, 5, 6, 255])) as ArrayRef;
+        let words = What::Kind.evaluate(&[kinds]).unwrap();
+        assert_eq!(texts(&words), [Some(""), Some("internal"), Some("consumer"), Some(""), Some("")]);
+        let said = attributes(&[("db.name", Value::Text("orders")), ("server.address", Value::Text("h"))]);
+        let number = attributes(&[("peer.service", Value::Int(7)), ("net.peer.name", Value::Text(""))]);
+        let names = What::Remote.evaluate(&[bytes(&[&said, &number, &[]])]).unwrap();
+        assert_eq!(texts(&names), [Some("h"), None, None]);
+    }
+
+    /// Breaks where an event counts twice for its span, or spans without events go missing.
+    #[test]
+    fn names_of_events_stand_once_in_order() {
+        let mut events = Vec::new();
+        for name in ["b", "a", "", "b", "ü"] {
+            push_event(&mut events, &EventRef { time: 1, name, dropped: 0, attributes: &[] });
+        }
+        let names = What::EventNames.evaluate(&[bytes(&[&events, &[], &events[..8]])]).unwrap();
+        let names = names.as_list::<i32>();
+        assert_eq!(names.len(), 3);
+        assert_eq!(texts(&names.value(0)), [Some(""), Some("a"), Some("b"), Some("ü")]);
+        // What is cut off is none.
+        assert_eq!([1, 2].map(|row| names.value(row).len()), [0, 0]);
+    }
+
+    /// Breaks where the value of another place is given than the first that has the key, or that of another key.
+    #[test]
+    fn an_attribute_is_the_first_of_its_places() {
+        let own = attributes(&[("k", Value::Int(7)), ("kk", Value::Text("longer"))]);
+        let blank = attributes(&[("k", Value::Text(""))]);
+        let resource = attributes(&[("k", Value::Text("of the resource"))]);
+        let of = |key: &str| {
+            let what = What::Attribute {
+                key: key.to_owned(),
+                columns: ["attributes", "resource", "service"].map(str::to_owned).to_vec(),
+            };
+            let services = Arc::new(StringViewArray::from_iter_values(["web", "", "web", ""])) as ArrayRef;
+            let rows = [bytes(&[&own, &[], &blank, &[]]), views(&[&resource, &resource, &resource, &[]]), services];
+            let found = what.evaluate(&rows).unwrap();
+            texts(&found).into_iter().map(|text| text.unwrap_or("NULL").to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("k"), ["7", "of the resource", "of the resource", ""]);
+        assert_eq!(of("kk"), ["longer", "", "", ""]);
+        assert_eq!(of("service.name"), ["web", "", "web", ""]);
+        assert_eq!(of("service"), ["", "", "", ""]);
+        // The columns that it asks for are those of its place.
+        let columns = |place| attribute(place, "k").1.iter().map(SpanColumn::name).collect::<Vec<_>>();
+        assert_eq!(columns(Some(Place::Link)), ["links"]);
+        assert_eq!(columns(Some(Place::Resource)).len(), 2);
+        assert_eq!(columns(None).len(), 6);
     }
 }

@@ -421,6 +421,7 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use super::super::tests::row;
     use super::*;
 
     #[test]
@@ -436,5 +437,118 @@ mod tests {
         check(&[0, 1, 2, 3, 4, 5, 6], 5);
         // All that are there where these are too few.
         check(&[0], 5);
+    }
+
+    fn page(search: &Search, enough: usize) -> Pages<'_> {
+        Pages { search, rows: Vec::new(), enough }
+    }
+
+    /// Breaks where a row that ties with the last one of a page comes twice, or never.
+    #[test]
+    fn pages_behind_each_other_are_the_whole_list() {
+        let mut seed = 3_u64;
+        let mut below = |end: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % end
+        };
+        let rows: Vec<Summary> = (0..40)
+            .map(|id| {
+                let start = below(4) as i64;
+                row(id, (start, start + below(3) as i64), 1 + below(3), below(2), 1)
+            })
+            .collect();
+        for sort in [Sort::Start, Sort::Duration, Sort::Spans, Sort::Errors] {
+            for descending in [true, false] {
+                let mut search = Search { sort, descending, limit: 7, ..Search::new((0, i64::MAX)) };
+                let value = |row: &Summary| match sort {
+                    Sort::Start => row.start,
+                    Sort::Duration => row.end - row.start,
+                    Sort::Spans => row.spans as i64,
+                    Sort::Errors => row.errors as i64,
+                };
+                let mut whole: Vec<(i64, TraceId)> =
+                    rows.iter().map(|row| (if descending { -value(row) } else { value(row) }, row.id)).collect();
+                whole.sort_unstable();
+                let (mut seen, mut pages) = (Vec::new(), 0);
+                loop {
+                    let mut page = page(&search, search.limit + 1);
+                    // In two parts, as they are read.
+                    for part in rows.chunks(25) {
+                        for row in part {
+                            page.add(row.clone());
+                        }
+                        page.cut();
+                    }
+                    let found = page.rows;
+                    pages += 1;
+                    seen.extend(found.iter().take(7).map(|row| row.id));
+                    if found.len() <= 7 {
+                        break;
+                    }
+                    let (key, trace) = search.key(&found[6]);
+                    let range = search.range;
+                    search.after = Some(cursor::Cursor { binds: 0, key, trace, received: 0, range });
+                }
+                assert_eq!(pages, 6, "{sort:?}");
+                assert_eq!(seen, whole.iter().map(|one| one.1).collect::<Vec<_>>(), "{sort:?} {descending}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_search_does_not_take_is_no_row() {
+        let search = Search { spans: (2, 3), ..Search::new((0, i64::MAX)) };
+        let mut page = page(&search, 2);
+        let added: Vec<bool> = (0..5).map(|spans| page.add(row(1, (5, 6), spans, 0, 1))).collect();
+        assert_eq!(added, [false, false, true, true, false]);
+        assert_eq!(page.rows.len(), 2);
+    }
+
+    /// Breaks where a search goes on though nothing older can change its page, or ends before that is so.
+    #[test]
+    fn a_page_is_settled_by_the_last_row_that_is_needed() {
+        let search = Search::new((0, i64::MAX));
+        let mut page = page(&search, 2);
+        page.add(row(1, (50, 60), 1, 0, 1));
+        page.cut();
+        assert!(!page.is_settled(0), "a row lacks");
+        page.add(row(2, (40, 90), 1, 0, 1));
+        page.add(row(3, (70, 71), 1, 0, 1));
+        page.cut();
+        assert_eq!(page.rows.iter().map(|row| row.id[0]).collect::<Vec<_>>(), [3, 1]);
+        // One that begins when the last row does may go before it, by its name.
+        assert_eq!([49, 50, 51].map(|newest| page.is_settled(newest)), [true, false, false]);
+    }
+
+    #[test]
+    fn slices_are_as_wide_as_the_rest_of_the_page_lies_far() {
+        let search = Search::new((0, i64::MAX));
+        let page = page(&search, 21);
+        for (last, looked, found, expected) in [
+            // None were found, or all that are needed, which were not taken.
+            (SLICE, SLICE, 0, 4 * SLICE),
+            (SLICE, SLICE, 21, 4 * SLICE),
+            (SLICE, SLICE, 500, 4 * SLICE),
+            // A third is there: twice as far again, and a quarter more.
+            (SLICE, SLICE, 7, SLICE / 2 * 5),
+            // Nearly all is, or nearly nothing: within bounds.
+            (SLICE, SLICE, 20, SLICE),
+            (SLICE, 16 * SLICE, 1, 16 * SLICE),
+            (10, 10, 20, 10),
+            (i64::MAX, i64::MAX, 0, i64::MAX),
+            (i64::MAX, i64::MAX, 1, i64::MAX),
+        ] {
+            assert_eq!(page.width(last, looked, found), expected, "{last} {looked} {found}");
+        }
+    }
+
+    #[test]
+    fn a_few_more_traces_are_read_than_rows_are_needed() {
+        let search = Search::new((0, i64::MAX));
+        for (enough, read, expected) in
+            [(1, 0, 5), (21, 0, 26), (21, 26, 26), (21, 100, 100), (21, 100_000, 500), (1_001, 0, 500)]
+        {
+            assert_eq!(page(&search, enough).chunk(read), expected, "{enough} {read}");
+        }
     }
 }

@@ -125,3 +125,153 @@ pub(super) fn series(
     }
     Ok(out)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use quiver_types::spans::{Attributes, Event, SpanContext};
+
+    use super::super::Expr;
+    use super::*;
+    use crate::assemble::assemble;
+    use crate::assemble::tests::span;
+    use crate::testing::memory;
+
+    /// Cells of so many spans by side, attribute, value and start of the step.
+    fn groups(counts: &[(&str, &str, &str, i64, u8)]) -> Groups {
+        let mut groups = Groups::new();
+        for &(side, key, value, at, count) in counts {
+            let labels = vec![side.to_owned(), key.to_owned(), any_json(Value::Text(value)).to_string()];
+            let cell = groups.entry(labels).or_default().entry(at).or_default();
+            for n in 0..count {
+                cell.note(&span(1, 0, "s", 2, at + i64::from(n), at + 900));
+            }
+        }
+        groups
+    }
+
+    /// Series as texts: labels but for their types, then times and counts.
+    fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize) -> Vec<String> {
+        let comparison = Comparison { selection: Expr::True, window: None, values };
+        let one = |one: &MetricSeries| {
+            let labels = one
+                .labels
+                .iter()
+                .map(|(name, value)| format!("{name}={}", value["stringValue"].as_str().unwrap_or("no text")));
+            labels.chain(one.points.iter().map(|(at, count)| format!("{at}:{count}"))).collect::<Vec<_>>().join(" ")
+        };
+        series(&comparison, &groups(counts), &memory(4 << 20)).expect("series").iter().map(one).collect()
+    }
+
+    /// Breaks where other values are given than the commonest, or nothing says that some are left out.
+    #[test]
+    fn the_commonest_values_of_each_side_are_given() {
+        let counts = [
+            ("baseline", "span.a", "x", 0, 3),
+            ("baseline", "span.a", "y", 0, 1),
+            ("baseline", "span.a", "y", 60, 4),
+            ("baseline", "span.a", "z", 0, 1),
+            ("baseline", "span.a", "w", 0, 3),
+            ("baseline_total", "span.a", "nil", 0, 8),
+            ("baseline_total", "span.a", "nil", 60, 4),
+            ("selection", "span.a", "x", 0, 1),
+        ];
+        let (baseline, selection) = ("__meta_type=baseline span.a=", "__meta_type=selection span.a=");
+        let total = "__meta_type=baseline_total span.a=nil 0:8 60:4".to_owned();
+        assert_eq!(
+            shown(&counts, 2),
+            [
+                "__meta_error=__too_many_values__ span.a=nil".to_owned(),
+                format!("{baseline}y 0:1 60:4"),
+                // Of equal ones the first in order.
+                format!("{baseline}w 0:3"),
+                total.clone(),
+                format!("{selection}x 0:1"),
+            ]
+        );
+        assert_eq!(
+            shown(&counts, 4),
+            [
+                format!("{baseline}y 0:1 60:4"),
+                format!("{baseline}w 0:3"),
+                format!("{baseline}x 0:3"),
+                format!("{baseline}z 0:1"),
+                total,
+                format!("{selection}x 0:1"),
+            ]
+        );
+        assert_eq!(shown(&[], 1), [""; 0]);
+    }
+
+    /// Both sides of one attribute may have too many values; that is said once, and of each attribute.
+    #[test]
+    fn that_values_are_left_out_is_said_once() {
+        let sides = ["baseline", "selection"];
+        let counts: Vec<(&str, &str, &str, i64, u8)> = sides
+            .iter()
+            .flat_map(|side| ["span.a", "span.b", "span.c"].map(|key| (*side, key)))
+            .flat_map(|(side, key)| ["x", "y"].map(|value| (side, key, value, 0, 1)))
+            .filter(|one| one.1 != "span.c" || one.2 == "x")
+            .collect();
+        let found = shown(&counts, 1);
+        let said: Vec<&String> = found.iter().filter(|one| one.starts_with("__meta_error")).collect();
+        let of = |key: &str| format!("__meta_error=__too_many_values__ {key}=nil");
+        assert_eq!(said, [&of("span.a"), &of("span.b")]);
+        assert_eq!(found.len(), 2 + 6);
+    }
+
+    #[test]
+    fn sums_have_the_first_span_of_each_step() {
+        let groups = groups(&[
+            ("selection", "name", "x", 0, 2),
+            ("selection_total", "name", "nil", 0, 2),
+            ("selection_total", "name", "nil", 60, 1),
+        ]);
+        let comparison = Comparison { selection: Expr::True, window: None, values: 10 };
+        let found = series(&comparison, &groups, &memory(4 << 20)).expect("series");
+        let at = |start: i64| MetricExemplar { trace: [1; 16], start, at: start, value: None };
+        assert_eq!(found.iter().map(|one| one.exemplars.clone()).collect::<Vec<_>>(), [vec![], vec![at(0), at(60)]]);
+        assert!(series(&comparison, &groups, &memory(1 << 10)).is_err(), "there is no memory for them");
+    }
+
+    /// Breaks where a value is counted twice for its span, or what all spans have is left out.
+    #[test]
+    fn a_span_is_compared_by_all_that_it_has() {
+        let mut one = span(1, 0, "", 3, 100, 200);
+        one.context = Arc::new(SpanContext {
+            service: "web".to_owned(),
+            resource: Attributes::of([("host", Value::Text("h1"))]),
+            scope_name: "http".to_owned(),
+            scope_version: String::new(),
+            scope_attributes: Attributes::of([("safe", Value::Bool(true))]),
+        });
+        one.attributes = Attributes::of([("n", Value::Int(7))]);
+        let event = |kind: &str| {
+            let attributes = Attributes::of([("type", Value::Text(kind))]);
+            Event { time: 150, name: "exception".to_owned(), dropped: 0, attributes }
+        };
+        one.events = vec![event("A"), event("B"), event("A")];
+        let trace = assemble([1; 16], vec![one]);
+        let found: Vec<String> =
+            values(&Looked::at(&trace), 0).into_iter().map(|(key, value)| format!("{key} {value}")).collect();
+        assert_eq!(
+            found,
+            [
+                r#"event.type {"stringValue":"A"}"#,
+                r#"event.type {"stringValue":"B"}"#,
+                r#"event:name {"stringValue":"exception"}"#,
+                r#"instrumentation.safe {"boolValue":true}"#,
+                r#"instrumentation:name {"stringValue":"http"}"#,
+                r#"kind {"stringValue":"client"}"#,
+                r#"name {"stringValue":"op1"}"#,
+                r#"resource.host {"stringValue":"h1"}"#,
+                r#"resource.service.name {"stringValue":"web"}"#,
+                r#"rootName {"stringValue":"op1"}"#,
+                r#"rootServiceName {"stringValue":"web"}"#,
+                r#"span.n {"intValue":"7"}"#,
+                r#"status {"stringValue":"unset"}"#,
+            ]
+        );
+    }
+}

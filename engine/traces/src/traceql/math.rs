@@ -130,6 +130,7 @@ impl Node {
                     }
                     one.points.retain(|(_, value)| !value.is_nan());
                 }
+                series.retain(|one| !one.points.is_empty());
                 Ok(series)
             }
             Self::Kept(of, compare, number) => {
@@ -267,10 +268,8 @@ impl TracesEngine {
 
 #[cfg(test)]
 mod tests {
-    use quiver_query::{EngineSettings, Limits, QueryEngine};
-    use quiver_types::Access;
-
     use super::*;
+    use crate::testing::memory;
 
     #[test]
     fn what_is_read() {
@@ -319,16 +318,7 @@ mod tests {
             exemplars: Vec::new(),
         };
         let points = |series: &[MetricSeries]| series.iter().map(|s| s.points.clone()).collect::<Vec<_>>();
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 0,
-            threads: 1,
-            concurrent_max: 1,
-            pressure: Arc::default(),
-        };
-        let engine = QueryEngine::new(&settings).expect("an engine");
-        let memory = engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()));
+        let memory = memory(1 << 20);
         let by_name = [one(Some("a"), &[(0, 4.0), (1, 6.0)]), one(Some("b"), &[(0, 8.0)])];
         let all = [one(None, &[(0, 2.0), (1, 0.0)])];
         let shares = joined(&by_name, Sign::By, &all, &memory).expect("numbers");
@@ -340,5 +330,91 @@ mod tests {
         assert_eq!(points(&same), [vec![(0, 8.0), (1, 12.0)]]);
         let named = joined(&all, Sign::Times, &all, &memory).expect("numbers");
         assert_eq!(named[0].labels, [(NAME.to_owned(), json!({"stringValue": "(rate * rate)"}))]);
+    }
+    /// What arithmetic makes of the numbers of its queries, which come one for each.
+    fn worked_out(text: &str, found: &[&[(i64, f64)]]) -> Vec<Vec<(i64, f64)>> {
+        let figures = Figures::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let one = |points: &&[(i64, f64)]| vec![MetricSeries { points: points.to_vec(), ..MetricSeries::default() }];
+        let mut found: VecDeque<Vec<MetricSeries>> = found.iter().map(one).collect();
+        let series = figures.0.worked_out(&mut found, &memory(1 << 20)).expect("numbers");
+        assert!(found.is_empty(), "{text} leaves numbers of queries");
+        series.into_iter().map(|one| one.points).collect()
+    }
+
+    /// Breaks where a series stays of which there is no number, or numbers of one query are taken for those of another.
+    #[test]
+    fn numbers_are_worked_out_step_by_step() {
+        const Q: &str = "({} | rate())";
+        let check = |text: &str, found: &[&[(i64, f64)]], expected: &[&[(i64, f64)]]| {
+            let text = text.replace('q', Q);
+            assert_eq!(worked_out(&text, found), expected, "{text}");
+        };
+        let (some, zero): (&[(i64, f64)], &[(i64, f64)]) = (&[(0, 4.0), (60, 6.0)], &[(0, 0.0), (60, 2.0)]);
+        check("q * 2 + 1", &[some], &[&[(0, 9.0), (60, 13.0)]]);
+        check("1 - q", &[some], &[&[(0, -3.0), (60, -5.0)]]);
+        check("12 / q", &[some], &[&[(0, 3.0), (60, 2.0)]]);
+        check("q / 8", &[some], &[&[(0, 0.5), (60, 0.75)]]);
+        // By 0 there is no number, and a series without any is none.
+        check("1 / q", &[zero], &[&[(60, 0.5)]]);
+        check("q / 0", &[some], &[]);
+        check("q / q", &[some, zero], &[&[(60, 3.0)]]);
+        check("q / q", &[zero, some], &[&[(0, 0.0), (60, 2.0 / 6.0)]]);
+        check("q - (q - q)", &[some, some, zero], &[&[(0, 0.0), (60, 2.0)]]);
+        check("(q - q) - q", &[some, some, zero], &[&[(0, 0.0), (60, -2.0)]]);
+        // Of steps that one side lacks there is no number.
+        check("q + q", &[some, &[(60, 1.0), (120, 1.0)]], &[&[(60, 7.0)]]);
+        check("q + q", &[some, &[(120, 1.0)]], &[]);
+        check("q + q", &[some, &[]], &[]);
+        check("(q * 2) > 8", &[some], &[&[(60, 12.0)]]);
+        check("(q * 2) > 12", &[some], &[]);
+        check("(q + q) | topk(1)", &[some, some], &[&[(0, 8.0), (60, 12.0)]]);
+    }
+
+    /// Rates are per second, and steps without spans have 0 before anything is worked out of them.
+    #[test]
+    fn numbers_of_queries_are_settled() {
+        const S: i64 = 1_000_000_000;
+        let memory = memory(1 << 20);
+        let check =
+            |text: &str, range: (i64, i64), step: Option<i64>, points: &[(i64, f64)], expected: &[(i64, f64)]| {
+                let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+                let one = MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
+                let found = settled(&query, vec![one], (range, step), &memory).expect("numbers");
+                assert_eq!(found[0].points, expected, "{text} {range:?} {step:?}");
+            };
+        let (rate, count) = ("{} | rate()", "{} | count_over_time()");
+        let step = 60 * S;
+        let counted = [(60 * S, 6.0)];
+        check(rate, (0, 179 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 0.1), (120 * S, 0.0)]);
+        check(count, (0, 179 * S), Some(step), &counted, &[(0, 0.0), (60 * S, 6.0), (120 * S, 0.0)]);
+        // The window begins and ends within a step, here before 1970.
+        check(count, (-S, 0), Some(step), &[], &[(-60 * S, 0.0), (0, 0.0)]);
+        // What a choice left out stays out.
+        let left_out = [(0, f64::NAN), (60 * S, 6.0)];
+        check("{} | rate() < 1", (0, 61 * S), Some(step), &left_out, &[(60 * S, 0.1)]);
+        check("{} | max_over_time(duration)", (0, 179 * S), Some(step), &counted, &counted);
+        check("{} | rate() > 0", (0, 179 * S), Some(step), &counted, &[(60 * S, 0.1)]);
+        // A whole window is one step; of none it is a second.
+        check(rate, (0, 120 * S), None, &[(0, 6.0)], &[(0, 0.05)]);
+        check(rate, (5, 5), None, &[(0, 6.0)], &[(0, 6.0)]);
+        check(count, (0, 120 * S), None, &[(0, 6.0)], &[(0, 6.0)]);
+    }
+
+    #[test]
+    fn the_later_of_two_errors_is_told() {
+        let check = |text: &str, column: usize, reason: &str| {
+            let error = Figures::parse(text).err().unwrap_or_else(|| panic!("{text} is read"));
+            assert_eq!((error.column, error.reason.as_str()), (column, reason), "{text}");
+        };
+        check("({} | rate()) / ({} | rate(", 28, "syntax error: unexpected $end, expecting )");
+        check(
+            "({} | rate()) | count() > 1",
+            17,
+            "only `topk` and `bottomk` can follow arithmetic of numbers over time",
+        );
+        check("({} | rate()) | topk(0)", 22, "expected a whole number from 1 to 10000");
+        check("({} | rate()) / 0 * (1 / 0)", 24, "a number without bounds");
+        // In parentheses a query is itself.
+        assert!(Figures::parse("(({} | rate()))").is_ok_and(|figures| figures.is_metric() && figures.is_rate()));
     }
 }

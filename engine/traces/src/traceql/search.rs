@@ -129,3 +129,67 @@ impl TracesEngine {
         Ok(hits)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::spans::{Attributes, Value as Attribute};
+
+    use super::*;
+    use crate::assemble::assemble;
+    use crate::assemble::tests::span;
+
+    /// A root, and three calls below it.
+    fn trace() -> Trace {
+        let calls = (2..5).map(|id| {
+            let mut call = span(id, 1, "shop", 3, id as i64, 10 * id as i64);
+            call.attributes = Attributes::of([("n", Attribute::Int(id as i64 % 2))]);
+            call
+        });
+        assemble([1; 16], std::iter::once(span(1, 0, "shop", 2, 1, 100)).chain(calls).collect())
+    }
+
+    fn hit(text: &str, spans_max: usize) -> Option<TraceqlHit> {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        TraceqlHit::of(&query, &trace(), spans_max)
+    }
+
+    /// Breaks where the spans that are left out of an answer are left out of its count, too.
+    #[test]
+    fn a_set_tells_how_many_spans_it_has() {
+        let found = hit("{ kind = client } | select(span.n)", 2).unwrap();
+        let [set] = found.sets.as_slice() else { panic!("{found:?}") };
+        assert_eq!((set.matched, set.spans.len()), (3, 2));
+        let first = &set.spans[0];
+        assert_eq!(
+            (first.id, first.start, first.duration, first.name.as_deref()),
+            ([0, 0, 0, 0, 0, 0, 0, 2], 2, 18, None)
+        );
+        let shown: Vec<String> = first.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(shown, [r#"n={"intValue":"0"}"#, r#"kind={"stringValue":"client"}"#]);
+        assert_eq!((found.summary.spans, found.summary.root_name.as_str()), (4, "op1"));
+        assert_eq!(hit("{ kind = client }", 0).unwrap().sets[0].matched, 3);
+        assert!(hit("{ kind = producer }", 3).is_none());
+        assert!(TraceqlHit::of(&Query::parse("{}").unwrap(), &Trace::default(), 3).is_none());
+    }
+
+    #[test]
+    fn groups_are_sets_and_names_are_told_where_they_are_asked_for() {
+        let found = hit("{ name =~ `op[234]` } | by(span.n)", 5).unwrap();
+        let sets: Vec<(usize, String)> =
+            found.sets.iter().map(|set| (set.matched, set.attributes[0].1.to_string())).collect();
+        assert_eq!(sets, [(2, r#"{"intValue":"0"}"#.to_owned()), (1, r#"{"intValue":"1"}"#.to_owned())]);
+        let names: Vec<Option<&str>> = found.sets[0].spans.iter().map(|span| span.name.as_deref()).collect();
+        assert_eq!(names, [Some("op2"), Some("op4")]);
+    }
+
+    /// Breaks where texts of an answer are held that no memory was asked for.
+    #[test]
+    fn a_set_counts_what_it_holds() {
+        let bytes = |text: &str, spans: usize| hit(text, spans).unwrap().sets[0].bytes();
+        let one = bytes("{ kind = client }", 1);
+        assert!(one >= size_of::<HitSet>() + size_of::<HitSpan>() + "client".len());
+        assert!(bytes("{ kind = client }", 2) - one >= size_of::<HitSpan>() + "client".len());
+        assert!(bytes("{ kind = client && name != nil }", 1) >= one + "op2".len());
+        assert!(bytes("{ kind = client } | by(name)", 1) > one);
+    }
+}

@@ -8,6 +8,7 @@ use crate::assemble::{Trace, assemble};
 
 mod faults;
 mod naive;
+mod places;
 mod scan;
 mod stages;
 

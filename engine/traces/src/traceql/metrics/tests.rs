@@ -1,0 +1,331 @@
+use quiver_types::spans::Attributes;
+
+use super::*;
+use crate::assemble::tests::span;
+use crate::testing::memory;
+
+#[test]
+fn quantiles_of_powers_of_two() {
+    let mut cell = Cell::default();
+    for value in [1.0, 400.0, 1e6, 23e6, 29e6, 40e6, 75e6, 88_999_001.0, 330e6, 349e6, 480_123_456.0] {
+        cell.count_value(value);
+    }
+    let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n)).collect();
+    let expected = [(512, 1), (1 << 20, 1), (1 << 25, 2), (1 << 26, 1), (1 << 27, 2), (1 << 29, 3)];
+    assert_eq!(counts, expected);
+    assert_eq!([0.5, 0.99, 0.0].map(|q| quantile(&cell.buckets, q) as u64), [1 << 26, 1 << 29, 512]);
+    // The third of ten: half of the way from one power to the other that has a count.
+    assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
+    assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
+}
+
+#[test]
+fn numbers_that_are_left_out_are_told_from_steps_without_spans() {
+    let all = || vec![MetricSeries { points: vec![(0, 1.0), (60, 9.0)], ..MetricSeries::default() }];
+    let kept = |compare, number, gaps| {
+        let mut series = all();
+        keep(&mut series, (compare, number), 1.0, gaps);
+        series.iter().map(|s| s.points.iter().map(|p| p.1.to_string()).collect()).collect::<Vec<Vec<String>>>()
+    };
+    assert_eq!(kept(Compare::Greater, 1.0, true), [["9"]]);
+    assert_eq!(kept(Compare::Less, 9.0, false), [["1", "NaN"]]);
+    assert!(kept(Compare::Greater, 9.0, true).is_empty());
+    let mut rates = all();
+    keep(&mut rates, (Compare::LessEqual, 0.1), 60.0, true);
+    assert_eq!(rates[0].points, [(0, 1.0)]);
+}
+
+#[test]
+fn picks_are_of_each_step() {
+    let one = |points: &[(i64, f64)]| MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
+    let all = [one(&[(0, 1.0), (60, 9.0)]), one(&[(0, 2.0), (60, 3.0)]), one(&[(0, 0.5)])];
+    let picked = |greatest| {
+        let mut series = all.to_vec();
+        pick(&mut series, greatest, 1);
+        series.iter().map(|s| s.points.iter().map(|p| p.0).collect()).collect::<Vec<Vec<i64>>>()
+    };
+    assert_eq!(picked(true), [vec![60], vec![0]]);
+    assert_eq!(picked(false), [vec![60], vec![0]]);
+}
+
+fn metric(text: &str) -> Metric {
+    let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    query.metric.unwrap_or_else(|| panic!("{text} gives no numbers"))
+}
+
+/// Cells of values by a label and the start of a step, filled as spans fill them.
+fn groups(metric: &Metric, values: &[(&str, i64, f64)]) -> Groups {
+    let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
+    let mut groups = Groups::new();
+    for (id, (label, at, value)) in (0_u8..).zip(values) {
+        let labels = vec![json!({"stringValue": label}).to_string()];
+        let cell = groups.entry(labels).or_default().entry(*at).or_default();
+        cell.first.get_or_insert(([id; 16], at + 1, *value));
+        if by_power {
+            cell.count_value(*value);
+        } else {
+            cell.add(*value);
+        }
+    }
+    groups
+}
+
+/// Series as texts: labels, then times and numbers.
+fn shown(series: &[MetricSeries]) -> Vec<String> {
+    let one = |one: &MetricSeries| {
+        let labels = one.labels.iter().map(|(name, value)| format!("{name}={value}"));
+        labels.chain(one.points.iter().map(|(at, value)| format!("{at}:{value}"))).collect::<Vec<_>>().join(" ")
+    };
+    series.iter().map(one).collect()
+}
+
+const VALUES: [(&str, i64, f64); 5] = [("a", 0, 4.0), ("a", 0, 1.0), ("a", 60, 7.0), ("b", 0, -2.0), ("b", 0, -2.0)];
+
+#[test]
+fn each_function_makes_its_number_of_a_step() {
+    let memory = memory(4 << 20);
+    for (function, a, b) in [
+        ("rate()", "0:2 60:1", "0:2"),
+        ("count_over_time()", "0:2 60:1", "0:2"),
+        ("min_over_time(.n)", "0:1 60:7", "0:-2"),
+        ("max_over_time(.n)", "0:4 60:7", "0:-2"),
+        ("sum_over_time(.n)", "0:5 60:7", "0:-4"),
+        ("avg_over_time(.n)", "0:2.5 60:7", "0:-2"),
+        // Durations are given in seconds.
+        ("sum_over_time(duration)", "0:0.000000005 60:0.000000007", "0:-0.000000004"),
+        ("max_over_time(span:childCount)", "0:4 60:7", "0:-2"),
+    ] {
+        let metric = metric(&format!("{{}} | {function} by (name)"));
+        let series = series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap();
+        let expected = [format!(r#"name={{"stringValue":"a"}} {a}"#), format!(r#"name={{"stringValue":"b"}} {b}"#)];
+        assert_eq!(shown(&series), expected, "{function}");
+    }
+}
+
+#[test]
+fn histograms_and_quantiles_are_of_powers_of_two() {
+    let memory = memory(4 << 20);
+    let series = |function: &str| {
+        let metric = metric(&format!("{{}} | {function} by (name)"));
+        shown(&series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap())
+    };
+    let (a, b) = (r#"name={"stringValue":"a"}"#, r#"name={"stringValue":"b"}"#);
+    // What is smaller than 2 has no place.
+    assert_eq!(
+        series("histogram_over_time(.n)"),
+        [format!(r#"{a} __bucket={{"doubleValue":4.0}} 0:1"#), format!(r#"{a} __bucket={{"doubleValue":8.0}} 60:1"#)]
+    );
+    // Durations are given in seconds.
+    let of_durations = metric("{} | histogram_over_time(duration)");
+    let bounds: Vec<Option<f64>> = series_of(&of_durations, &groups(&of_durations, &VALUES[..2]), &memory)
+        .unwrap()
+        .iter()
+        .map(|one| one.labels.last()?.1["doubleValue"].as_f64())
+        .collect();
+    assert_eq!(bounds, [Some(4e-9)]);
+    assert_eq!(
+        series("quantile_over_time(.n, 0.5, 1)"),
+        [
+            format!(r#"{a} p={{"doubleValue":0.5}} 0:4 60:8"#),
+            format!(r#"{a} p={{"doubleValue":1.0}} 0:4 60:8"#),
+            format!(r#"{b} p={{"doubleValue":0.5}} 0:0"#),
+            format!(r#"{b} p={{"doubleValue":1.0}} 0:0"#),
+        ]
+    );
+}
+
+/// Breaks where an exemplar stands with a series that does not count it, or its value is in another unit than the numbers.
+#[test]
+fn exemplars_are_the_first_of_each_step() {
+    let memory = memory(4 << 20);
+    let exemplars = |function: &str| -> Vec<Vec<(u8, i64, i64, Option<f64>)>> {
+        let metric = metric(&format!("{{}} | {function} by (name)"));
+        let series = series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap();
+        let of = |one: &MetricExemplar| (one.trace[0], one.start, one.at, one.value);
+        series.iter().map(|one| one.exemplars.iter().map(of).collect()).collect()
+    };
+    assert_eq!(exemplars("rate()"), [vec![(0, 1, 0, None), (2, 61, 60, None)], vec![(3, 1, 0, None)]]);
+    assert_eq!(
+        exemplars("max_over_time(duration)"),
+        [vec![(0, 1, 0, Some(4e-9)), (2, 61, 60, Some(7e-9))], vec![(3, 1, 0, Some(-2e-9))]]
+    );
+    // Of several quantiles the last alone has them, of a histogram the power that the value is in.
+    assert_eq!(
+        exemplars("quantile_over_time(.n, 0.5, 1)"),
+        [vec![], vec![(0, 1, 0, Some(4.0)), (2, 61, 60, Some(7.0))], vec![], vec![(3, 1, 0, Some(-2.0))]]
+    );
+    assert_eq!(exemplars("histogram_over_time(.n)"), [vec![(0, 1, 0, None)], vec![(2, 61, 60, None)]]);
+}
+
+/// Breaks where an answer is made before the memory is asked for it.
+#[test]
+fn series_count_in_the_memory_of_their_query() {
+    let long = "x".repeat(2 << 20);
+    for function in ["rate()", "histogram_over_time(.n)", "quantile_over_time(.n, 0.5)"] {
+        let metric = metric(&format!("{{}} | {function} by (name)"));
+        let groups = groups(&metric, &[(long.as_str(), 0, 4.0)]);
+        let found = series_of(&metric, &groups, &memory(1 << 20));
+        assert!(matches!(found, Err(TraceError::Engine(_))), "{function}");
+    }
+}
+
+#[test]
+fn labels_are_values_of_otlp() {
+    let mut one = span(1, 0, "", 2, 100, 1_500_100);
+    one.status = 2;
+    let list = r#"{"arrayValue":{"values":[{"intValue":"1"}]}}"#;
+    one.attributes = Attributes::of([
+        ("list", Value::Json(list)),
+        ("n", Value::Int(i64::MIN)),
+        ("nan", Value::Double(f64::NAN)),
+        ("text", Value::Text("a\"b")),
+        ("yes", Value::Bool(true)),
+    ]);
+    for (field, expected) in [
+        (".text", r#"{"stringValue":"a\"b"}"#),
+        (".n", r#"{"intValue":"-9223372036854775808"}"#),
+        ("span.nan", r#"{"doubleValue":"NaN"}"#),
+        (".yes", r#"{"boolValue":true}"#),
+        (".list", list),
+        ("resource.n", r#"{"stringValue":"nil"}"#),
+        (".none", r#"{"stringValue":"nil"}"#),
+        ("resource.service.name", r#"{"stringValue":"unknown_service"}"#),
+        ("duration", r#"{"stringValue":"1.5ms"}"#),
+        ("status", r#"{"stringValue":"error"}"#),
+        ("kind", r#"{"stringValue":"server"}"#),
+        ("statusMessage", r#"{"stringValue":"nil"}"#),
+        ("span:parentID", r#"{"stringValue":"nil"}"#),
+        ("span:id", r#"{"stringValue":"0000000000000001"}"#),
+        ("event:timeSinceStart", r#"{"stringValue":"nil"}"#),
+    ] {
+        let metric = metric(&format!("{{}} | rate() by ({field})"));
+        assert_eq!(label(&one, &metric.by[0]), expected, "{field}");
+    }
+}
+
+/// What a plan counts by itself, and where whole traces are needed: each of them would be wrong for the others.
+#[test]
+fn how_spans_are_read() {
+    let of = |text: &str| {
+        let metric = metric(&format!("{{}} | {text}"));
+        let needs_trace = metric.by.iter().chain(counted(&metric)).any(is_of_trace);
+        (counted_by(&metric), needs_trace, columns(&metric).len())
+    };
+    let (near, all) = (summary_columns().len() + 2, all_columns().len());
+    for (text, counted, of_trace, columns) in [
+        ("rate()", Some(SplitBy::Nothing), false, near),
+        ("count_over_time() by (resource.service.name)", Some(SplitBy::Service), false, near),
+        ("rate() by (.service.name)", Some(SplitBy::Service), false, near),
+        ("rate() by (span.service.name)", None, false, near),
+        ("rate() by (name)", Some(SplitBy::Operation), false, near),
+        ("rate() by (status)", Some(SplitBy::Status), false, near),
+        ("rate() by (kind)", None, false, near),
+        ("rate() by (name, status)", None, false, near),
+        ("max_over_time(duration)", None, false, near),
+        ("max_over_time(event:timeSinceStart)", None, false, all),
+        ("rate() by (event.a)", None, false, all),
+        ("rate() by (instrumentation.a)", None, false, all),
+        ("rate() by (rootName)", None, true, all),
+        ("avg_over_time(trace:duration) by (name)", None, true, all),
+        ("rate() by (trace:id, span:childCount)", None, true, all),
+    ] {
+        assert_eq!(of(text), (counted, of_trace, columns), "{text}");
+    }
+}
+
+#[test]
+fn powers_of_two_that_values_do_not_pass() {
+    for (value, expected) in [
+        (-5.0, None),
+        (1.0, None),
+        (2.0, Some(2)),
+        (3.0, Some(4)),
+        (4.0, Some(4)),
+        (5.0, Some(8)),
+        (1025.0, Some(2048)),
+        (9_223_372_036_854_775_808.0, Some(1 << 63)),
+        (1e19, None),
+        (f64::INFINITY, None),
+        (f64::NEG_INFINITY, None),
+    ] {
+        assert_eq!(bucket(value), expected, "{value}");
+    }
+}
+
+/// Breaks where a greater quantile is smaller than a lesser one, or one lies outside of all values.
+#[test]
+fn quantiles_rise_between_the_least_and_the_greatest_value() {
+    let mut seed = 5_u64;
+    let mut below = |end: u64| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (seed >> 33) % end
+    };
+    for round in 0..200 {
+        let mut cell = Cell::default();
+        let values: Vec<u64> = (0..1 + below(30))
+            .map(|_| {
+                let width = 1 + below(30);
+                2 + below(1 << width)
+            })
+            .collect();
+        for value in &values {
+            cell.count_value(*value as f64);
+        }
+        let found: Vec<f64> = (0..=20).map(|q| quantile(&cell.buckets, f64::from(q) / 20.0)).collect();
+        assert!(found.is_sorted(), "round {round}: {found:?}");
+        let ends = [values.iter().min(), values.iter().max()].map(|of| of.and_then(|v| bucket(*v as f64)).unwrap());
+        assert!(found[0] > ends[0] as f64 / 2.0, "round {round}: {found:?} of {values:?}");
+        assert_eq!(found[20], ends[1] as f64, "round {round}");
+    }
+}
+
+#[test]
+fn of_equal_numbers_the_first_series_are_picked() {
+    let one = |points: &[(i64, f64)]| {
+        let exemplar = |&(at, _): &(i64, f64)| MetricExemplar { trace: [1; 16], start: at, at, value: None };
+        let exemplars = points.iter().map(exemplar).collect();
+        MetricSeries { labels: Vec::new(), points: points.to_vec(), exemplars }
+    };
+    let all = [one(&[(0, 5.0), (60, 1.0)]), one(&[(0, 5.0), (60, 2.0)]), one(&[(0, 5.0)]), one(&[])];
+    let picked = |greatest: bool, most: usize| {
+        let mut series = all.to_vec();
+        pick(&mut series, greatest, most);
+        let exemplars = |one: &MetricSeries| one.exemplars.iter().map(|e| e.at).collect::<Vec<_>>();
+        for one in &series {
+            // A span of a number that is not given is none of its series either.
+            assert_eq!(exemplars(one), one.points.iter().map(|p| p.0).collect::<Vec<_>>());
+        }
+        shown(&series)
+    };
+    assert_eq!(picked(true, 1), ["0:5", "60:2"]);
+    assert_eq!(picked(false, 1), ["0:5 60:1"]);
+    assert_eq!(picked(true, 2), ["0:5 60:1", "0:5 60:2"]);
+    assert_eq!(picked(true, 100), ["0:5 60:1", "0:5 60:2", "0:5"]);
+}
+
+#[test]
+fn steps_begin_at_multiples_of_their_length() {
+    for (time, step, expected) in
+        [(0, Some(60), 0), (59, Some(60), 0), (60, Some(60), 60), (-1, Some(60), -60), (7, None, 0)]
+    {
+        assert_eq!(at_step(time, step), expected, "{time}");
+    }
+}
+
+/// Steps without spans have 0 where spans are counted, unless a choice leaves 0 out.
+#[test]
+fn where_steps_have_no_number() {
+    for (text, expected) in [
+        ("{} | rate()", false),
+        ("{} | rate() by (name) >= 0", false),
+        ("{} | rate() < 1", false),
+        ("{} | rate() != 0", true),
+        ("{} | rate() > 0", true),
+        ("{} | rate() | topk(3)", true),
+        ("{} | max_over_time(duration)", true),
+        ("{} | quantile_over_time(duration, 0.5)", false),
+        ("{}", false),
+    ] {
+        assert_eq!(Query::parse(text).unwrap().leaves_gaps(), expected, "{text}");
+    }
+}
