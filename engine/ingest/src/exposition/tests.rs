@@ -102,6 +102,20 @@ fn open_metrics() {
     assert!(decoded.rejected.is_empty());
 }
 
+/// Breaks where the first quote in a name is taken for its end.
+#[test]
+fn comments_with_quoted_names() {
+    let text = "# TYPE \"a\\\"b\\\\\" gauge\n# HELP \"a\\\"b\\\\\" what \"it\" is\n{\"a\\\"b\\\\\"} 1\n\
+        # TYPE \"open\n# TYPE \"open\\\" gauge\n# TYPE \"é\\";
+    let decoded = decode(text, false, &[]);
+    assert_eq!(lines(&decoded), ["__name__=a\"b\\ 1 77"]);
+    let [family] = &decoded.batch.metadata[..] else { panic!("{:?}", decoded.batch.metadata) };
+    let told = (family.metric.as_str(), family.metric_type.as_str(), family.help.as_str());
+    assert_eq!(told, ("a\"b\\", "gauge", "what \"it\" is"));
+    assert_eq!((decoded.rejected[0].count, decoded.rejected.len()), (3, 1));
+    assert_eq!(decoded.rejected[0].example, "line 4: unclosed name: # TYPE \"open");
+}
+
 #[test]
 fn taking() {
     let mut decoder = ExpositionDecoder::new(ExpositionOptions::default());
