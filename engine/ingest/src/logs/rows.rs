@@ -303,24 +303,27 @@ impl Rows {
     /// # Errors
     /// Why the row is not kept; it is counted.
     pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
-        let settled = self.settle(given);
+        let mut settled = self.settle(given);
+        if settled.is_ok() && self.live > 0 {
+            self.add_extra();
+            if self.gaps {
+                self.close_gaps();
+            }
+            self.add_default_message();
+            // Values of nothing but color are none.
+            self.live = self.row.len();
+            if let Some(fault) = self.fault {
+                settled = Err(fault);
+            }
+        }
         let outcome = match settled {
             Ok(time) if self.live > 0 => {
-                self.add_extra();
-                self.add_default_message();
-                if self.gaps {
-                    self.close_gaps();
-                }
                 let allowed = self.judge();
-                if let Some(fault) = self.fault {
-                    Err(fault)
-                } else if let Err(fault) = allowed {
-                    Err(fault)
-                } else {
+                if allowed.is_ok() {
                     self.commit(time, marks);
                     self.report.rows += 1;
-                    Ok(())
                 }
+                allowed
             }
             Ok(_) => {
                 self.report.empty += 1;

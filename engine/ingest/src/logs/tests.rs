@@ -226,5 +226,6 @@ fn many_names_and_streams() {
 mod bulk;
 pub(crate) mod otlp;
 mod push;
+mod rows;
 mod saas;
 mod speed;
