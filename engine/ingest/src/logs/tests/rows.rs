@@ -187,7 +187,7 @@ fn any_value(rng: &mut StdRng, depth: u32) -> Value {
         0 => Value::Null,
         1 => json!(rng.random_range(-5..5)),
         2 => json!(rng.random::<bool>()),
-        3 => json!(["", "x", "a \"b\" \\", "é\n\t", "{\"a\":1}"][rng.random_range(0..5)]),
+        3 => Value::from(["", "x", "a \"b\" \\", "é\n\t", "{\"a\":1}"][rng.random_range(0..5)]),
         4 => json!([1, "a\"", {"b": [null, {}]}]),
         5 => json!({}),
         6 => json!(1.5),
