@@ -18,6 +18,7 @@ mod jobs;
 mod many;
 mod model;
 mod pages;
+mod policy;
 mod resources;
 mod rights;
 
