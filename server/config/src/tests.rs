@@ -16,6 +16,7 @@ use crate::*;
 mod contract;
 mod jobs;
 mod many;
+mod merge;
 mod model;
 mod pages;
 mod policy;

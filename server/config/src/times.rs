@@ -277,7 +277,7 @@ mod tests {
     fn conditions_hold_where_texts_have_the_part() {
         let mut rng = StdRng::seed_from_u64(4);
         let mut held = 0;
-        for _ in 0..600 {
+        for _ in 0..200 {
             let start = rng.random_range(0..25_000);
             let days = start..start + rng.random_range(1..40);
             let mut any = || rng.random_range(days.start * DAY_MS..days.end * DAY_MS);
@@ -293,6 +293,6 @@ mod tests {
                 held += usize::from(expected);
             }
         }
-        assert!(held > 100, "{held}");
+        assert!(held > 50, "{held}");
     }
 }

@@ -281,7 +281,7 @@ mod tests {
             for field in RESOURCE_TYPES.all_fields().filter(|field| body.get(field.name).is_some()) {
                 field.kind.check(&body[field.name], field.name, &mut errors);
             }
-            assert_eq!(errors, [], "{id}");
+            assert!(errors.is_empty(), "{id} {errors:?}");
         }
     }
 }

@@ -20,6 +20,8 @@ async fn the_root_stays() {
     let after = fx.op(&ROUTES, patch(ROOT_ROUTE_ID, json!({"position": 7, "group_wait": "1m"}))).await.unwrap().after;
     let after = after.unwrap().body;
     assert_eq!((&after["position"], &after["group_wait"], &after["parentId"]), (&json!(0), &json!("1m"), &Value::Null));
+    let refused = fx.op(&ROUTES, delete(ROOT_ROUTE_ID)).await.unwrap_err();
+    assert_eq!(refused.code, "MANAGED_ENTITY", "also of who changed it");
     let after = fx.create(&ROUTES, json!({"receiver": "empty"})).await.unwrap().body;
     assert_eq!(
         (&after["parentId"], &after["position"]),
