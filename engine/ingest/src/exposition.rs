@@ -3,6 +3,7 @@
 //! A line that cannot be read is skipped and counted; the first is named with its number. Nothing is allocated per
 //! line. The caller takes what has gathered whenever it likes, so a body has no size limit, only its lines have.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use memchr::memchr;
@@ -207,13 +208,14 @@ impl ExpositionDecoder {
         }
         let rest = words.next().unwrap_or_default().trim_start();
         let (name, value) = if let Some(quoted) = rest.strip_prefix('"') {
-            let Some((name, value)) = quoted.split_once('"') else {
+            let Some(read) = quoted_name(quoted) else {
                 self.reject("unclosed name", line);
                 return Ok(());
             };
-            (name, value)
+            read
         } else {
-            rest.split_once([' ', '\t']).unwrap_or((rest, ""))
+            let (name, value) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+            (Cow::Borrowed(name), value)
         };
         if name.is_empty() {
             self.reject("comment without a metric name", line);
@@ -221,7 +223,7 @@ impl ExpositionDecoder {
         }
         if self.family.metric != name {
             self.end_family()?;
-            name.clone_into(&mut self.family.metric);
+            self.family.metric = name.into_owned();
         }
         let value = value.trim();
         match kind {
@@ -344,6 +346,18 @@ fn unescape(text: &str, quotes: bool) -> String {
         chars.next();
     }
     out
+}
+
+/// Reads a name behind its opening quote, with the escapes of labels; gives what follows it, too.
+fn quoted_name(text: &str) -> Option<(Cow<'_, str>, &str)> {
+    let mut end = 0;
+    loop {
+        end += memchr::memchr2(b'"', b'\\', text.as_bytes().get(end..)?)?;
+        if text.as_bytes()[end] == b'"' {
+            return Some((Cow::Owned(unescape(&text[..end], true)), &text[end + 1..]));
+        }
+        end += 2;
+    }
 }
 
 /// What is wrong with a line, or with all.

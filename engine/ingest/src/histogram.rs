@@ -199,6 +199,11 @@ fn check_custom(h: &Histogram) -> Result<(), &'static str> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     fn spans(list: &[(i32, u32)]) -> Vec<Span> {
@@ -300,5 +305,81 @@ mod tests {
         case(&custom, &|h| h.custom_bounds = vec![1.0], Err("custom buckets without a bound"));
         case(&custom, &|h| h.zero_threshold = 1.0, Err("custom buckets with a zero bucket"));
         case(&custom, &|h| h.positive_spans[0].offset = -1, Err("custom buckets without a bound"));
+    }
+
+    type Model = BTreeMap<i64, f64>;
+
+    fn histogram(schema: i32, positive: &Model, negative: &Model) -> Histogram {
+        let side = |model: &Model| {
+            let mut builder = SpanBuilder::default();
+            model.iter().for_each(|(idx, count)| builder.push(*idx, *count));
+            builder.finish().unwrap()
+        };
+        let ((positive_spans, positive), (negative_spans, negative)) = (side(positive), side(negative));
+        let count = positive.iter().chain(&negative).sum();
+        Histogram { schema, count, positive_spans, positive, negative_spans, negative, ..Histogram::default() }
+    }
+
+    fn sides(h: &Histogram) -> [Model; 2] {
+        let side = |spans: &[Span], counts: &[f64]| {
+            assert_eq!(spans.iter().map(|s| s.length as usize).sum::<usize>(), counts.len());
+            buckets(spans, counts).filter(|(_, count)| *count != 0.0).collect()
+        };
+        [side(&h.positive_spans, &h.positive), side(&h.negative_spans, &h.negative)]
+    }
+
+    /// `2^by` buckets become one: those above `2^by * (i - 1)` up to `2^by * i` are bucket `i`.
+    fn coarser(model: &Model, by: i32, into: &mut Model) {
+        for (idx, count) in model {
+            *into.entry((idx - 1).div_euclid(1 << by) + 1).or_default() += count;
+        }
+    }
+
+    #[test]
+    fn spans_agree_with_the_model() {
+        let mut rng = StdRng::seed_from_u64(9);
+        for _ in 0..300 {
+            let mut model = || -> Model {
+                (0..rng.random_range(0..12))
+                    .map(|_| (rng.random_range(-40..40), f64::from(rng.random_range(1..100_i32))))
+                    .collect()
+            };
+            let models = [[model(), model()], [model(), model()]];
+            let schemas = [rng.random_range(SCHEMA_MIN..=SCHEMA_MAX), rng.random_range(SCHEMA_MIN..=SCHEMA_MAX)];
+            let of = |i: usize| histogram(schemas[i], &models[i][0], &models[i][1]);
+            assert_eq!(sides(&of(0)), models[0]);
+            assert_eq!(check(&mut of(0)), Ok(()), "{models:?}");
+            let schema = schemas[0].min(schemas[1]);
+            let mut expected = [Model::new(), Model::new()];
+            coarser(&models[0][0], schemas[0] - schema, &mut expected[0]);
+            coarser(&models[0][1], schemas[0] - schema, &mut expected[1]);
+            let mut reduced = of(0);
+            reduce(&mut reduced, schema);
+            assert_eq!((sides(&reduced), reduced.schema), (expected.clone(), schema), "{models:?} {schemas:?}");
+            coarser(&models[1][0], schemas[1] - schema, &mut expected[0]);
+            coarser(&models[1][1], schemas[1] - schema, &mut expected[1]);
+            let (mut sum, mut other_way) = (of(0), of(1));
+            assert!(add(&mut sum, &of(1)) && add(&mut other_way, &of(0)));
+            assert_eq!((sides(&sum), sum.schema), (expected, schema), "{models:?} {schemas:?}");
+            assert_eq!(sum, other_way, "in either order");
+            assert_eq!(check(&mut sum), Ok(()), "counts still add up");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_added_stays() {
+        let far = |idx: i64| histogram(0, &Model::from([(idx, 1.0)]), &Model::new());
+        let custom = Histogram { schema: CUSTOM_SCHEMA, ..Histogram::default() };
+        let mut sum = far(i64::from(i32::MIN));
+        let before = sum.clone();
+        // From one end of 32 bits to the other there is no gap that a span can say.
+        assert!(!add(&mut sum, &far(i64::from(i32::MAX))));
+        assert!(!add(&mut sum, &custom));
+        assert_eq!(sum, before);
+        // The finest schema that senders may use: a bucket of ours holds 2^44 of theirs.
+        let mut fine = histogram(52, &Model::from([(0, 1.0), (1, 2.0), (2, 4.0)]), &Model::from([(-5, 8.0)]));
+        assert_eq!(check(&mut fine), Ok(()));
+        let expected = [Model::from([(0, 1.0), (1, 6.0)]), Model::from([(0, 8.0)])];
+        assert_eq!((sides(&fine), fine.schema), (expected, SCHEMA_MAX));
     }
 }

@@ -333,4 +333,93 @@ mod tests {
         assert_eq!(Reader::new(&[]).skip_value(3), Err(WireError::BadWireType));
         assert_eq!(Reader::new(&[]).skip(tag(1, 0), &[1]), Err(WireError::WrongType));
     }
+
+    #[test]
+    fn tags_and_types() {
+        let check = |bytes: &[u8], expected| assert_eq!(Reader::new(bytes).tag(), expected, "{bytes:x?}");
+        check(&[0x08], Ok(tag(1, VARINT)));
+        check(&[0xfa, 0xff, 0xff, 0xff, 0x0f], Ok(tag((1 << 29) - 1, BYTES)));
+        check(&[0x07], Err(WireError::BadField));
+        check(&[0x80, 0x80, 0x80, 0x80, 0x10], Err(WireError::BadField));
+        check(&[0x88], Err(WireError::Truncated));
+        for unknown in [3, 4, 6, 7] {
+            assert_eq!(Reader::new(&[0; 16]).skip_value(unknown), Err(WireError::BadWireType), "{unknown}");
+        }
+        for (wire_type, len) in [(VARINT, 1), (FIXED64, 8), (BYTES, 1), (FIXED32, 4)] {
+            let mut reader = Reader::new(&[0; 16]);
+            reader.skip_value(wire_type).unwrap();
+            assert_eq!(reader.rest_len(), 16 - len, "{wire_type}");
+            assert_eq!(
+                Reader::new(&[0; 16][..len - 1]).skip_value(wire_type),
+                Err(WireError::Truncated),
+                "{wire_type}"
+            );
+        }
+        let nan = f64::from_bits(0x7ff8_dead_beef_0001);
+        assert_eq!(Reader::new(&nan.to_bits().to_le_bytes()).double().map(f64::to_bits), Ok(nan.to_bits()));
+        assert_eq!(Reader::new(&[1, 2, 3, 4, 5]).fixed32(), Ok(0x0403_0201));
+        // A length that no address space has.
+        let mut long = Vec::new();
+        put_varint(&mut long, u64::MAX);
+        assert_eq!(Reader::new(&long).bytes(), Err(WireError::Truncated));
+    }
+
+    #[test]
+    fn pairs_of_name_and_value() {
+        let check = |message: &[u8], name: &[u8], value: &[u8]| {
+            assert_eq!(pair(message), Ok((name, value)), "{message:x?}");
+        };
+        check(&[], b"", b"");
+        check(&[0x12, 1, b'v', 0x0a, 1, b'n'], b"n", b"v");
+        check(&[0x0a, 1, b'n', 0x0a, 1, b'm'], b"m", b"");
+        check(&[0x0a, 1, b'n', 0x18, 5, 0x22, 1, 0], b"n", b"");
+        assert_eq!(pair(&[0x08, 1]), Err(WireError::WrongType));
+        assert_eq!(pair(&[0x0a, 2, b'n']), Err(WireError::Truncated));
+    }
+
+    /// Fields of all kinds beside the wanted one are skipped; of a message that is cut no more is found than it holds.
+    #[test]
+    fn wanted_fields_are_found() {
+        use rand::rngs::StdRng;
+        use rand::{RngExt, SeedableRng};
+        let mut rng = StdRng::seed_from_u64(2);
+        for _ in 0..100 {
+            let (mut message, mut expected) = (Vec::new(), Vec::new());
+            for _ in 0..rng.random_range(0..10) {
+                let field = rng.random_range(1..6_u32);
+                let bytes = vec![rng.random::<u8>(); rng.random_range(0..200)];
+                let kind = [VARINT, FIXED64, BYTES, FIXED32][rng.random_range(0..4)];
+                if field == 2 || kind == BYTES {
+                    put_bytes(&mut message, field, &bytes);
+                    expected.extend((field == 2).then_some(bytes));
+                    continue;
+                }
+                put_varint(&mut message, u64::from(tag(field, kind)));
+                match kind {
+                    VARINT => put_varint(&mut message, rng.random()),
+                    FIXED64 => message.extend(rng.random::<u64>().to_le_bytes()),
+                    _ => message.extend(rng.random::<u32>().to_le_bytes()),
+                }
+            }
+            let mut found = Vec::new();
+            let push = |bytes: &[u8]| {
+                found.push(bytes.to_vec());
+                Ok::<_, WireError>(())
+            };
+            each(&message, 2, &[2], push).unwrap();
+            assert_eq!(found, expected, "{message:x?}");
+            for len in 0..message.len() {
+                let mut count = 0;
+                let outcome = each(&message[..len], 2, &[2], |bytes: &[u8]| {
+                    assert_eq!(bytes, expected[count]);
+                    count += 1;
+                    Ok::<_, WireError>(())
+                });
+                assert!(
+                    matches!(outcome, Ok(()) | Err(WireError::Truncated)),
+                    "{outcome:?} of {message:x?} cut at {len}"
+                );
+            }
+        }
+    }
 }

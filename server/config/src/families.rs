@@ -156,6 +156,8 @@ fn push_errors(found: Vec<ConditionError>, errors: &mut Vec<FieldError>) {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -177,5 +179,24 @@ mod tests {
                 assert!(uuid::Uuid::try_parse(id).is_ok() && body.is_object(), "{id}");
             }
         }
+    }
+
+    #[test]
+    fn what_fields_name() {
+        let body = json!({"one": "a", "none": null, "many": ["a", 5, "b", null], "text": 5});
+        let body = body.as_object().expect("an object");
+        let one = |key: &str| id_link(body, key, &["x"], OnDelete::Detach);
+        let many = |key: &str| ids_links(body, key, &["x", "y"], OnDelete::Refuse);
+        let shown = |links: Vec<Link>| links.into_iter().map(|l| format!("{} {}", l.pointer, l.id)).collect::<Vec<_>>();
+        assert_eq!(shown(one("one")), ["/one a"]);
+        // Places are those of the list as it was sent.
+        assert_eq!(shown(many("many")), ["/many/0 a", "/many/2 b"]);
+        for key in ["none", "text", "missing", "many"] {
+            assert!(one(key).is_empty(), "{key}");
+        }
+        for key in ["none", "text", "missing", "one"] {
+            assert!(many(key).is_empty(), "{key}");
+        }
+        assert!(many("many").iter().all(|l| l.families == ["x", "y"] && l.on_delete == OnDelete::Refuse));
     }
 }

@@ -16,8 +16,10 @@ use crate::*;
 mod contract;
 mod jobs;
 mod many;
+mod merge;
 mod model;
 mod pages;
+mod policy;
 mod resources;
 mod rights;
 

@@ -158,6 +158,9 @@ impl Config {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     #[test]
@@ -196,5 +199,100 @@ mod tests {
         check(Op::Contains, "T08", 0..DAYS_MAX + 1, None);
         check(Op::Contains, "T08", 0..0, None);
         check(Op::Contains, "T08", -2..5, None);
+    }
+
+    /// A condition as the database reads it, of one value.
+    struct Reader<'t> {
+        tokens: std::iter::Peekable<std::vec::IntoIter<&'t str>>,
+        c: i64,
+    }
+
+    impl<'t> Reader<'t> {
+        fn holds(sql: &'t str, c: i64) -> bool {
+            let tokens: Vec<&str> = sql.split_whitespace().collect();
+            let mut reader = Self { tokens: tokens.into_iter().peekable(), c };
+            let found = reader.either();
+            assert_eq!(reader.tokens.next(), None, "{sql}");
+            found
+        }
+
+        fn takes(&mut self, token: &str) -> bool {
+            self.tokens.next_if(|next| *next == token).is_some()
+        }
+
+        fn next(&mut self) -> &'t str {
+            self.tokens.next().expect("more")
+        }
+
+        fn literal(&mut self) -> i64 {
+            self.next().parse().expect("a number")
+        }
+
+        fn either(&mut self) -> bool {
+            let mut found = self.all();
+            while self.takes("OR") {
+                found |= self.all();
+            }
+            found
+        }
+
+        fn all(&mut self) -> bool {
+            let mut found = self.one();
+            while self.takes("AND") {
+                found &= self.one();
+            }
+            found
+        }
+
+        fn one(&mut self) -> bool {
+            if self.takes("(") {
+                let found = self.either();
+                assert!(self.takes(")"));
+                return found;
+            }
+            let mut value = if self.takes("c") { self.c } else { self.literal() };
+            loop {
+                match self.next() {
+                    "/" => value /= self.literal(),
+                    "%" => value %= self.literal(),
+                    "=" => return value == self.literal(),
+                    ">=" => return value >= self.literal(),
+                    "<" => return value < self.literal(),
+                    "IN" => {
+                        assert!(self.takes("("));
+                        let mut found = false;
+                        while !self.takes(")") {
+                            found |= value == self.literal();
+                        }
+                        return found;
+                    }
+                    other => panic!("{other}"),
+                }
+            }
+        }
+    }
+
+    /// Whatever part is looked for, the rows that the database gives are those whose texts have it.
+    #[test]
+    fn conditions_hold_where_texts_have_the_part() {
+        let mut rng = StdRng::seed_from_u64(4);
+        let mut held = 0;
+        for _ in 0..200 {
+            let start = rng.random_range(0..25_000);
+            let days = start..start + rng.random_range(1..40);
+            let mut any = || rng.random_range(days.start * DAY_MS..days.end * DAY_MS);
+            let (ms, other) = (any(), any());
+            let (text, other) = (time_text(ms), time_text(other));
+            let from = if rng.random::<bool>() { &text } else { &other };
+            let at = rng.random_range(0..from.len());
+            let part = &from[at..rng.random_range(at + 1..=from.len())];
+            for (op, expected) in [(Op::Contains, text.contains(part)), (Op::Ends, text.ends_with(part))] {
+                let sql = holding("c", op, part, &days).expect("few days");
+                let spaced = sql.replace('(', " ( ").replace(')', " ) ").replace(',', " ");
+                assert_eq!(Reader::holds(&spaced, ms), expected, "{part} in {text} by {sql}");
+                held += usize::from(expected);
+            }
+        }
+        assert!(held > 50, "{held}");
     }
 }

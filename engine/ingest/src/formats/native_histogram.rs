@@ -110,3 +110,102 @@ fn span(message: &[u8]) -> Result<Span, WireError> {
     }
     Ok(span)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{put_bytes, put_varint};
+
+    /// A field with a number.
+    fn number(out: &mut Vec<u8>, field: u32, value: u64) {
+        put_varint(out, u64::from(tag(field, VARINT)));
+        put_varint(out, value);
+    }
+
+    fn double(out: &mut Vec<u8>, field: u32, value: f64) {
+        put_varint(out, u64::from(tag(field, FIXED64)));
+        out.extend(value.to_le_bytes());
+    }
+
+    fn packed(out: &mut Vec<u8>, field: u32, values: &[i64]) {
+        let mut list = Vec::new();
+        values.iter().for_each(|v| put_varint(&mut list, (v << 1 ^ v >> 63) as u64));
+        put_bytes(out, field, &list);
+    }
+
+    fn built(build: impl FnOnce(&mut Vec<u8>)) -> HistogramMessage {
+        let mut message = Vec::new();
+        build(&mut message);
+        read(&message).unwrap()
+    }
+
+    #[test]
+    fn counts_say_what_buckets_are() {
+        let both = |out: &mut Vec<u8>| {
+            packed(out, 12, &[5, -2, 0]);
+            double(out, 13, 0.5);
+            put_bytes(out, 13, &[1.5_f64, 2.5].map(f64::to_le_bytes).concat());
+        };
+        let h = built(|out| {
+            number(out, 1, 11);
+            both(out);
+        });
+        assert_eq!((h.histogram.float, h.histogram.count, h.histogram.positive), (false, 11.0, vec![5.0, 3.0, 3.0]));
+        let h = built(|out| {
+            both(out);
+            double(out, 2, 4.5);
+        });
+        assert_eq!((h.histogram.float, h.histogram.count, h.histogram.positive), (true, 4.5, vec![0.5, 1.5, 2.5]));
+        // One by one as well as packed.
+        let h = built(|out| [10, 3, 0].iter().for_each(|delta| number(out, 12, *delta)));
+        assert_eq!(h.histogram.positive, [5.0, 3.0, 3.0]);
+        let h = built(|out| packed(out, 9, &[-1, 3]));
+        assert_eq!(h.histogram.negative, [-1.0, 2.0]);
+    }
+
+    #[test]
+    fn numbers_at_their_borders() {
+        let h = built(|out| {
+            number(out, 4, 105); // -53
+            number(out, 14, 2);
+            number(out, 15, (-5_i64) as u64);
+            number(out, 17, i64::MAX as u64);
+            number(out, 99, 1);
+        });
+        assert_eq!((h.histogram.schema, h.histogram.reset_hint), (-53, ResetHint::NotReset));
+        assert_eq!((h.ts, h.start_ts), (-5, i64::MAX));
+        for (hint, expected) in
+            [(0, ResetHint::Unknown), (3, ResetHint::Gauge), (4, ResetHint::Unknown), (257, ResetHint::Unknown)]
+        {
+            assert_eq!(built(|out| number(out, 14, hint)).histogram.reset_hint, expected, "{hint}");
+        }
+        // Deltas past 64 bits wrap, which makes counts negative.
+        let mut wraps = built(|out| {
+            number(out, 1, 1);
+            put_bytes(out, 11, &[0x10, 2]);
+            packed(out, 12, &[i64::MAX, 1]);
+        });
+        assert_eq!(wraps.check(), Err("negative count"));
+        let spans = built(|out| put_bytes(out, 11, &[0x08, 0x03, 0x10, 0x07])).histogram.positive_spans;
+        assert_eq!(spans, [Span { offset: -2, length: 7 }]);
+        assert!(matches!(read(&[0x22, 0]), Err(WireError::WrongType)), "a schema of bytes");
+        assert!(matches!(read(&[0x61, 0, 0, 0, 0, 0, 0, 0, 0]), Err(WireError::WrongType)), "deltas of doubles");
+        assert!(matches!(read(&[0x5a, 2, 0x0a, 0]), Err(WireError::WrongType)), "an offset of bytes");
+        assert!(matches!(read(&[0x6a, 3, 0, 0, 0]), Err(WireError::Truncated)), "three bytes of a double");
+    }
+
+    #[test]
+    fn buckets_are_bounded() {
+        let with = |buckets: usize| {
+            built(|out| {
+                put_bytes(out, 12, &vec![0_u8; buckets]);
+                put_bytes(out, 11, &[0x10, 0x80, 0x80, 0x04]);
+            })
+        };
+        assert_eq!(with(BUCKETS_MAX).check(), Ok(()));
+        let mut more = with(BUCKETS_MAX + 1);
+        assert_eq!((more.check(), more.histogram.positive.len()), (Err("too many buckets"), BUCKETS_MAX));
+        let mut spans = built(|out| (0..=BUCKETS_MAX).for_each(|_| put_bytes(out, 8, &[])));
+        assert_eq!((spans.check(), spans.histogram.negative_spans.len()), (Err("too many buckets"), BUCKETS_MAX));
+    }
+}

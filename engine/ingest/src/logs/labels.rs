@@ -138,4 +138,63 @@ mod tests {
         canonical(vec![("b", "2"), ("a", "1"), ("b", "3"), ("c", "")], &mut out);
         assert_eq!(out, b"\x01a\x011\x01b\x013");
     }
+
+    #[test]
+    fn escapes_of_go() {
+        let value = |escaped: &str| parse(&format!("{{a=\"{escaped}\"}}")).map(|mut pairs| pairs.remove(0).1);
+        let check =
+            |escaped: &str, expected: Option<&str>| assert_eq!(value(escaped).as_deref(), expected, "{escaped}");
+        check(r"\a\b\t\n\v\f\r", Some("\u{7}\u{8}\t\n\u{b}\u{c}\r"));
+        check(r"\U0001f600\u00e9\x41\101\0007", Some("😀éAA\u{0}7"));
+        // Bytes make up characters, or none.
+        check(r"\xc3\xa9\303\251", Some("éé"));
+        check(r"x\xffy", Some("x\u{fffd}y"));
+        check(r"é\\\x22", Some("é\\\""));
+        for bad in [
+            r"\x4",
+            r"\xg0",
+            r"\x+1",
+            r"\u00e",
+            r"\ud800",
+            r"\U00110000",
+            r"\400",
+            r"\18",
+            r"\8",
+            r"\",
+            r"\é",
+            r"\u00é",
+        ] {
+            check(bad, None);
+        }
+        let raw = parse("{a=`x\r\ny`, \"b c\" = \"d\"}").unwrap();
+        assert_eq!(raw, [("a", "x\ny".to_owned()), ("b c", "d".to_owned())], "as in Go, but for line ends of Windows");
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        use quiver_types::LabelSet;
+        use rand::rngs::StdRng;
+        use rand::{RngExt, SeedableRng};
+        const PIECES: [&str; 10] = ["a", "é", "\"", "\\", "\n", "{", "}", ",", "=", " "];
+        let mut rng = StdRng::seed_from_u64(11);
+        for _ in 0..500 {
+            let pairs: Vec<(String, String)> = (0..rng.random_range(0..5))
+                .map(|i| {
+                    let value =
+                        (0..rng.random_range(0..5)).map(|_| PIECES[rng.random_range(0..PIECES.len())]).collect();
+                    (format!("n{}.{i}", rng.random_range(0..9)), value)
+                })
+                .collect();
+            let quoted = |text: &str| text.replace('\\', r"\\").replace('"', "\\\"").replace('\n', r"\n");
+            let texts: Vec<String> = pairs.iter().map(|(n, v)| format!("{n} = \"{}\"", quoted(v))).collect();
+            let text = format!(" {{ {} }}", texts.join(" , "));
+            let found = parse(&text).unwrap_or_else(|| panic!("{text}"));
+            let found: Vec<(String, String)> = found.into_iter().map(|(n, v)| (n.to_owned(), v)).collect();
+            assert_eq!(found, pairs, "{text}");
+            let mut out = vec![9];
+            canonical(found, &mut out);
+            let expected = LabelSet::from_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+            assert_eq!(out, expected.canonical(), "{text}");
+        }
+    }
 }

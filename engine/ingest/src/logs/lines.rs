@@ -178,3 +178,86 @@ pub(crate) fn document(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<Result<
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use rand::rngs::StdRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::*;
+
+    const MAX: usize = 5;
+
+    /// Number and text of each line; of one that is too long no text.
+    fn cut<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<(u64, Option<String>)> {
+        let (mut lines, mut out) = (Lines::new(MAX), Vec::new());
+        let mut each = |number: u64, line: Line<'_>| {
+            out.push((number, matches!(line, Line::Text(_)).then_some(line).map(|line| text(line).to_owned())));
+            Ok::<_, Infallible>(())
+        };
+        for piece in pieces {
+            let Ok(()) = lines.feed(piece, &mut each);
+        }
+        let Ok(()) = lines.finish(&mut each);
+        out
+    }
+
+    fn text(line: Line<'_>) -> &str {
+        match line {
+            Line::Text(text) => text,
+            Line::TooLong => "",
+        }
+    }
+
+    fn model(body: &[u8]) -> Vec<(u64, Option<String>)> {
+        let mut lines: Vec<&[u8]> = body.split(|b| *b == b'\n').collect();
+        // What follows the last line break is a line if it is anything.
+        lines.pop_if(|last| last.is_empty());
+        let texts = lines.iter().map(|l| (l.len() <= MAX).then(|| String::from_utf8_lossy(l).into_owned()));
+        (1..).zip(texts).collect()
+    }
+
+    #[test]
+    fn lines_in_any_pieces() {
+        let mut rng = StdRng::seed_from_u64(5);
+        for _ in 0..2000 {
+            let parts: [&[u8]; 6] = [b"\n", b"\n", b"a", "é".as_bytes(), b"\r", b"\xff"];
+            let body: Vec<u8> =
+                (0..rng.random_range(0..30)).flat_map(|_| parts[rng.random_range(0..6)]).copied().collect();
+            let expected = model(&body);
+            assert_eq!(cut(std::iter::once(&body[..])), expected, "{body:x?}");
+            let size = rng.random_range(1..8);
+            assert_eq!(cut(body.chunks(size)), expected, "{body:x?} by {size}");
+        }
+    }
+
+    #[test]
+    fn borders() {
+        let check = |body: &str, expected: &[Option<&str>]| {
+            let found = cut(std::iter::once(body.as_bytes()));
+            let found: Vec<Option<&str>> = found.iter().map(|(_, text)| text.as_deref()).collect();
+            assert_eq!(found, expected, "{body:?}");
+        };
+        check("", &[]);
+        check("\n", &[Some("")]);
+        check("12345\n", &[Some("12345")]);
+        check("123456\n1", &[None, Some("1")]);
+        check("1\n123456", &[Some("1"), None]);
+        check("12345\r\n", &[None]);
+    }
+
+    /// The rest of a piece is not read where reading a line fails.
+    #[test]
+    fn faults_end_reading() {
+        let mut lines = Lines::new(MAX);
+        let mut seen = Vec::new();
+        let mut each = |number: u64, line: Line<'_>| {
+            seen.push(text(line).to_owned());
+            if number == 2 { Err("no") } else { Ok(()) }
+        };
+        assert_eq!(lines.feed(b"a\nb\nc\n", &mut each), Err("no"));
+        assert_eq!(seen, ["a", "b"]);
+    }
+}

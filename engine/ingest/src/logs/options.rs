@@ -203,4 +203,55 @@ mod tests {
         assert!(!read(&[(KEEP_MESSAGES.0, "0")], &[("vl-loki-disable-message-parsing", "1")]).unwrap().keep_messages);
         assert!(read(&[(KEEP_MESSAGES.0, "x")], &[]).is_err());
     }
+
+    #[test]
+    fn lists_and_switches() {
+        let texts = |list: &[&str]| list.iter().map(|t| (*t).to_owned()).collect::<Vec<_>>();
+        let options = read(
+            &[("_time_field", " ts ,, time,"), ("preserve_json_keys", "a.b"), ("decolorize_fields", ",")],
+            &[("vl-time-field", "x"), ("logs-preserve-json-keys", "c")],
+        )
+        .unwrap();
+        assert_eq!(options.time, Some(texts(&["ts", "time"])));
+        assert_eq!((options.preserve, options.decolorize.len()), (texts(&["a.b"]), 0));
+        // Our own names of headers go first.
+        let options = read(&[], &[("vl-ignore-fields", "a"), ("logs-ignore-fields", "b")]).unwrap();
+        assert_eq!((options.ignore, options.stream), (texts(&["b"]), None));
+        let options = read(&[("_stream_fields", " , ")], &[]).unwrap();
+        assert_eq!(options.stream, Some(Vec::new()), "a list of nothing is a list");
+        for (text, expected) in
+            [("1", true), (" TRUE ", true), ("t", true), ("0", false), ("F", false), ("False", false)]
+        {
+            assert_eq!(read(&[(KEEP_MESSAGES.0, text)], &[]).unwrap().keep_messages, expected, "{text}");
+        }
+        for bad in ["yes", "on", "2", "tRUE", "1 0"] {
+            let error = read(&[(KEEP_MESSAGES.0, bad)], &[]).unwrap_err().to_string();
+            let expected = format!("invalid parameter `disable_message_parsing`: expected true or false, got `{bad}`");
+            assert_eq!(error, expected);
+        }
+        let all = FieldOptions { ignore: texts(&[""]), decolorize: texts(&["*"]), ..FieldOptions::default() };
+        assert!(all.ignores(MSG) && !all.ignores("a") && all.decolorizes("a") && all.decolorizes(""));
+    }
+
+    #[test]
+    fn fields_that_each_row_gets() {
+        let extra = |text: &str| read(&[("extra_fields", text)], &[]).map(|options| options.extra);
+        let pairs =
+            |list: &[(&str, &str)]| list.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect::<Vec<_>>();
+        assert_eq!(extra(" a = 1 ,b==, a=2").unwrap(), pairs(&[("b", "="), ("a", "2")]), "the last one counts");
+        assert_eq!(extra("_msg=x").unwrap(), pairs(&[("_msg", "x")]));
+        let longest = "n".repeat(128);
+        assert_eq!(extra(&format!("{longest}=1")).unwrap()[0].0, longest);
+        let check = |text: &str, what: &str, value: &str| {
+            let error = extra(text).unwrap_err().to_string();
+            assert_eq!(error, format!("invalid parameter `extra_fields`: {what}, got `{value}`"));
+        };
+        check("a=1,b", "expected `name=value`", "b");
+        check("a=1,", "expected `name=value`", "");
+        check(" =1", "name and value must not be empty", " =1");
+        check("a= ", "name and value must not be empty", "a= ");
+        check("_stream_id=1", "this name is reserved", "_stream_id=1");
+        check("x=1,_stream =1", "this name is reserved", "_stream =1");
+        check(&format!("{longest}n=1"), "the name is too long", &"n".repeat(100));
+    }
 }

@@ -138,3 +138,53 @@ impl Report {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(rows: u64, empty: u64, dropped: &[(Dropped, u64)]) -> Report {
+        let mut report = Report { rows, empty, ..Report::default() };
+        dropped.iter().for_each(|(why, count)| report.drop_rows(*why, *count));
+        report
+    }
+
+    #[test]
+    fn what_is_told() {
+        let mut told = report(1, 0, &[(Dropped::TooNew, 2), (Dropped::Unreadable, 1), (Dropped::TooNew, 3)]);
+        assert_eq!(told.text(), "1 dropped: not a JSON object; 5 dropped: the time is too far in the future");
+        assert_eq!(told.dropped_count(), 6);
+        told.first_fault = Some("line 3: not a JSON object".to_owned());
+        assert!(told.text().ends_with("the future; first fault: line 3: not a JSON object"));
+        assert_eq!(report(5, 1, &[]).text(), "");
+        let mut words: Vec<&str> = Dropped::ALL.into_iter().map(Dropped::word).collect();
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Dropped::ALL.len(), "reasons are told apart");
+        for (place, why) in Dropped::ALL.into_iter().enumerate() {
+            assert_eq!(why as usize, place, "counts are kept by place");
+        }
+    }
+
+    #[test]
+    fn whole_requests() {
+        let check = |rows: u64, empty: u64, dropped: &[(Dropped, u64)], faulty: bool, forbidden: bool| {
+            let report = report(rows, empty, dropped);
+            assert_eq!((report.all_faulty(), report.all_forbidden()), (faulty, forbidden), "{report:?}");
+        };
+        check(0, 0, &[], false, false);
+        check(0, 0, &[(Dropped::Unreadable, 2)], true, false);
+        check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::BadTime, 1)], true, false);
+        check(1, 0, &[(Dropped::Unreadable, 2)], false, false);
+        check(0, 1, &[(Dropped::Unreadable, 2)], false, false);
+        // What is beyond a limit was read.
+        check(0, 0, &[(Dropped::Unreadable, 2), (Dropped::LargeRow, 1)], false, false);
+        check(0, 0, &[(Dropped::TooOld, 2)], false, false);
+        check(0, 0, &[(Dropped::Service, 2)], false, true);
+        check(0, 0, &[(Dropped::Service, 2), (Dropped::Unreadable, 1)], false, false);
+        check(1, 0, &[(Dropped::Service, 2)], false, false);
+        check(0, 1, &[(Dropped::Service, 2)], false, false);
+        let faults = Dropped::ALL.into_iter().filter(|why| !why.is_fault()).collect::<Vec<_>>();
+        assert_eq!(faults, [Dropped::TooOld, Dropped::TooNew], "ages are no faults of records");
+    }
+}

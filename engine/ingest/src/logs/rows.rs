@@ -2,6 +2,7 @@
 //! message, stream and service are settled and the row is kept or taken back.
 
 mod judge;
+mod marks;
 
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub struct Rows {
     /// Labels of the stream where the format gives them.
     fixed_stream: Option<(Vec<u8>, Option<u32>)>,
     row: Vec<RowField>,
+    /// Places of fields that later ones replaced, with their names.
+    replaced: Vec<(u32, u32)>,
     row_start: usize,
     live: usize,
     name_bytes: usize,
@@ -90,6 +93,7 @@ impl Rows {
             services: Services::default(),
             fixed_stream: None,
             row: Vec::with_capacity(64),
+            replaced: Vec::new(),
             row_start: 0,
             live: 0,
             name_bytes: 0,
@@ -205,6 +209,7 @@ impl Rows {
         if name.row == self.row_number && self.row.get(place).is_some_and(|f| f.name == number) {
             // Of equal names the last one counts.
             self.row[place].name = DEAD;
+            self.replaced.push((place as u32, number));
             self.gaps = true;
             self.live -= 1;
         }
@@ -276,6 +281,7 @@ impl Rows {
 
     fn reset_row(&mut self) {
         self.row.clear();
+        self.replaced.clear();
         self.row_number = self.row_number.wrapping_add(1);
         self.live = 0;
         self.name_bytes = 0;
@@ -285,19 +291,6 @@ impl Rows {
         self.later_time = None;
         self.msg = None;
         self.stream_text.clear();
-    }
-
-    /// A mark to which the fields of a row can be taken back.
-    pub(crate) fn mark(&self) -> usize {
-        self.row.len()
-    }
-
-    /// Takes the fields since a mark back.
-    pub(crate) fn take_back(&mut self, mark: usize) {
-        self.row.truncate(mark);
-        self.live = self.row.iter().filter(|f| f.name != DEAD).count();
-        let start = self.value_start();
-        self.batch.values.truncate(start);
     }
 
     /// Says whether the row is lost already: what follows need not be read in detail.
@@ -310,24 +303,27 @@ impl Rows {
     /// # Errors
     /// Why the row is not kept; it is counted.
     pub(crate) fn end(&mut self, given: Stamp, marks: RecordMarks) -> Result<(), Dropped> {
-        let settled = self.settle(given);
+        let mut settled = self.settle(given);
+        if settled.is_ok() && self.live > 0 {
+            self.add_extra();
+            if self.gaps {
+                self.close_gaps();
+            }
+            self.add_default_message();
+            // Values of nothing but color are none.
+            self.live = self.row.len();
+            if let Some(fault) = self.fault {
+                settled = Err(fault);
+            }
+        }
         let outcome = match settled {
             Ok(time) if self.live > 0 => {
-                self.add_extra();
-                self.add_default_message();
-                if self.gaps {
-                    self.close_gaps();
-                }
                 let allowed = self.judge();
-                if let Some(fault) = self.fault {
-                    Err(fault)
-                } else if let Err(fault) = allowed {
-                    Err(fault)
-                } else {
+                if allowed.is_ok() {
                     self.commit(time, marks);
                     self.report.rows += 1;
-                    Ok(())
                 }
+                allowed
             }
             Ok(_) => {
                 self.report.empty += 1;

@@ -92,6 +92,10 @@ fn long_names_and_deep_objects() {
     let nested = json!({"b": "1", &long: "2"}).to_string();
     assert_eq!(rows, [json!({"_time": NOW, "_msg": "m", cut: "v", "a": nested})]);
     assert_eq!(report.cut_names, 1);
+    // An object that stays JSON replaces nothing that stood before it.
+    let line = format!(r#"{{"a.b":"1","a.c":"2","a":{{"b":"3","{long}":"4"}}}}"#);
+    let nested = json!({"b": "3", &long: "4"}).to_string();
+    assert_eq!(lines(&[], &line).0, [json!({"_time": NOW, "a.b": "1", "a.c": "2", "a": nested})]);
     let deep = format!("{}1{}", "{\"a\":".repeat(1000), "}".repeat(1000));
     let (rows, _) = lines(&[], &deep);
     let name = rows[0].as_object().unwrap().keys().find(|k| k.starts_with("a.")).unwrap();
@@ -222,5 +226,6 @@ fn many_names_and_streams() {
 mod bulk;
 pub(crate) mod otlp;
 mod push;
+mod rows;
 mod saas;
 mod speed;

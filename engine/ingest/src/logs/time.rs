@@ -168,4 +168,54 @@ mod tests {
         assert_eq!(parse_or_date("2025-03-32"), None);
         assert_eq!(parse_or_date("1718773640"), at(1_718_773_640_000_000_000));
     }
+
+    /// A number is a time in the largest unit that can say it before 2262.
+    #[test]
+    fn units_follow_from_size() {
+        let check = |text: &str, expected: i64| assert_eq!(unix(text), Some(Stamp::At(expected)), "{text}");
+        check("9223372036", 9_223_372_036_000_000_000);
+        check("9223372037", 9_223_372_037_000_000);
+        check("9223372036854", 9_223_372_036_854_000_000);
+        check("9223372036855", 9_223_372_036_855_000);
+        check("9223372036854775", 9_223_372_036_854_775_000);
+        check("9223372036854776", 9_223_372_036_854_776);
+        check("9223372036854775807", i64::MAX);
+        check("-9223372036854775808", i64::MIN);
+        check("-9223372036", -9_223_372_036_000_000_000);
+        check("-9223372037", -9_223_372_037_000_000);
+        assert_eq!(unix("9223372036854775808"), Some(Stamp::After));
+        assert_eq!(unix("-9223372036854775809"), Some(Stamp::Before));
+        check("+5", 5_000_000_000);
+        check("0005", 5_000_000_000);
+        check("5.", 5_000_000_000);
+        check(".5", 500_000_000);
+        check("1E3", 1_000_000_000_000);
+        check("1e+3", 1_000_000_000_000);
+        check("15e-1", 1_500_000_000);
+        // Digits beyond a nanosecond are cut, however many there are.
+        check(&format!("1741600000.{}", "1".repeat(1000)), 1_741_600_000_111_111_111);
+        check(&format!("{}1741600000", "0".repeat(1000)), 1_741_600_000_000_000_000);
+        assert_eq!(unix(&"9".repeat(1000)), Some(Stamp::After));
+        assert_eq!(unix(&format!("-1{}", "0".repeat(1000))), Some(Stamp::Before));
+        for none in ["", "+", "-", "--5", "+-5", "5e", "5e+", "5e1.5", "5e99999999999", " 5", "5 ", "٥", "1_000", "inf"]
+        {
+            assert_eq!(unix(none), None, "{none}");
+        }
+        for arrival in ["0", "-0", "0e9", "0.000", "00"] {
+            assert_eq!(unix(arrival), Some(Stamp::Arrival), "{arrival}");
+        }
+    }
+
+    #[test]
+    fn dates_are_their_first_moment() {
+        let check = |text: &str, expected: Option<Stamp>| assert_eq!(parse_or_date(text), expected, "{text}");
+        check("1969-12-31", Some(Stamp::At(-86_400_000_000_000)));
+        check("2024-02-29", Some(Stamp::At(1_709_164_800_000_000_000)));
+        check("2023-02-29", None);
+        check("9999-12-31", Some(Stamp::After));
+        check("0001-01-01", Some(Stamp::Before));
+        check("2024-2-9", None);
+        check("2024-02-29T00:00:01Z", Some(Stamp::At(1_709_164_801_000_000_000)));
+        assert_eq!(parse("2024-02-29"), None, "where a date alone is no time");
+    }
 }

@@ -281,3 +281,6 @@ fn of_reports_of_one_span_in_a_body_the_last_is_the_latest() {
     let received: Vec<i64> = spans_of(&batch).iter().map(|s| s.received - now).collect();
     assert_eq!(received, [0, 0, 1, 2]);
 }
+
+mod trace1;
+mod values;

@@ -340,4 +340,46 @@ mod tests {
         let (_, tags) = read(&format!(r#"{{"tags":{{{}"":""}}}}"#, tag.repeat(count)));
         assert!((1..=SPAN_BYTES_MAX / tag.len()).contains(&tags), "{tags}");
     }
+
+    #[test]
+    fn annotations_that_are_events() {
+        let value = r#"ev|{"n":2,"f":2.5,"b":true,"s":"a|b","l":[1],"z":null,"u":18446744073709551615}|3"#;
+        let (name, dropped, attributes) = event_form(value).unwrap();
+        let found: Vec<_> = attributes.iter().map(|(key, value)| (key.as_str(), value.value())).collect();
+        let expected = [
+            ("b", Value::Bool(true)),
+            ("f", Value::Double(2.5)),
+            ("l", Value::Text("[1]")),
+            ("n", Value::Int(2)),
+            ("s", Value::Text("a|b")),
+            ("u", Value::Double(u64::MAX as f64)),
+            ("z", Value::Text("null")),
+        ];
+        assert_eq!((name, dropped, &found[..]), ("ev", 3, &expected[..]));
+        assert!(matches!(event_form("|{}|4294967295"), Some(("", u32::MAX, _))));
+        for plain in
+            ["", "text", "a|b", "a|{}", "a|{}|", "a|{}|x", "a|{}|-1", "a|{}|4294967296", "a|[]|0", "a|{|0", "a|{}|0 "]
+        {
+            assert!(event_form(plain).is_none(), "{plain}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        let check = |text: &str, expected: Option<u64>| {
+            assert_eq!(number(&mut Json::new(text.as_bytes()).unwrap()).ok(), expected, "{text}");
+        };
+        check("5", Some(5));
+        check("5.9", Some(5));
+        check("1e3", Some(1000));
+        check("\"7\"", Some(7));
+        check("\"7.5\"", Some(7));
+        check("null", Some(0));
+        check("-5", Some(0));
+        check("18446744073709551615", Some(u64::MAX));
+        check("18446744073709551616", Some(u64::MAX));
+        for bad in ["1e400", "true", "\"x\"", "\"\"", "\"NaN\"", "[]", "{}", ""] {
+            check(bad, None);
+        }
+    }
 }

@@ -123,3 +123,107 @@ pub(crate) fn audited(entity: &Entity) -> Value {
     }
     Value::Object(map)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::families::{RULES, USERS};
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    /// What is wrong, where that is something.
+    fn read(
+        family: &'static Family,
+        before: Option<&Entity>,
+        reading: Reading,
+        input: Value,
+        system: System,
+    ) -> Result<Drafted, Vec<String>> {
+        let draft = Draft { family, before, reading };
+        let places = |problem: Problem| problem.errors.iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+        draft.read(map(input), system).map_err(places)
+    }
+
+    #[test]
+    fn fields_of_the_service() {
+        let strict = |before: Option<&Entity>, input: Value| {
+            read(&USERS, before, Reading::Strict, input, System::default()).map(|drafted| drafted.body)
+        };
+        let refused = strict(None, json!({"username": "ann", "nmae": 1, "version": 7, "source": "oidc", "a/b~": 1}));
+        let expected =
+            ["/a~1b~0 UNKNOWN_FIELD", "/nmae UNKNOWN_FIELD", "/source READ_ONLY_FIELD", "/version READ_ONLY_FIELD"];
+        assert_eq!(refused.unwrap_err(), expected);
+        assert_eq!(strict(None, json!({"username": null})).unwrap_err(), ["/username REQUIRED"]);
+        let made = strict(None, json!({"username": "ann", "email": null})).unwrap();
+        assert_eq!((&made["source"], &made["email"], &made["enabled"]), (&json!("local"), &Value::Null, &json!(true)));
+        // As they are shown they may be sent back, and what is stored of them stays.
+        let before = Entity::for_tests("i", json!({"username": "ann", "source": "oidc"}));
+        let sent = json!({"username": "bob", "id": "i", "version": 1, "source": "oidc"});
+        assert_eq!(strict(Some(&before), sent).unwrap()["source"], json!("oidc"));
+        let sent = json!({"username": "bob", "id": "j", "version": 2});
+        assert_eq!(strict(Some(&before), sent).unwrap_err(), ["/id READ_ONLY_FIELD", "/version READ_ONLY_FIELD"]);
+        // Imports bring along what was shown elsewhere, which says nothing here.
+        let sent = json!({"username": "bob", "id": "j", "version": 2, "source": "oidc", "createdAt": 5});
+        let imported = read(&USERS, None, Reading::Lenient, sent.clone(), System::default()).unwrap();
+        assert_eq!((&imported.body["source"], imported.body.get("version")), (&json!("local"), None));
+        let system = System { body: map(json!({"source": "file"})), ..System::default() };
+        assert_eq!(read(&USERS, Some(&before), Reading::Lenient, sent, system).unwrap().body["source"], json!("file"));
+    }
+
+    #[test]
+    fn secrets_are_kept_by_what_stands_for_them() {
+        let mut before = Entity::for_tests("i", json!({"username": "ann"}));
+        before.sealed.insert("password".to_owned(), json!("old"));
+        let sealed = |before: Option<&Entity>, password: Value, new: Option<&str>| {
+            let sealed = new.map(|new| ("password".to_owned(), json!(new))).into_iter().collect();
+            let input = json!({"username": "ann", "password": password});
+            let drafted = read(&USERS, before, Reading::Strict, input, System { sealed, ..System::default() })?;
+            assert_eq!(drafted.body.get("password"), None, "it is nowhere to be read");
+            Ok::<_, Vec<String>>(drafted.sealed.get("password").cloned())
+        };
+        assert_eq!(sealed(Some(&before), json!(SECRET), None), Ok(Some(json!("old"))));
+        assert_eq!(sealed(Some(&before), json!(null), None), Ok(None));
+        assert_eq!(sealed(Some(&before), json!(SECRET), Some("new")), Ok(Some(json!("new"))));
+        assert_eq!(sealed(None, json!(SECRET), Some("new")), Ok(Some(json!("new"))));
+        assert_eq!(sealed(None, json!(SECRET), None), Err(vec!["/password REQUIRED".to_owned()]));
+        // Whoever brings a text here has not had it hashed.
+        for plain in [json!("plain"), json!(5), json!({})] {
+            assert_eq!(sealed(Some(&before), plain, None), Err(vec!["/password INVALID_TYPE".to_owned()]));
+        }
+        let body = json!({"username": "ann"});
+        let kept = read(&USERS, Some(&before), Reading::Strict, body, System::default()).unwrap().sealed;
+        assert_eq!(kept["password"], json!("old"), "nothing is said of it");
+        before.sealed.insert(crate::access::SERVICES.to_owned(), json!(["cart"]));
+        let shown = audited(&before);
+        assert_eq!((&shown["password"], &shown["username"]), (&json!(SECRET), &json!("ann")));
+        assert_eq!(shown.get(crate::access::SERVICES), None);
+    }
+
+    #[test]
+    fn what_follows_from_others_is_heard() {
+        let rule = json!({"group": "g", "expr": "up", "interval": "1m", "staged": true});
+        let said = |reading: Reading| {
+            let drafted = read(&RULES, None, reading, rule.clone(), System::default()).unwrap();
+            assert!(!drafted.body.contains_key("interval") && !drafted.body.contains_key("staged"));
+            Value::Object(drafted.said)
+        };
+        assert_eq!(said(Reading::Strict), json!({"interval": "1m"}));
+        assert_eq!(said(Reading::Lenient), json!({}));
+        let user = json!({"username": "ann", "staged": true, "interval": "1m"});
+        let refused = read(&USERS, None, Reading::Lenient, user, System::default()).unwrap_err();
+        assert_eq!(refused, ["/interval UNKNOWN_FIELD", "/staged UNKNOWN_FIELD"], "nothing of users can wait");
+    }
+
+    #[test]
+    fn bodies_are_bounded() {
+        let wrong = |count: usize| {
+            let input = Value::Object((0..count).map(|n| (format!("x{n}"), json!(1))).collect());
+            read(&USERS, None, Reading::Strict, input, System::default()).unwrap_err()
+        };
+        assert_eq!(wrong(FIELDS_MAX + 1), [" LIMIT_EXCEEDED"]);
+        let listed = wrong(FIELDS_MAX);
+        assert_eq!((listed.len(), listed[0].as_str()), (100, "/x0 UNKNOWN_FIELD"));
+    }
+}

@@ -159,3 +159,43 @@ fn forget(body: &mut Map<String, Value>, id: &str) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    /// What is unique together is one text, which nothing else gives.
+    #[test]
+    fn values_that_are_unique_together() {
+        let key = |body: Value| key_value(&["a", "b"], &map(body));
+        assert_eq!(key(json!({"a": "x", "b": 5, "c": 1})), "[\"x\",5]");
+        assert_eq!(key(json!({"b": null})), key(json!({})));
+        let all = [
+            json!({"a": "x,y", "b": ""}),
+            json!({"a": "x", "b": "y"}),
+            json!({"a": "x\",\"y", "b": ""}),
+            json!({"a": ["x"], "b": "y"}),
+            json!({"a": 1, "b": "1"}),
+            json!({"a": "1", "b": 1}),
+            json!({"a": null, "b": "null"}),
+        ];
+        for (n, one) in all.iter().enumerate() {
+            assert!(all[..n].iter().all(|other| key(other.clone()) != key(one.clone())), "{one}");
+        }
+    }
+
+    #[test]
+    fn lists_forget_what_is_gone() {
+        let mut body =
+            map(json!({"members": ["a", "b", "a"], "other": ["b", 5, null], "id": "b", "map": {"b": ["b"]}}));
+        forget(&mut body, "b");
+        let expected = json!({"members": ["a", "a"], "other": [5, null], "id": "b", "map": {"b": ["b"]}});
+        assert_eq!(Value::Object(body.clone()), expected);
+        forget(&mut body, "none");
+        assert_eq!(Value::Object(body), expected);
+    }
+}

@@ -58,3 +58,24 @@ fn keep_what_runs<'a>(
 pub(crate) fn says(body: &serde_json::Map<String, Value>, area: &str) -> bool {
     body.get("autoDeploy").and_then(|areas| areas.get(area)) != Some(&Value::Bool(false))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing waits because a setting is not there.
+    #[test]
+    fn what_is_not_said_is_true() {
+        for (body, rules, policy) in [
+            (json!({}), true, true),
+            (json!({"autoDeploy": null}), true, true),
+            (json!({"autoDeploy": {}}), true, true),
+            (json!({"autoDeploy": {"rules": null, "policy": "false"}}), true, true),
+            (json!({"autoDeploy": {"rules": false}}), false, true),
+            (json!({"autoDeploy": {"rules": true, "policy": false}}), true, false),
+        ] {
+            let body = body.as_object().expect("an object");
+            assert_eq!((says(body, "rules"), says(body, "policy")), (rules, policy), "{body:?}");
+        }
+    }
+}

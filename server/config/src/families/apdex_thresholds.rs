@@ -57,3 +57,28 @@ fn prepare<'a>(_: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted)
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_names_or_all() {
+        let check = |body: Value, expected: &[&str]| {
+            let mut errors = Vec::new();
+            rules(body.as_object().expect("an object"), &mut errors);
+            let found: Vec<String> = errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+            assert_eq!(found, expected, "{body}");
+        };
+        check(json!({"service": "cart"}), &[]);
+        check(json!({"service": "*"}), &[]);
+        check(json!({"service": "cart", "operation": null}), &[]);
+        check(json!({"service": "cart", "operation": "GET /{id}/*"}), &[]);
+        check(json!({"service": "cart", "operation": "a}"}), &[]);
+        check(json!({"service": "ca*"}), &["/service PATTERN"]);
+        check(json!({"service": "**"}), &["/service PATTERN"]);
+        check(json!({"service": "cart", "operation": "GET /{id"}), &["/operation PATTERN"]);
+        check(json!({"service": "cart", "operation": "{a b}"}), &["/operation PATTERN"]);
+        check(json!({"service": "*x", "operation": "{}"}), &["/service PATTERN", "/operation PATTERN"]);
+    }
+}

@@ -72,3 +72,44 @@ fn hook<'a>(
         if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::families::GROUPS;
+
+    fn named(family: &Family, body: Value) -> Vec<(String, Vec<&'static str>, String, OnDelete)> {
+        let links = (family.links)(body.as_object().expect("an object"));
+        links.into_iter().map(|l| (l.pointer, l.families.to_vec(), l.id, l.on_delete)).collect()
+    }
+
+    #[test]
+    fn subjects_and_roles_are_named() {
+        let role = || ("/roleId".to_owned(), vec!["rbac/roles"], "r".to_owned(), OnDelete::Refuse);
+        for (kind, family) in
+            [("user", "rbac/users"), ("serviceAccount", "rbac/service-accounts"), ("group", "rbac/groups")]
+        {
+            let found = named(&BINDINGS, json!({"roleId": "r", "subject": {"type": kind, "id": "s"}}));
+            // A binding goes with its subject; its role stays.
+            let subject = ("/subject/id".to_owned(), vec![family], "s".to_owned(), OnDelete::Cascade);
+            assert_eq!(found, [role(), subject], "{kind}");
+        }
+        for subject in [json!({"type": "externalRole", "id": "s"}), json!({"id": "s"}), json!(null)] {
+            assert_eq!(named(&BINDINGS, json!({"roleId": "r", "subject": subject})), [role()], "{subject}");
+        }
+    }
+
+    #[test]
+    fn members_are_named_one_by_one() {
+        let member = |n: usize, id: &str| {
+            let families = vec!["rbac/users", "rbac/service-accounts"];
+            (format!("/members/{n}"), families, id.to_owned(), OnDelete::Detach)
+        };
+        assert_eq!(named(&GROUPS, json!({"members": ["a", "b"]})), [member(0, "a"), member(1, "b")]);
+        for none in [json!({}), json!({"members": null}), json!({"members": []})] {
+            assert!(named(&GROUPS, none.clone()).is_empty(), "{none}");
+        }
+    }
+}

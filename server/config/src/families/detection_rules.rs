@@ -121,3 +121,71 @@ fn wrong_samples(rule: &DetectionRule, samples: &[Value], owner: &str) -> Vec<Fi
     }
     errors
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// What is wrong with a rule: where, the code, and what is told of it.
+    fn wrong(family: &Family, members: Value) -> Vec<(String, &'static str, String)> {
+        let mut body = json!({"name": "r", "condition": {"field": "http.route", "op": "startsWith", "value": "/cart"}});
+        let body = body.as_object_mut().expect("an object");
+        body.extend(members.as_object().expect("an object").clone());
+        let mut errors = Vec::new();
+        (family.rules)(body, &mut errors);
+        errors.into_iter().map(|e| (e.field, e.code, e.message)).collect()
+    }
+
+    #[test]
+    fn examples_are_named_as_they_say() {
+        let check = |sample: Value, expected: Option<(&str, &str, &str)>| {
+            let good = json!({"attributes": {"http.route": "/cart/9"}, "expectName": "/cart/9"});
+            let samples = json!({"service": "shop", "nameTemplate": "{http.route}", "samples": [good, sample]});
+            let found = wrong(&DETECTION_RULES, samples);
+            let expected: Vec<_> =
+                expected.iter().map(|(at, code, why)| (format!("/samples/1/{at}"), *code, (*why).to_owned())).collect();
+            assert_eq!(found, expected, "{sample}");
+        };
+        let name = |why| Some(("expectName", "INVALID_VALUE", why));
+        check(json!({"attributes": {"http.route": "/cart/1"}, "expectName": "/cart/1"}), None);
+        check(json!({"attributes": {"http.route": "/health"}}), None);
+        check(json!({"attributes": {"http.route": "/health"}, "expectName": ""}), None);
+        check(json!({"attributes": {"http.route": "/cart/1"}, "expectName": "/x"}), name("gives `/cart/1`, not `/x`"));
+        check(json!({"attributes": {"http.route": "/cart/1"}}), name("gives `/cart/1`, not no match"));
+        check(json!({"attributes": {}, "expectName": "/x"}), name("gives no match, not `/x`"));
+        // One of another service does not belong to the rule.
+        check(json!({"attributes": {"http.route": "/cart/1"}, "service": "pay"}), None);
+        let unknown = "must be one of internal, server, client, producer, consumer";
+        check(json!({"attributes": {}, "kind": "pageLoad"}), Some(("kind", "INVALID_VALUE", unknown)));
+        check(json!({"attributes": {}, "application": "a"}), Some(("application", "UNKNOWN_FIELD", "is not known")));
+        check(json!({"attributes": []}), Some(("attributes", "INVALID_TYPE", "must be an object")));
+    }
+
+    #[test]
+    fn rules_compile() {
+        assert!(wrong(&DETECTION_RULES, json!({})).is_empty());
+        // The rule's own name is no template.
+        assert!(wrong(&RUM_DETECTION_RULES, json!({"name": "a { b"})).is_empty());
+        let places = |members: Value| -> Vec<(String, &'static str)> {
+            wrong(&DETECTION_RULES, members).into_iter().map(|(at, code, _)| (at, code)).collect()
+        };
+        assert_eq!(places(json!({"nameTemplate": "a {"})), [("/nameTemplate".to_owned(), "INVALID_TEMPLATE")]);
+        let both = places(json!({"condition": {"any": []}, "nameTemplate": "}", "samples": [{"kind": 5}]}));
+        let expected = [("/condition/any".to_owned(), "REQUIRED"), ("/nameTemplate".to_owned(), "INVALID_TEMPLATE")];
+        assert_eq!(both, expected, "examples of what does not compile are not looked at");
+    }
+
+    #[test]
+    fn examples_of_pages() {
+        let sample = |application: &str, kind: &str, name: Value| json!({"application": application, "kind": kind, "attributes": {"http.route": "/cart"}, "expectName": name});
+        let samples = json!({"application": "shop*", "kind": "pageLoad", "samples": [
+            sample("shop", "pageLoad", json!("r")), sample("shop-eu", "pageLoad", json!("r")),
+            sample("blog", "pageLoad", Value::Null), sample("shop", "xhr", Value::Null), sample("shop", "xhr", json!("r")),
+        ]});
+        let found = wrong(&RUM_DETECTION_RULES, samples);
+        let expected = ("/samples/4/expectName".to_owned(), "INVALID_VALUE", "gives no match, not `r`".to_owned());
+        assert_eq!(found, [expected]);
+    }
+}

@@ -226,3 +226,62 @@ fn builtin() -> Vec<(&'static str, Value)> {
     };
     BUILTIN.iter().enumerate().map(one).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(body: &Value) -> Vec<String> {
+        let mut errors = Vec::new();
+        rules(body.as_object().expect("an object"), &mut errors);
+        errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect()
+    }
+
+    #[test]
+    fn what_is_discovered_has_an_identity() {
+        let check = |keys: Value, discovery: Value, expected: &[&str]| {
+            assert_eq!(wrong(&json!({"identityKeys": keys, "discovery": discovery})), expected, "{keys} {discovery}");
+        };
+        let by = |identity: Value| json!([{"name": "{x}", "identity": identity}]);
+        check(json!([]), json!([]), &[]);
+        check(json!(["a"]), json!([]), &[]);
+        check(json!(["a"]), by(json!({"a": "f", "more": "g"})), &[]);
+        check(json!([]), by(json!({"a": "f"})), &["/identityKeys REQUIRED"]);
+        check(json!(["a", "b"]), by(json!({"b": "f"})), &["/discovery/0/identity REQUIRED"]);
+        check(json!(["a", "b"]), by(json!({})), &["/discovery/0/identity REQUIRED", "/discovery/0/identity REQUIRED"]);
+        let two = json!([{"name": "{x", "identity": {"a": "f"}}, {"name": "}", "identity": null}]);
+        let expected = [
+            "/discovery/0/name INVALID_TEMPLATE",
+            "/discovery/1/name INVALID_TEMPLATE",
+            "/discovery/1/identity REQUIRED",
+        ];
+        check(json!(["a"]), two, &expected);
+    }
+
+    #[test]
+    fn what_is_built_in_holds_together() {
+        let all = builtin();
+        assert_eq!((all[0].0, &all[0].1["key"]), (SERVICE_TYPE_ID, &json!("service")));
+        let mut ids: Vec<&str> = all.iter().map(|(id, _)| *id).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), BUILTIN.len(), "each has an id of its own");
+        assert!(ids.is_sorted());
+        for (id, body) in &all {
+            assert!(wrong(body).is_empty(), "{id}");
+            let required: Vec<&str> = body["attributes"]
+                .as_array()
+                .expect("attributes")
+                .iter()
+                .filter(|attribute| attribute["required"] == json!(true))
+                .filter_map(|attribute| attribute["key"].as_str())
+                .collect();
+            let keys: Vec<&str> = texts(body.as_object().expect("an object"), "identityKeys").collect();
+            assert_eq!(required, keys, "{id}: what makes identity is there");
+            let mut errors = Vec::new();
+            for field in RESOURCE_TYPES.all_fields().filter(|field| body.get(field.name).is_some()) {
+                field.kind.check(&body[field.name], field.name, &mut errors);
+            }
+            assert!(errors.is_empty(), "{id} {errors:?}");
+        }
+    }
+}

@@ -142,3 +142,35 @@ fn hook<'a>(
         if changed("service") { follow_service(db, &after.id).await } else { Ok(()) }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_made_of_what_makes_identity() {
+        let check = |attributes: Value, expected: Option<&str>, lacks: &[&str]| {
+            let mut errors = vec![FieldError::new("/attributes/known", "INVALID_TYPE", "told already")];
+            let body = json!({ "attributes": attributes });
+            let found = identity(&["a", "b", "known"], body.as_object().expect("an object"), &mut errors);
+            let told: Vec<String> = errors[1..].iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+            assert_eq!((found.as_deref(), told), (expected, lacks.iter().map(|l| (*l).to_owned()).collect()), "{body}");
+        };
+        check(json!({"a": "x", "b": "y", "known": "z"}), Some("x/y/z"), &[]);
+        check(json!({"a": 5, "b": true, "known": 0.5}), Some("5/true/0.5"), &[]);
+        check(json!({"b": "", "a": "a/b", "known": ""}), Some("a/b//"), &[]);
+        check(json!({"b": "y", "known": 1}), None, &["/attributes/a REQUIRED"]);
+        check(json!({}), None, &["/attributes/a REQUIRED", "/attributes/b REQUIRED"]);
+        check(json!(null), None, &["/attributes/a REQUIRED", "/attributes/b REQUIRED"]);
+        assert_eq!(identity(&[], &Map::new(), &mut Vec::new()).as_deref(), Some(""));
+    }
+
+    #[test]
+    fn resources_are_of_one_service() {
+        for (service, expected) in [(json!("cart"), None), (json!(null), None), (json!("ca*"), Some("/service"))] {
+            let (body, mut errors) = (json!({ "service": service }), Vec::new());
+            (RESOURCES.rules)(body.as_object().expect("an object"), &mut errors);
+            assert_eq!(errors.first().map(|e| e.field.as_str()), expected, "{body}");
+        }
+    }
+}

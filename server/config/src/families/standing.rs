@@ -120,3 +120,68 @@ pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller) -> Resu
     let text = "this would leave nobody who holds {admin, *, *}";
     Err(Problem::new(ProblemKind::Forbidden, "LAST_ADMIN", text))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        value.as_object().expect("an object").clone()
+    }
+
+    fn triple(text: &str) -> Triple {
+        Triple::of_json(&json!(text)).expect("a triple")
+    }
+
+    #[test]
+    fn permissions_that_are_none_give_nothing() {
+        let body =
+            map(json!({"permissions": ["{view, logs, cart}", 5, "{view, logs}", "nonsense", null, "{admin, *, *}"]}));
+        let found: Vec<String> = triples(&body, "permissions").iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["{view, logs, cart}", "{admin, *, *}"]);
+        for none in [json!({}), json!({"permissions": null}), json!({"permissions": "{admin, *, *}"})] {
+            assert!(triples(&map(none.clone()), "permissions").is_empty(), "{none}");
+        }
+    }
+
+    #[test]
+    fn what_is_given_is_had() {
+        let caller = Caller { rights: [triple("{edit, logs, cart*}")].into_iter().collect(), ..Caller::system() };
+        assert!(only_own(&caller, &[]).is_ok());
+        assert!(only_own(&caller, &[triple("{view, logs, cart-eu}"), triple("{edit, logs, cart*}")]).is_ok());
+        for more in ["{admin, logs, cart}", "{view, logs, *}", "{view, alerting, cart}", "{admin, *, *}"] {
+            let refused = only_own(&caller, &[triple("{view, logs, cart}"), triple(more)]).unwrap_err();
+            assert_eq!((refused.code, &refused.more["required"]), ("FORBIDDEN", &json!(more)));
+        }
+        assert!(only_own(&Caller::system(), &[triple("{admin, *, *}")]).is_ok());
+    }
+
+    #[test]
+    fn owners_of_keys() {
+        assert_eq!(owner_of("rbac/users/a/b").unwrap(), ("user", "a/b"));
+        assert_eq!(owner_of("rbac/service-accounts/x").unwrap(), ("serviceAccount", "x"));
+        for other in ["", "rbac/users", "users/a", "rbac/groups/a", "/rbac/users/a"] {
+            assert_eq!(owner_of(other).unwrap_err().kind, ProblemKind::Internal, "{other}");
+        }
+    }
+
+    #[test]
+    fn bindings_that_are_over() {
+        let check = |ends: Value, expected: bool| {
+            assert_eq!(is_over(&map(json!({"expiresAt": ends})), 1_000), expected, "{ends}");
+        };
+        check(json!(null), false);
+        check(json!("1970-01-01T00:00:01.001Z"), false);
+        // At its end it is over, whatever zone that is told in.
+        check(json!("1970-01-01T00:00:01Z"), true);
+        check(json!("1970-01-01T01:00:01+01:00"), true);
+        check(json!("1969-12-31T00:00:00Z"), true);
+        check(json!("never"), false);
+        assert!(!is_over(&Map::new(), i64::MAX));
+        assert_eq!(subject(&map(json!({"subject": {"type": "user", "id": "a"}}))), ("user", "a"));
+        assert_eq!(subject(&map(json!({"subject": {"type": 5}}))), ("", ""));
+        assert_eq!(subject(&Map::new()), ("", ""));
+    }
+}

@@ -120,3 +120,41 @@ fn limit<'a>(
         Ok(())
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn services_are_names_and_transactions_may_be_patterns() {
+        let wrong = |family: &Family, body: Value| -> Vec<String> {
+            let mut errors = Vec::new();
+            (family.rules)(body.as_object().expect("an object"), &mut errors);
+            errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect()
+        };
+        for (family, owner) in [(&TRANSACTIONS, "service"), (&RUM_TRANSACTIONS, "application")] {
+            let check = |service: &str, name: &str, expected: &[&str]| {
+                assert_eq!(
+                    wrong(family, json!({owner: service, "transactionName": name})),
+                    expected,
+                    "{service} {name}"
+                );
+            };
+            let pattern = format!("/{owner} PATTERN");
+            check("cart", "/cart", &[]);
+            check("cart", "/cart/*", &[]);
+            check("cart", "/{id}/**", &[]);
+            check("*", "/cart", &[&pattern]);
+            check("ca*", "/cart", &[&pattern]);
+            // Names that rules of detection gave may hold braces that are not closed; patterns may not.
+            check("cart", "{", &[]);
+            check("cart", "a}b{", &[]);
+            check("cart", "{*", &["/transactionName PATTERN"]);
+            check("cart", "{a}/{a}/*", &["/transactionName PATTERN"]);
+            check("*", "{*", &[&pattern, "/transactionName PATTERN"]);
+            assert_eq!((family.service)(json!({owner: "cart"}).as_object().expect("an object")), "cart");
+        }
+    }
+}

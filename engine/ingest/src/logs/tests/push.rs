@@ -105,6 +105,36 @@ fn lines_that_are_json() {
     assert_eq!(rows, [json!({"_time": NANOS, "_msg": "{\"a\":1}"})]);
 }
 
+/// Breaks where what is read of a line before it turns out to be no object replaces labels, the time, or counts.
+#[test]
+fn lines_that_only_begin_as_objects_change_nothing() {
+    let labels = json!({"level": "info", "a": "b"});
+    let row = |line: &str| json!({"_time": NANOS, "_msg": line, "level": "info", "a": "b", "_stream": labels});
+    let lines = [
+        r#"{"level":"warn"} and more"#,
+        r#"{"level":"warn","a":"c","level":"error", msg}"#,
+        r#"{"level":"","t":"5"}}"#,
+        r#"{"t":"yesterday","level":"warn""#,
+        r#"{"m":"other","level":{"x":1},"a":[}"#,
+    ];
+    let values: Vec<_> = lines.iter().map(|line| json!([T, line])).collect();
+    let rows: Vec<_> = lines.iter().copied().map(row).collect();
+    let body = json!({"streams": [{"stream": labels, "values": values}]});
+    check(&[("_time_field", "t"), ("_msg_field", "_msg,m")], body, Value::Array(rows));
+    // What stands again is replaced as before: by metadata, and by a line that is an object.
+    let body = json!({"streams": [{"stream": {"a": "b"}, "values": [[T, "{\"a\":\"c\"}", {"a": "m"}], [T, "{\"a\":1}x", {"a": "m"}]]}]});
+    let stream = json!({"a": "b"});
+    check(
+        &[],
+        body,
+        json!([{"_time": NANOS, "a": "c", "_stream": stream}, {"_time": NANOS, "a": "m", "_msg": "{\"a\":1}x", "_stream": stream}]),
+    );
+    let many: serde_json::Map<String, Value> = (0..1001).map(|i| (format!("f{i}"), json!(1))).collect();
+    let line = format!("{} x", Value::Object(many));
+    let body = json!({"streams": [{"values": [[T, line]]}]});
+    check(&[], body, json!([{"_time": NANOS, "_msg": line}]));
+}
+
 #[test]
 fn other_shapes() {
     let ctx = context(&[]);
