@@ -281,3 +281,94 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
     }
     code
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(text: &str, checks: &Checks) -> Checked {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("rules.yml");
+        std::fs::write(&path, text).unwrap();
+        check(Some(&path), checks)
+    }
+
+    #[test]
+    fn sound_files() {
+        let rules =
+            "groups: [{name: g, rules: [{alert: A, expr: up == 0}, {record: 'a:b', expr: sum(up)}]}, {name: h}]";
+        assert_eq!(checked(rules, &Checks::default()), Checked::Sound(2, Vec::new()));
+        assert_eq!(checked("", &Checks::default()), Checked::Sound(0, Vec::new()));
+        let warned = "groups: [{name: g, headers: [x], rules: [{alert: A, expr: up}]}]";
+        let Checked::Sound(1, warnings) = checked(warned, &Checks::default()) else { panic!("it is sound") };
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+    }
+
+    #[test]
+    fn faults_name_file_and_place() {
+        for (text, place) in [
+            ("groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]", ": 1:"),
+            ("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, fro: 1m}\n", ": 4:"),
+            ("groups: [", ": 1:"),
+            ("groups: [{name: g, rules: [{alert: A, expr: up, for: soon}]}]", ": 1:"),
+        ] {
+            let Checked::Failed(errors) = checked(text, &Checks::default()) else { panic!("{text}") };
+            assert!(errors.iter().all(|e| e.contains(&format!("rules.yml{place}"))), "{text}: {errors:?}");
+        }
+        let Checked::Failed(errors) = check(Some(Path::new("/nowhere/rules.yml")), &Checks::default()) else {
+            panic!("there is no such file")
+        };
+        assert!(errors.len() == 1 && errors[0].starts_with("/nowhere/rules.yml: "), "{errors:?}");
+        let own = "groups: [{name: g, rules: [{alert: A, expr: up, fro: 1m}]}]";
+        let ignored = Checks { unknown: UnknownFields::Ignored, ..Checks::default() };
+        assert_eq!(checked(own, &ignored), Checked::Sound(1, Vec::new()));
+    }
+
+    /// As promtool tells them: the later of two rules writes over the earlier one.
+    #[test]
+    fn rules_that_write_the_same() {
+        let file = |one: &str, other: &str| {
+            format!("groups: [{{name: g, rules: [{{{one}, expr: up}}, {{{other}, expr: up}}]}}]")
+        };
+        let twice = file("record: 'a:b', labels: {x: '1', w: '2'}", "record: 'a:b', labels: {w: '2', x: '1'}");
+        let told = "lint error 1 duplicate rule(s) found.\nMetric: a:b\nLabel(s):\n\tw: 2\n\tx: 1\n\
+            Might cause inconsistency while recording expressions";
+        assert_eq!(checked(&twice, &Checks::default()), Checked::Lint(told.to_owned()));
+        let all = Checks { lint: Lint::All, ..Checks::default() };
+        assert!(matches!(checked(&twice, &all), Checked::Lint(_)));
+        let none = Checks { lint: Lint::None, ..Checks::default() };
+        assert_eq!(checked(&twice, &none), Checked::Sound(2, Vec::new()));
+        for (one, other) in [
+            ("record: 'a:b'", "record: 'a:c'"),
+            ("record: 'a:b'", "record: 'a:b', labels: {x: '1'}"),
+            ("record: 'a:b', labels: {x: '1'}", "record: 'a:b', labels: {x: '2'}"),
+            ("record: A", "alert: A"),
+        ] {
+            assert_eq!(
+                checked(&file(one, other), &Checks::default()),
+                Checked::Sound(2, Vec::new()),
+                "{one} | {other}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_of_rules_that_tests_name() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["a.yml", "b.yml"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        let found = |patterns: &str| {
+            let file = unit_tests::read(&format!("rule_files: {patterns}")).unwrap();
+            let found = rule_files(&file, dir.path())?;
+            let name = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().into_owned();
+            Ok::<_, Vec<String>>(found.iter().map(name).collect::<Vec<_>>())
+        };
+        let names = |names: &[&str]| Ok(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
+        assert_eq!(found("[]"), names(&[]));
+        assert_eq!(found("['*.yml']"), names(&["a.yml", "b.yml"]));
+        assert_eq!(found("[b.yml, '*.yml', './a.yml']"), names(&["b.yml", "a.yml"]), "each once");
+        assert_eq!(found("[none.yml]"), names(&[]));
+        assert_eq!(found("['[a']"), Err(vec!["syntax error in pattern `[a`".to_owned()]));
+    }
+}

@@ -55,7 +55,10 @@ impl Quoted {
                 self.line.push(byte);
                 self.after_return = false;
             }
-            _ => self.encode(byte),
+            _ => {
+                self.encode(byte);
+                self.after_return = false;
+            }
         }
     }
 }
@@ -123,5 +126,89 @@ mod tests {
         let long = header_value(&"ü".repeat(20));
         assert_eq!(long.split(' ').count(), 2);
         assert!(long.split(' ').all(|word| word.len() <= 75), "{long}");
+    }
+
+    /// Undoes what a body is written in, and checks what RFC 2045 asks of its lines.
+    fn read_back(body: &[u8]) -> Vec<u8> {
+        let text = std::str::from_utf8(body).expect("ASCII");
+        let mut out = Vec::new();
+        let lines: Vec<&str> = text.split("\r\n").collect();
+        for (n, line) in lines.iter().enumerate() {
+            assert!(line.len() <= LINE_MAX && line.is_ascii(), "{line:?}");
+            assert!(!line.ends_with([' ', '\t', '\r', '\n']), "{line:?}");
+            let (line, soft) = line.strip_suffix('=').map_or((*line, false), |line| (line, true));
+            let mut bytes = line.bytes();
+            while let Some(byte) = bytes.next() {
+                out.push(match byte {
+                    b'=' => {
+                        let digits: String = bytes.by_ref().take(2).map(char::from).collect();
+                        u8::from_str_radix(&digits, 16).expect(&digits)
+                    }
+                    byte => byte,
+                });
+            }
+            if !soft && n + 1 < lines.len() {
+                out.extend(b"\r\n");
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn bodies_come_back() {
+        let lines = |text: &str| text.replace("\r\n", "\n").replace('\r', "\n").replace('\n', "\r\n");
+        let pieces = ["a", " ", "\t", "=", "ü", "🙂", "\n", "\r\n", "\r", ".", "~", &"x".repeat(74), &" ".repeat(40)];
+        let mut state = 7_u64;
+        for _ in 0..300 {
+            let mut text = String::new();
+            for _ in 0..12 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                text += pieces[(state >> 33) as usize % pieces.len()];
+            }
+            assert_eq!(String::from_utf8(read_back(&quoted_printable(&text))).unwrap(), lines(&text), "{text:?}");
+        }
+    }
+
+    /// A carriage return ends a line by itself; what comes behind it keeps its own end.
+    #[test]
+    fn ends_of_lines() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(String::from_utf8(quoted_printable(text)).unwrap(), expected, "{text:?}");
+        };
+        check("", "");
+        check("\n", "\r\n");
+        check("\r\r\n\n", "\r\n\r\n\r\n");
+        check("a\rb\nc", "a\r\nb\r\nc");
+        check("a\r=\nc", "a\r\n=3D\r\nc");
+        check("a\r\u{fc}\nc", "a\r\n=C3=BC\r\nc");
+        check(" ", "=20");
+        check(&"x".repeat(75), &"x".repeat(75));
+        check(&format!("{} \n", "x".repeat(74)), &format!("{}=\r\n=20\r\n", "x".repeat(74)));
+    }
+
+    #[test]
+    fn words_of_headers() {
+        for (text, expected) in [
+            ("", ""),
+            ("a\tb =?_", "a\tb =?_"),
+            ("é", "=?utf-8?q?=C3=A9?="),
+            ("\u{7f}", "=?utf-8?q?=7F?="),
+            ("a\tbé", "=?utf-8?q?a=09b=C3=A9?="),
+        ] {
+            assert_eq!(header_value(text), expected, "{text:?}");
+        }
+        // Each word is whole, and none is too long.
+        let long = header_value(&"🙂a".repeat(100));
+        let words: Vec<&str> = long.split(' ').collect();
+        assert!(words.len() > 10);
+        let mut bytes = Vec::new();
+        for word in words {
+            assert!(word.len() <= 75, "{word}");
+            let inner = word.strip_prefix("=?utf-8?q?").and_then(|rest| rest.strip_suffix("?=")).expect(word);
+            let part = read_back(inner.as_bytes());
+            assert!(std::str::from_utf8(&part).is_ok(), "a character is in one word: {word}");
+            bytes.extend(part);
+        }
+        assert_eq!(String::from_utf8(bytes).unwrap(), "🙂a".repeat(100));
     }
 }

@@ -213,3 +213,180 @@ pub(crate) static HTTP: Schema = Schema {
         Ok(())
     },
 };
+
+#[cfg(test)]
+mod tests {
+    use quiver_yaml::problem::Problems;
+
+    use super::*;
+
+    fn read(schema: &'static Schema, text: &str) -> (Options, String) {
+        let node = quiver_yaml::read(text).expect(text).remove(0);
+        let mut problems = Problems::default();
+        let options = schema.read(&node, "", &mut problems);
+        (options, problems.iter().map(|p| format!("{} {}", p.path, p.message)).collect::<Vec<_>>().join("; "))
+    }
+
+    fn check(schema: &'static Schema, cases: &[(&str, &str)]) {
+        for (text, expected) in cases {
+            assert_eq!(read(schema, text).1, *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn defaults() {
+        let (options, told) = read(&HTTP, "{authorization: {credentials: x}}");
+        assert_eq!(told, "");
+        assert!(options.truth("follow_redirects") && options.truth("enable_http2"));
+        assert_eq!(options.object("authorization").map(|a| a.text("type")), Some("Bearer"));
+        assert!(!read(&HTTP, "{follow_redirects: false}").0.truth("follow_redirects"));
+    }
+
+    #[test]
+    fn certificates() {
+        let key = "exactly one of key or key_file must be configured when a client certificate is configured";
+        let cert = "exactly one of cert or cert_file must be configured when a client key is configured";
+        let versions = "max_version must be greater than or equal to min_version if both are specified";
+        check(
+            &TLS,
+            &[
+                ("{}", ""),
+                ("{ca: a, server_name: s, insecure_skip_verify: true}", ""),
+                ("{cert: a, key_file: b}", ""),
+                ("{cert_ref: a, key_ref: b}", ""),
+                ("{ca: a, ca_file: b}", " at most one of ca & ca_file & ca_ref must be configured"),
+                ("{cert: a, cert_ref: b, key: c}", " at most one of cert & cert_file & cert_ref must be configured"),
+                ("{cert: a, key: b, key_file: c}", " at most one of key & key_file & key_ref must be configured"),
+                ("{cert: a}", &format!(" {key}")),
+                ("{cert_file: a, key: ''}", &format!(" {key}")),
+                ("{key_ref: a}", &format!(" {cert}")),
+                ("{min_version: TLS12, max_version: TLS12}", ""),
+                ("{min_version: TLS13}", ""),
+                ("{max_version: TLS10}", ""),
+                ("{min_version: TLS13, max_version: TLS12}", &format!(" {versions}")),
+                ("{min_version: SSL3}", "/min_version `SSL3` is none of TLS10, TLS11, TLS12, TLS13"),
+            ],
+        );
+        // Within another, the place is told.
+        check(&HTTP, &[("{tls_config: {key: a}}", &format!("/tls_config {cert}"))]);
+    }
+
+    #[test]
+    fn who_asks() {
+        let bearer = " at most one of basic_auth, oauth2, bearer_token & bearer_token_file must be configured";
+        let one = " at most one of basic_auth, oauth2 & authorization must be configured";
+        let user = "at most one of basic_auth username, username_file & username_ref must be configured";
+        let password = "at most one of basic_auth password, password_file & password_ref must be configured";
+        let oauth2 = "oauth2: {client_id: i, token_url: 'http://t'}";
+        check(
+            &HTTP,
+            &[
+                ("{}", ""),
+                ("{basic_auth: {username: u, password: p}}", ""),
+                ("{bearer_token: t}", ""),
+                ("{bearer_token_file: f}", ""),
+                (&format!("{{{oauth2}}}"), ""),
+                (
+                    "{bearer_token: t, bearer_token_file: f}",
+                    " at most one of bearer_token & bearer_token_file must be configured",
+                ),
+                ("{basic_auth: {}, bearer_token: t}", bearer),
+                (&format!("{{{oauth2}, bearer_token_file: f}}"), bearer),
+                (
+                    "{authorization: {}, bearer_token: t}",
+                    " authorization is not compatible with bearer_token & bearer_token_file",
+                ),
+                ("{authorization: {}, basic_auth: {}}", one),
+                (&format!("{{{oauth2}, basic_auth: {{}}}}"), one),
+                ("{basic_auth: {username: u, username_ref: r}}", &format!("/basic_auth {user}")),
+                ("{basic_auth: {password: p, password_file: f}}", &format!("/basic_auth {password}")),
+                (
+                    "{authorization: {credentials: c, credentials_file: f}}",
+                    "/authorization at most one of authorization credentials & credentials_file must be configured",
+                ),
+                (
+                    "{authorization: {type: ' BaSiC '}}",
+                    "/authorization authorization type cannot be set to \"basic\", use \"basic_auth\" instead",
+                ),
+                ("{authorization: {type: Token, credentials: c}}", ""),
+            ],
+        );
+    }
+
+    #[test]
+    fn tokens_by_oauth2() {
+        let by_jwt = |rest: &str| format!("{{client_id: i, token_url: t, grant_type: '{BY_JWT}'{rest}}}");
+        let key = "client_certificate_key";
+        check(
+            &OAUTH2,
+            &[
+                ("{}", " oauth2 client_id must be configured"),
+                ("{token_url: t}", " oauth2 client_id must be configured"),
+                ("{client_id: i, token_url: ''}", " oauth2 token_url must be configured"),
+                ("{client_id: i, token_url: t, scopes: [a], endpoint_params: {b: c}, claims: {d: [1]}}", ""),
+                (
+                    "{client_id: i, token_url: t, client_secret: s, client_secret_ref: r}",
+                    " at most one of client_secret & client_secret_file & client_secret_ref must be configured",
+                ),
+                (&by_jwt(""), ""),
+                (&by_jwt(", client_secret: s, client_secret_ref: r"), ""),
+                (&by_jwt(", signature_algorithm: RS384"), ""),
+                (&by_jwt(", signature_algorithm: HS256"), " valid signature algorithms are RS256, RS384 and RS512"),
+                (
+                    &by_jwt(", client_certificate_key: k, client_certificate_key_file: f"),
+                    &format!(" at most one of {key} & {key}_file & {key}_ref must be configured"),
+                ),
+                ("{client_id: i, token_url: t, signature_algorithm: HS256}", ""),
+                (
+                    "{client_id: i, token_url: t, no_proxy: h}",
+                    " if no_proxy is configured, proxy_url must also be configured",
+                ),
+            ],
+        );
+    }
+
+    #[test]
+    fn proxies() {
+        let header =
+            " if proxy_connect_header is configured, proxy_url or proxy_from_environment must also be configured";
+        check(
+            &HTTP,
+            &[
+                ("{proxy_url: 'http://p', no_proxy: h}", ""),
+                ("{proxy_from_environment: true}", ""),
+                ("{proxy_from_environment: true, proxy_connect_header: {A: [b]}}", ""),
+                ("{proxy_connect_header: {A: [b]}}", header),
+                (
+                    "{proxy_from_environment: true, proxy_url: 'http://p'}",
+                    " if proxy_from_environment is configured, proxy_url must not be configured",
+                ),
+                (
+                    "{proxy_from_environment: true, no_proxy: h}",
+                    " if proxy_from_environment is configured, no_proxy must not be configured",
+                ),
+                ("{no_proxy: h}", " if no_proxy is configured, proxy_url must also be configured"),
+                ("{proxy_from_environment: false, proxy_url: 'http://p'}", ""),
+            ],
+        );
+    }
+
+    /// A request says of itself what it is; all else may be said of it.
+    #[test]
+    fn headers() {
+        for name in RESERVED {
+            for name in [name.to_owned(), name.to_ascii_uppercase()] {
+                let told = read(&HTTP, &format!("{{http_headers: {{{name}: {{values: [a]}}}}}}")).1;
+                assert_eq!(told, format!(" setting header \"{name}\" is not allowed"));
+            }
+        }
+        check(
+            &HTTP,
+            &[
+                ("{http_headers: {X-Scope-OrgID: {values: [a, b], secrets: [c], files: [d]}}}", ""),
+                ("{http_headers: {X: {value: a}}}", "/http_headers/X/value unknown field `value`"),
+                ("{http_headers: {X: {values: a}}}", "/http_headers/X/values wanted a list, got `a`"),
+                ("{http_headers: {X: a}}", "/http_headers/X wanted a mapping, got a scalar"),
+            ],
+        );
+    }
+}

@@ -120,14 +120,24 @@ fn hide_address(value: &mut Value) {
     }
 }
 
-/// Hides a password within an address.
+/// Hides a password within an address; where it cannot be told from the host, the whole.
 fn hide_user(value: &mut Value) {
-    let Some(text) = value.as_str() else { return };
-    let Some((scheme, rest)) = text.split_once("://") else { return };
-    if let Some((user, host)) = rest.split_once('@') {
-        let user = user.split(':').next().unwrap_or_default();
-        *value = format!("{scheme}://{user}:xxxxx@{host}").into();
-    }
+    let Some(text) = value.as_str().filter(|text| text.contains('@')) else { return };
+    let Some((scheme, rest)) = text.split_once("://") else {
+        *value = SECRET.into();
+        return;
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // A password may hold what parts it from the host; beyond the host it is none that any client would send.
+    let (user, host) = match authority.rsplit_once('@') {
+        Some((user, host)) => (user, format!("{host}{path}")),
+        None => match rest.rsplit_once('@') {
+            Some((user, host)) => (user, host.to_owned()),
+            None => return,
+        },
+    };
+    let user = user.split(':').next().unwrap_or_default();
+    *value = format!("{scheme}://{user}:xxxxx@{host}").into();
 }
 
 /// Gives a configuration as JSON, as it is written; what stands for a text is a text, be it `012` or `yes`.
@@ -269,5 +279,43 @@ mod tests {
         assert_eq!(global_secrets(&found["global"]), ["/smtp_auth_password"]);
         // A number is as secret as a text.
         assert_eq!(global_secrets(&serde_json::json!({"smtp_auth_password": 12})), ["/smtp_auth_password"]);
+    }
+
+    /// No part of a password is shown, whatever it is made of.
+    #[test]
+    fn passwords_of_addresses() {
+        let proxy = |text: &str| {
+            let mut value = Value::from(text);
+            hide_user(&mut value);
+            value.as_str().unwrap_or_default().to_owned()
+        };
+        for (text, expected) in [
+            ("http://h:1", "http://h:1"),
+            ("h:1", "h:1"),
+            ("", ""),
+            ("http://u:p@h:1/x", "http://u:xxxxx@h:1/x"),
+            ("http://u@h", "http://u:xxxxx@h"),
+            ("http://u:p@ss@h", "http://u:xxxxx@h"),
+            ("http://:p@h", "http://:xxxxx@h"),
+            ("http://u:p@h/a@b", "http://u:xxxxx@h/a@b"),
+            ("http://u:p/w@h", "http://u:xxxxx@h"),
+            ("u:p@h:1", SECRET),
+            (SECRET, SECRET),
+        ] {
+            assert_eq!(proxy(text), expected, "{text}");
+        }
+        let hook = |text: &str| {
+            let mut value = Value::from(text);
+            hide_address(&mut value);
+            value.as_str().unwrap_or_default().to_owned()
+        };
+        for (text, expected) in [
+            ("http://h/a@b", "http://h/a@b"),
+            ("http://h/a?k=1&l=2", "http://h/a?<secret>"),
+            ("http://u:p@ss@h/a?k", "http://u:xxxxx@h/a?<secret>"),
+            ("u:p@h/a", SECRET),
+        ] {
+            assert_eq!(hook(text), expected, "{text}");
+        }
     }
 }

@@ -65,3 +65,76 @@ impl Alert {
         out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alert(starts_at: i64, ends_at: i64, updated_at: i64) -> Alert {
+        Alert {
+            labels: LabelSet::from_pairs([("a", "1")]),
+            annotations: BTreeMap::new(),
+            starts_at,
+            ends_at,
+            is_timeout: false,
+            updated_at,
+            generator_url: String::new(),
+        }
+    }
+
+    /// Of two reports the younger one counts, whichever is merged into which; a given end that lies later stays while the
+    /// alert fires, one that only follows from silence does not.
+    #[test]
+    fn merged() {
+        const NOW: i64 = 100;
+        for (old, young, expected) in [
+            // Start, end, and whether that is a timeout.
+            ((10, 200, false), (20, 300, false), (10, 300, false)),
+            ((20, 200, false), (10, 300, true), (10, 300, true)),
+            ((10, 300, false), (20, 200, true), (10, 300, false)),
+            ((10, 300, true), (20, 200, false), (10, 200, false)),
+            ((10, 300, true), (20, 200, true), (10, 200, true)),
+            // The younger one has ended: a later end counts if it is over, too.
+            ((10, 90, false), (20, 80, false), (10, 90, false)),
+            ((10, 300, false), (20, 80, false), (10, 80, false)),
+            ((10, 100, false), (20, 99, true), (10, 100, true)),
+            ((10, 70, false), (20, 80, false), (10, 80, false)),
+            // The older one had ended.
+            ((10, 50, false), (20, 300, true), (10, 300, true)),
+        ] {
+            let make = |(starts_at, ends_at, is_timeout), updated_at| Alert {
+                is_timeout,
+                ..alert(starts_at, ends_at, updated_at)
+            };
+            let (first, second) = (make(old, 1), make(young, 2));
+            for merged in [first.merge(&second, NOW), second.merge(&first, NOW)] {
+                assert_eq!((merged.starts_at, merged.ends_at, merged.is_timeout), expected, "{old:?} {young:?}");
+                assert_eq!(merged.updated_at, 2, "{old:?} {young:?}");
+            }
+        }
+        // Of two of the same time the one that came last counts.
+        let last = Alert { generator_url: "last".to_owned(), ..alert(0, 200, 1) };
+        assert_eq!(alert(0, 200, 1).merge(&last, NOW).generator_url, "last");
+    }
+
+    #[test]
+    fn ends() {
+        for (ends_at, now, expected) in [(100, 99, false), (100, 100, true), (100, 101, true), (i64::MAX, 0, false)] {
+            assert_eq!(alert(0, ends_at, 0).is_resolved(now), expected, "{ends_at} {now}");
+        }
+    }
+
+    /// All that a sender may make long counts.
+    #[test]
+    fn bytes_of_texts() {
+        let plain = alert(0, 0, 0);
+        let more = |alert: Alert| alert.bytes() - plain.bytes();
+        assert!(plain.bytes() >= OWN_BYTES);
+        assert_eq!(more(Alert { generator_url: "x".repeat(100), ..plain.clone() }), 100 * COPIES);
+        let annotations = BTreeMap::from([("n".repeat(10), "v".repeat(20)), (String::new(), "w".to_owned())]);
+        assert_eq!(more(Alert { annotations, ..plain.clone() }), 31 * COPIES);
+        let value = "v".repeat(1000);
+        let labels = LabelSet::from_pairs([("a", value.as_str())]);
+        assert!(more(Alert { labels, ..plain.clone() }) >= 999 * COPIES);
+    }
+}

@@ -244,4 +244,77 @@ mod tests {
         ];
         assert_eq!(told, expected);
     }
+
+    /// It is said again once the interval is over, and not before; any message begins it anew.
+    #[test]
+    fn repeated() {
+        let check = |flushes: &[&str], resolved: bool, repeat_s: i64, expected: &[&str]| {
+            assert_eq!(run(flushes, resolved, repeat_s), expected, "{flushes:?} {repeat_s}");
+        };
+        check(&["A"; 6], true, 20, &["First A", "-", "-", "Repeat A", "-", "-"]);
+        check(&["A", "A", "AB", "AB", "AB", "AB"], true, 20, &["First A", "-", "NewAlerts AB", "-", "-", "Repeat AB"]);
+        check(&["A", "A", "A"], true, 0, &["First A", "Repeat A", "Repeat A"]);
+        check(&["A", "A"], true, i64::MAX / 1000, &["First A", "-"]);
+        // What has ended is not said again, nor asked for by those who do not want to hear of it.
+        check(&["AB", "Ab", "Ab", "Ab"], false, 20, &["First AB", "-", "-", "Repeat A"]);
+        check(&["A", "a", "a", "a", "a"], true, 20, &["First A", "AllResolved a", "-", "-", "-"]);
+    }
+
+    fn key(group_key: &str, receiver: &str, integration: &str, idx: usize) -> LogKey {
+        LogKey { group_key: group_key.into(), receiver: receiver.into(), integration: integration.into(), idx }
+    }
+
+    /// Each integration of each receiver is told of each group by itself.
+    #[test]
+    fn whom_it_is_about() {
+        let told = key("g", "r", "webhook", 0);
+        let mut log = NotificationLog::default();
+        let decision = log.decide(&told, &alerts("A"), true, 1000, S).expect("the first one");
+        log.set(told.clone(), decision.entry);
+        assert_eq!(log.decide(&told, &alerts("A"), true, 1_000_000, 2 * S), None);
+        for other in [
+            key("h", "r", "webhook", 0),
+            key("g", "q", "webhook", 0),
+            key("g", "r", "email", 0),
+            key("g", "r", "webhook", 1),
+        ] {
+            let decision = log.decide(&other, &alerts("A"), true, 1_000_000, 2 * S);
+            assert_eq!(decision.map(|d| d.reason), Some(Reason::First), "{other:?}");
+        }
+    }
+
+    /// What is noted is what the receiver then knows.
+    #[test]
+    fn what_is_noted() {
+        let key = key("g", "r", "webhook", 0);
+        for send_resolved in [true, false] {
+            let mut log = NotificationLog::default();
+            let mut note = |states: &str, now: i64| {
+                let decision = log.decide(&key, &alerts(states), send_resolved, 1_000_000, now).expect(states);
+                let counts =
+                    [&decision.entry.firing, &decision.entry.resolved, &decision.entry.held].map(BTreeSet::len);
+                assert_eq!(decision.entry.at, now);
+                log.set(key.clone(), decision.entry);
+                (decision.alerts.len(), counts)
+            };
+            assert_eq!(note("ABc", S), (2, [2, 0, 2]), "what was never told does not end");
+            assert_eq!(note("ABD", 2 * S), (3, [3, 0, 3]));
+            let ended = usize::from(send_resolved) * 3;
+            assert_eq!(note("abd", 3 * S), (ended, [0, ended, 0]));
+            assert_eq!(note("A", 4 * S), (1, [1, 0, 1]));
+        }
+    }
+
+    #[test]
+    fn forgotten() {
+        let mut log = NotificationLog::default();
+        for (group, at) in [("old", 0), ("young", 1), ("last", i64::MAX)] {
+            log.set(key(group, "r", "webhook", 0), Entry { at, ..Entry::default() });
+        }
+        assert_eq!(log.forget(RETENTION_NS), []);
+        assert_eq!(log.forget(RETENTION_NS + 1), [key("old", "r", "webhook", 0)]);
+        assert_eq!(log.get(&key("old", "r", "webhook", 0)), None);
+        assert_eq!(log.forget(i64::MAX), [key("young", "r", "webhook", 0)]);
+        assert!(log.get(&key("last", "r", "webhook", 0)).is_some());
+    }
 }

@@ -105,4 +105,71 @@ mod tests {
         let shown = templates.run("m", &data, &Options::default());
         assert_eq!(shown.as_deref(), Ok("team\\.x firing alertname=High x 1 true first notification"));
     }
+
+    fn alert(pairs: &[(&str, &str)], annotations: &[(&str, &str)], ends_at: i64) -> Alert {
+        Alert {
+            labels: LabelSet::from_pairs(pairs.iter().copied()),
+            annotations: annotations.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+            starts_at: 1,
+            ends_at,
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: "http://g?a=1&b".into(),
+        }
+    }
+
+    fn shown(text: &str, alerts: &[Alert]) -> String {
+        let route = BTreeMap::from([("team".to_owned(), "x".to_owned())]);
+        let data = message("a.b", alerts, &LabelSet::default(), &route, "r", "u", 50);
+        let mut templates = default_templates();
+        templates.add("m", text).expect(text);
+        templates.run("m", &data, &Options::default()).expect(text)
+    }
+
+    /// What is common is there in all alerts with the same value.
+    #[test]
+    fn what_is_common() {
+        let common = |alerts: &[Alert]| shown("{{.CommonLabels}}|{{.CommonAnnotations}}|{{.Status}}", alerts);
+        let one = alert(&[("a", "1"), ("b", "2")], &[("s", "x")], 100);
+        assert_eq!(common(std::slice::from_ref(&one)), "a=1, b=2|s=x|firing");
+        let ended = alert(&[("b", "2"), ("a", "3"), ("c", "4")], &[("s", "x"), ("t", "y")], 50);
+        assert_eq!(common(&[one.clone(), ended.clone()]), "b=2|s=x|firing");
+        assert_eq!(common(&[ended.clone(), one.clone()]), "b=2|s=x|firing");
+        assert_eq!(common(&[one, ended.clone(), alert(&[("c", "4")], &[("s", "")], 1)]), "||firing");
+        assert_eq!(common(&[ended]), "a=3, b=2, c=4|s=x, t=y|resolved");
+        assert_eq!(common(&[]), "||resolved");
+    }
+
+    #[test]
+    fn alerts_as_json() {
+        let labels = LabelSet::from_pairs([("i", "<1>")]);
+        let json = shown(
+            "{{range .Alerts}}{{toJson .}};{{end}}",
+            &[alert(&[("i", "<1>")], &[], 100), alert(&[("i", "<1>")], &[("s", "x")], 50)],
+        );
+        let id = fingerprint_text(fingerprint(&labels));
+        let one = |status: &str, annotations: &str, ends_at: &str| {
+            format!(
+                "{{\"status\":\"{status}\",\"labels\":{{\"i\":\"\\u003c1\\u003e\"}},\"annotations\":{annotations},\
+                \"startsAt\":\"1970-01-01T00:00:00.000000001Z\",\"endsAt\":\"{ends_at}\",\
+                \"generatorURL\":\"http://g?a=1\\u0026b\",\"fingerprint\":\"{id}\"}};"
+            )
+        };
+        let firing = one("firing", "{}", "0001-01-01T00:00:00Z");
+        let resolved = one("resolved", "{\"s\":\"x\"}", "1970-01-01T00:00:00.00000005Z");
+        assert_eq!(json, firing + &resolved);
+        assert_eq!(shown("{{.RouteLabels.team}} {{.Receiver}}", &[]), "x a\\.b");
+    }
+
+    #[test]
+    fn names_of_receivers_as_patterns() {
+        for (name, expected) in [
+            ("", ""),
+            ("team-x_1 ä/", "team-x_1 ä/"),
+            ("a.b", "a\\.b"),
+            ("\\.+*?()|[]{}^$", "\\\\\\.\\+\\*\\?\\(\\)\\|\\[\\]\\{\\}\\^\\$"),
+        ] {
+            assert_eq!(quote_meta(name), expected);
+        }
+    }
 }

@@ -138,4 +138,70 @@ mod tests {
         assert_eq!(muted_by(&[], &["never"]), ["never"]);
         assert_eq!(muted_by(&["never"], &["always", "never"]), [""; 0]);
     }
+
+    fn alert(pairs: &[(&str, &str)]) -> Alert {
+        Alert {
+            labels: LabelSet::from_pairs(pairs.iter().copied()),
+            annotations: BTreeMap::new(),
+            starts_at: 0,
+            ends_at: 1000,
+            is_timeout: false,
+            updated_at: 0,
+            generator_url: String::new(),
+        }
+    }
+
+    /// An alert that is muted twice is told to be inhibited; what mutes a route leaves the reasons of its alerts.
+    #[test]
+    fn muted_for_several_reasons() {
+        let matchers = |text: &str| Matchers::new(read(text).expect(text).matchers);
+        let rules = [crate::inhibit::InhibitRule {
+            source: matchers("s=1"),
+            target: matchers("t=1"),
+            ..crate::inhibit::InhibitRule::default()
+        }];
+        let source = LabelSet::from_pairs([("s", "1")]);
+        let inhibitor = Inhibitor::new(&rules, [&source]);
+        let mut silences = Silences::default();
+        for (id, text, starts_at, ends_at) in
+            [("now", "q=1", 0, 100), ("over", "q=1", 0, 50), ("later", "q=1", 51, 100)]
+        {
+            silences.load(Silence {
+                id: id.into(),
+                matchers: matchers(text),
+                starts_at,
+                ends_at,
+                ..Silence::default()
+            });
+        }
+        let intervals = BTreeMap::from([("always".to_owned(), vec![TimeInterval::default()])]);
+        let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
+        let mut flush = Flush {
+            group: 1,
+            route: 0,
+            key: String::new(),
+            labels: LabelSet::default(),
+            options: RouteOptions::default(),
+            alerts: vec![alert(&[("t", "1"), ("q", "1")]), alert(&[("q", "1")]), alert(&[("z", "1")])],
+            at: 50,
+        };
+        let inhibited = Muted::Inhibited(crate::labels::fingerprint(&source));
+        let reasons = vec![inhibited, Muted::Silenced(vec!["now".to_owned()])];
+        let mut check = |mute: &[&str], active: &[&str], expected: &[&str]| {
+            flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
+            flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();
+            let passed = muting.pass(&flush);
+            assert_eq!(passed.muted_by, expected, "{mute:?} {active:?}");
+            assert_eq!(passed.alerts.len(), usize::from(expected.is_empty()), "{mute:?} {active:?}");
+            assert_eq!(passed.muted.into_iter().map(|m| m.1).collect::<Vec<_>>(), reasons, "{mute:?} {active:?}");
+        };
+        check(&[], &[], &[]);
+        check(&["always"], &[], &["always"]);
+        check(&["always"], &["always"], &["always"]);
+        // An interval that nobody knows never holds.
+        check(&["gone"], &[], &[]);
+        check(&[], &["gone"], &["gone"]);
+        check(&["always"], &["gone"], &["gone"]);
+        check(&["gone"], &["gone", "always"], &[]);
+    }
 }

@@ -69,3 +69,47 @@ impl ActiveAlert {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn alert(state: AlertState, resolved_at: Option<Millis>, last_sent_at: Option<Millis>) -> ActiveAlert {
+        ActiveAlert {
+            labels: LabelSet::default(),
+            annotations: BTreeMap::new(),
+            value: ElementValue::Float(1.0),
+            state,
+            active_at: 0,
+            fired_at: None,
+            period: None,
+            resolved_at,
+            keep_firing_since: None,
+            last_sent_at,
+            valid_until: None,
+            restored: false,
+        }
+    }
+
+    /// As Prometheus' `needsSending`: the end is told at once, all else again after the delay.
+    #[test]
+    fn when_it_is_sent() {
+        use AlertState::{Firing, Inactive, Pending};
+        for (state, resolved_at, last_sent_at, now, expected) in [
+            (Pending, None, None, 100, false),
+            (Pending, None, Some(0), 100_000, false),
+            (Firing, None, None, 0, true),
+            (Firing, None, Some(10), 70, false),
+            (Firing, None, Some(10), 71, true),
+            (Firing, None, Some(10), 5, false),
+            (Firing, None, Some(Millis::MAX), Millis::MAX, false),
+            (Inactive, Some(20), None, 20, true),
+            (Inactive, Some(20), Some(19), 20, true),
+            (Inactive, Some(20), Some(20), 80, false),
+            (Inactive, Some(20), Some(20), 81, true),
+        ] {
+            let told = alert(state, resolved_at, last_sent_at).needs_sending(now, 60);
+            assert_eq!(told, expected, "{state:?} {resolved_at:?} {last_sent_at:?} {now}");
+        }
+    }
+}

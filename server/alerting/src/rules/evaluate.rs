@@ -374,3 +374,21 @@ pub fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String
     out.push('}');
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_as_text() {
+        let check = |pairs: &[(&str, &str)], expected: &str| assert_eq!(show_pairs(pairs.iter().copied()), expected);
+        check(&[], "{}");
+        check(&[("a", "b")], "{a=\"b\"}");
+        check(&[("_a1", ""), ("b", "x\"y\\\n")], "{_a1=\"\", b=\"x\\\"y\\\\\\n\"}");
+        // Names that are none of old are in quotes.
+        check(
+            &[("1a", "x"), ("a.b", "y"), ("ä", "z"), ("", "w"), ("a:b", "v")],
+            "{\"1a\"=\"x\", \"a.b\"=\"y\", \"ä\"=\"z\", \"\"=\"w\", \"a:b\"=\"v\"}",
+        );
+    }
+}

@@ -149,3 +149,83 @@ impl Group {
         self.adopts = true;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE: Millis = 60_000;
+
+    /// In minutes: `for`, since when it was active, the last cycle before the gap, the first one after it.
+    #[test]
+    fn pending_alerts_after_a_gap() {
+        for (hold, active_at, last, now, expected) in [
+            // Below ten minutes time goes on as if nothing had been.
+            (9, 0, 5, 40, 0),
+            // What was left is left.
+            (30, 0, 10, 40, 30),
+            (30, 0, 10, 10, 0),
+            (30, 0, 20, 50, 30),
+            // At least ten minutes are left.
+            (30, 0, 21, 50, 30),
+            (30, 0, 25, 40, 20),
+            (10, 0, 4, 20, 20),
+            // Its time had come.
+            (30, 0, 30, 40, 0),
+            (30, 5, 36, 40, 5),
+        ] {
+            let got = resumed(hold * MINUTE, active_at * MINUTE, last * MINUTE, now * MINUTE);
+            assert_eq!(got, expected * MINUTE, "{hold} {active_at} {last} {now}");
+        }
+    }
+
+    fn remembered(firing: bool, active_at: Millis) -> Remembered {
+        Remembered {
+            labels: LabelSet::from_pairs([("a", "1")]),
+            annotations: BTreeMap::new(),
+            value: 1.0,
+            firing,
+            active_at,
+            fired_at: firing.then_some(active_at),
+            period: None,
+            keep_firing_since: None,
+            last_sent_at: None,
+        }
+    }
+
+    #[test]
+    fn alerts_that_go_on_by_their_series() {
+        let fresh = remembered(false, 40 * MINUTE).into_alert();
+        let key = fresh.labels.canonical().to_vec();
+        let resumed = |since: Millis, last: Millis, hold: Millis| {
+            let mut alert = fresh.clone();
+            Before(BTreeMap::from([(key.clone(), (since * MINUTE, last * MINUTE))])).resume(
+                &key,
+                &mut alert,
+                hold * MINUTE,
+            );
+            (
+                alert.state,
+                alert.active_at / MINUTE,
+                alert.fired_at.map(|at| at / MINUTE),
+                alert.period.map(|at| at / MINUTE),
+            )
+        };
+        assert_eq!(resumed(0, 30, 10), (AlertState::Firing, 0, Some(10), Some(10)));
+        assert_eq!(resumed(5, 35, 30), (AlertState::Firing, 5, Some(35), Some(35)));
+        assert_eq!(resumed(5, 6, 0), (AlertState::Firing, 5, Some(5), Some(5)));
+        assert_eq!(resumed(0, 30, 31), (AlertState::Pending, 19, None, None));
+        assert_eq!(resumed(0, 4, 5), (AlertState::Pending, 0, None, None));
+        let mut other = fresh.clone();
+        Before::default().resume(&key, &mut other, 0);
+        assert_eq!(other, fresh);
+    }
+
+    #[test]
+    fn what_names_a_period() {
+        assert_eq!(remembered(true, 7).into_alert().period, Some(7), "of a state of old, when it fired");
+        let own = Remembered { period: Some(3), ..remembered(true, 7) }.into_alert();
+        assert_eq!((own.state, own.period, own.restored), (AlertState::Firing, Some(3), true));
+        assert_eq!(remembered(false, 7).into_alert().period, None);
+    }
+}

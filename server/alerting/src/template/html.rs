@@ -557,4 +557,44 @@ mod tests {
         check("<a href=\"/x?q={{. | urlquery}}\">", Value::text("a&b c"), "<a href=\"/x?q=a%26b&#43;c\">");
         check("{{. | urlquery}}", Value::text("a b"), "a&#43;b");
     }
+
+    /// Each of a page, an attribute, an address and a script takes a value in a way of its own.
+    #[test]
+    fn places_of_attributes() {
+        let check = |template: &str, value: &str, expected: &str| check(template, Value::text(value), expected);
+        check("<A HREF='{{.}}'>", "JavaScript:x", "<A HREF='#ZgotmplZ'>");
+        check("<a href='{{.}}'>", "/a:b", "<a href='/a:b'>");
+        check("<a href=' {{.}}'>", "javascript:x", "<a href=' #ZgotmplZ'>");
+        check("<a href='x{{.}}'>", "javascript:x", "<a href='xjavascript:x'>");
+        check("<a href='{{.}}?{{.}}#{{.}}'>", "a/b", "<a href='a/b?a%2fb#a%2fb'>");
+        check("<a href='{{.}}'>", "mailto:a@b", "<a href='mailto:a@b'>");
+        check("<a href='{{.}}'>", "%41%zz", "<a href='%41%25zz'>");
+        check("<img data-src='{{.}}'>", "data:x", "<img data-src='#ZgotmplZ'>");
+        check("<p onClick='f({{.}})'>", "a'b", "<p onClick='f(&#34;a&#39;b&#34;)'>");
+        check("<p title = {{.}} class=x>{{.}}", "a=b c", "<p title = a&#61;b&#32;c class=x>a=b c");
+        check("<p {{.}}='x'>", "title", "<p title='x'>");
+        check("<p {{.}}='x'>", "onclick", "<p ZgotmplZ='x'>");
+        check("<p title=>{{.}}", "<", "<p title=>&lt;");
+        check("<br/>{{.}}</p >{{.}}", "<", "<br/>&lt;</p >&lt;");
+        check(
+            "<textarea>{{.}}</TEXTAREA ><i>{{.}}",
+            "</textarea>",
+            "<textarea>&lt;/textarea&gt;</TEXTAREA ><i>&lt;/textarea&gt;",
+        );
+        check("<style>p { color: {{.}} }</style>", "red; x: y", "<style>p { color: ZgotmplZ }</style>");
+        check("<!-- {{.}} > -- -->{{.}}", "-->", "--&gt;");
+    }
+
+    #[test]
+    fn values_of_scripts() {
+        let script = |value: Value, expected: &str| {
+            check("<script>x={{.}}</script>", value, &format!("<script>x={expected}</script>"));
+        };
+        script(Value::Bool(true), "true");
+        script(Value::Int(-5), " -5 ");
+        script(Value::Float(0.5), " 0.5 ");
+        script(Value::text("5"), "\"5\"");
+        script(Value::Duration(1_500_000_000), "\"1.5s\"");
+        script(Value::texts(["a", "<"]), "[\"a\",\"\\u003c\"]");
+    }
 }

@@ -32,10 +32,11 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     if !body.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
         return Err(invalid());
     }
-    if let Some(digits) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
-        return hex_float(digits).map(|v| sign * v).ok_or_else(invalid);
-    }
-    let value: f64 = body.parse().map_err(|_| invalid())?;
+    let value: f64 = if let Some(digits) = body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
+        hex_float(digits).ok_or_else(invalid)?
+    } else {
+        body.parse().map_err(|_| invalid())?
+    };
     if value.is_infinite() {
         return Err(format!("strconv.ParseFloat: parsing {}: value out of range", quote(text)));
     }
@@ -66,12 +67,16 @@ fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
 fn hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    if whole.len() + fraction.len() == 0 || whole.len() + fraction.len() > 13 {
+    let count = whole.len() + fraction.len();
+    if count == 0 || count > 13 || !mantissa.bytes().all(|b| b.is_ascii_hexdigit() || b == b'.') {
         return None;
     }
     let digits = u64::from_str_radix(&format!("{whole}{fraction}"), 16).ok()?;
     let exponent: i32 = exponent.parse().ok()?;
-    Some(digits as f64 * 2f64.powi(exponent - 4 * fraction.len() as i32))
+    // Beyond these ends nothing changes any more; in two steps, so that the scale itself stays a number.
+    let exponent = exponent.saturating_sub(4 * fraction.len() as i32).clamp(-1200, 1100);
+    let half = exponent / 2;
+    Some(digits as f64 * 2f64.powi(half) * 2f64.powi(exponent - half))
 }
 
 fn four(value: f64) -> String {
@@ -409,5 +414,35 @@ mod tests {
         assert!(to_float(&Value::text("1e400")).expect_err("too large").ends_with("value out of range"));
         assert_eq!(to_float(&Value::text("1e-400")), Ok(0.0));
         assert_eq!(to_float(&Value::Bool(true)), Err("can't convert bool to float".to_owned()));
+    }
+
+    /// As Go's `strconv.ParseFloat`: small ones as far down as there are numbers, too large ones are told.
+    #[test]
+    fn hexadecimal_numbers() {
+        for (text, expected) in [
+            ("0x1p0", 1.0),
+            ("0X.8P1", 1.0),
+            ("0x1.8p+1", 3.0),
+            ("0xabcdefp-4", 703_710.937_5),
+            ("0x1p1023", f64::from_bits(0x7fe0_0000_0000_0000)),
+            ("0x1p-1022", f64::MIN_POSITIVE),
+            ("0x1p-1074", f64::from_bits(1)),
+            ("0x1.8p-1075", f64::from_bits(1)),
+            ("0x1p-1075", 0.0),
+            ("0x1.8p-2147483648", 0.0),
+            ("0x0p5000", 0.0),
+            ("0x0.0000p2147483647", 0.0),
+        ] {
+            assert_eq!(parse_float(text), Ok(expected), "{text}");
+            assert_eq!(parse_float(&format!("-{text}")), Ok(-expected), "-{text}");
+        }
+        for text in ["0x1p1024", "-0x1p1024", "0x1p2147483647"] {
+            let told = parse_float(text).expect_err(text);
+            assert_eq!(told, format!("strconv.ParseFloat: parsing {}: value out of range", quote(text)));
+        }
+        for text in ["0x+1p0", "0x-1p0", "0x1.+8p0", "0x1.8.8p0", "0xgp0", "0x.p0", "0x1p", "0x1p1.5"] {
+            let told = parse_float(text).expect_err(text);
+            assert!(told.ends_with(": invalid syntax"), "{told}");
+        }
     }
 }

@@ -412,4 +412,92 @@ mod tests {
         check("{{(}}", &["{{", "(", "unclosed left paren"]);
         check("{{'a'}}{{`r\n`}}", &["{{", "'a'", "}}", "{{", "`r\n`", "}}", ""]);
     }
+
+    #[test]
+    fn trimmed() {
+        check("{{}}", &["{{", "}}", ""]);
+        check("{{-3}}", &["{{", "-3", "}}", ""]);
+        check("{{- 3 -}}", &["{{", "3", "}}", ""]);
+        check("a \n{{- \"x\"}}", &["a", "{{", "\"x\"", "}}", ""]);
+        check("  {{- 1}}", &["{{", "1", "}}", ""]);
+        check("{{x -}} \n b", &["{{", "x", "}}", "b", ""]);
+        check("a {{x}} b", &["a ", "{{", "x", "}}", " b", ""]);
+        check("a {{- /* {{x}} */ -}} b", &["a", "b", ""]);
+        // A space that is no ASCII stays.
+        check("a\u{a0}{{- 1 -}}\u{a0}b", &["a\u{a0}", "{{", "1", "}}", "\u{a0}b", ""]);
+        check("ä{{.ö}}ü", &["ä", "{{", ".ö", "}}", "ü", ""]);
+        check("}} {", &["}} {", ""]);
+    }
+
+    #[test]
+    fn what_ends_it() {
+        let check = |text: &str, expected: &str| {
+            let last = lex(text).pop().expect("there is one");
+            assert_eq!((last.kind, last.text.as_str()), (Kind::Error, expected), "{text}");
+        };
+        check("{{/* a", "unclosed comment");
+        check("{{/* a */ b}}", "comment ends before closing delimiter");
+        check("{{\"a}}", "unterminated quoted string");
+        check("{{\"a\nb\"}}", "unterminated quoted string");
+        check("{{\"a\\", "unterminated quoted string");
+        check("{{'a}}", "unterminated character constant");
+        check("{{`a}}", "unterminated raw quoted string");
+        check("{{a:b}}", "expected :=");
+        check("{{a :", "expected :=");
+        check("{{)}}", "unexpected right paren");
+        check("{{(a}}", "unclosed left paren");
+        check("{{a", "unclosed action");
+        check("{{.a$}}", "bad character U+0024 '$'");
+        check("{{$a\"}}", "bad character U+0022 '\"'");
+        check("{{a}b}}", "bad character U+007D '}'");
+        check("{{\u{1}}}", "unrecognized character in action: U+0001");
+        check("{{0x1G}}", "bad number syntax: \"0x1G\"");
+        check("{{0b2}}", "bad number syntax: \"0b2\"");
+        check("{{1e5x}}", "bad number syntax: \"1e5x\"");
+    }
+
+    #[test]
+    fn kinds_and_places() {
+        let tokens = lex("{{if nil true $x .y . 1 'a' \"s\" `r` f | , = :=}}{{end}}");
+        let kinds: Vec<Kind> = tokens.iter().map(|t| t.kind).filter(|kind| *kind != Kind::Space).collect();
+        assert_eq!(
+            kinds,
+            [
+                Kind::LeftDelim,
+                Kind::Keyword(Keyword::If),
+                Kind::Nil,
+                Kind::Bool,
+                Kind::Variable,
+                Kind::Field,
+                Kind::Dot,
+                Kind::Number,
+                Kind::CharConstant,
+                Kind::Quoted,
+                Kind::RawText,
+                Kind::Identifier,
+                Kind::Pipe,
+                Kind::Comma,
+                Kind::Assign,
+                Kind::Declare,
+                Kind::RightDelim,
+                Kind::LeftDelim,
+                Kind::Keyword(Keyword::End),
+                Kind::RightDelim,
+                Kind::Eof,
+            ]
+        );
+        let places: Vec<(usize, String)> = lex("ä {{- .x }}").into_iter().map(|t| (t.pos, t.text)).collect();
+        let expected = [(0, "ä"), (3, "{{"), (7, ".x"), (9, " "), (10, "}}"), (12, "")];
+        assert_eq!(places, expected.map(|(pos, text)| (pos, text.to_owned())));
+    }
+
+    #[test]
+    fn numbers() {
+        for number in [
+            "0", "00", "1_000", "0x1F", "0X1p-2", "0b101", "0o17", "1e+5", "1E5", ".5", "5.", "+1", "-.5i", "1+2i",
+            "'a'",
+        ] {
+            check(&format!("{{{{{number}}}}}"), &["{{", number, "}}", ""]);
+        }
+    }
 }

@@ -473,4 +473,125 @@ mod tests {
             ("1e+21".into(), "1e-7".into(), "0.5".into())
         );
     }
+
+    fn json(value: &Value) -> String {
+        let mut out = String::new();
+        value.json(&mut out);
+        out
+    }
+
+    #[test]
+    fn written_as_json() {
+        let fields = vec![("A", "a", Value::Int(1)), ("B", "", Value::Int(2)), ("C", "c", Value::Nil)];
+        for (value, expected) in [
+            (Value::Nil, "null"),
+            (Value::Complex(1.0, 2.0), "null"),
+            (Value::Bool(true), "true"),
+            (Value::Int(i64::MIN), "-9223372036854775808"),
+            (Value::Uint(u64::MAX), "18446744073709551615"),
+            (Value::Duration(1_500_000_000), "1500000000"),
+            (Value::Named("time.Month", 2, "February"), "2"),
+            (Value::Float(1e20), "100000000000000000000"),
+            (Value::Float(-1e21), "-1e+21"),
+            (Value::Float(1e-6), "0.000001"),
+            (Value::Float(1.5e-7), "1.5e-7"),
+            (Value::Float(-0.0), "-0"),
+            (Value::text("a\"\\/\u{8}\u{c}\n\r\t\u{1}"), r#""a\"\\/\b\f\n\r\t\u0001""#),
+            (Value::text("<&>\u{2028}é🙂"), "\"\\u003c\\u0026\\u003e\\u2028é🙂\""),
+            (Value::Time(Time::zero()), "\"0001-01-01T00:00:00Z\""),
+            (Value::list(ListKind::Any, vec![]), "[]"),
+            (Value::list(ListKind::Any, vec![Value::Int(1), Value::list(ListKind::Any, vec![])]), "[1,[]]"),
+            (Value::text_map(MapKind::Texts, [("b", ""), ("<", "x")]), "{\"\\u003c\":\"x\",\"b\":\"\"}"),
+            (Value::fields("T", fields), "{\"a\":1,\"c\":null}"),
+        ] {
+            assert_eq!(json(&value), expected);
+        }
+    }
+
+    #[test]
+    fn what_counts_as_true() {
+        let list = |items| Value::list(ListKind::Any, items);
+        for (value, expected) in [
+            (Value::Nil, false),
+            (Value::Bool(false), false),
+            (Value::Int(-1), true),
+            (Value::Uint(0), false),
+            (Value::Float(0.0), false),
+            (Value::Float(-0.0), false),
+            (Value::Float(f64::NAN), true),
+            (Value::Complex(0.0, 0.0), false),
+            (Value::Complex(0.0, 1.0), true),
+            (Value::text(""), false),
+            (Value::text("false"), true),
+            (Value::Safe(Safe::Html, "".into()), false),
+            (list(vec![]), false),
+            (list(vec![Value::Nil]), true),
+            (Value::text_map(MapKind::Labels, []), false),
+            (Value::fields("T", vec![]), true),
+            (Value::Time(Time::zero()), true),
+            (Value::Duration(0), false),
+            (Value::Duration(1), true),
+        ] {
+            assert_eq!(value.truth(), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn printed_with_and_without_names() {
+        let pair = Value::fields("*T", vec![("A", "a", Value::Int(1)), ("B", "", Value::text("x y"))]);
+        let labels = Value::text_map(MapKind::Labels, [("a", "1"), ("b", "2")]);
+        let plus = |value: &Value| {
+            let mut out = String::new();
+            value.print(&mut out, true);
+            out
+        };
+        for (value, plain, named, go) in [
+            (pair.clone(), "{1 x y}", "{A:1 B:x y}", "&T{A:1, B:\"x y\"}"),
+            (
+                Value::list(ListKind::Any, vec![pair.clone()]),
+                "[{1 x y}]",
+                "[{A:1 B:x y}]",
+                "[]interface {}{&T{A:1, B:\"x y\"}}",
+            ),
+            (labels, "a=1, b=2", "a=1, b=2", "template.KV{\"a\":\"1\", \"b\":\"2\"}"),
+            (
+                Value::map(MapKind::Any, [("k".to_owned(), Value::Nil)].into()),
+                "map[k:<nil>]",
+                "map[k:<nil>]",
+                "map[string]interface {}{\"k\":<nil>}",
+            ),
+            (Value::Uint(255), "255", "255", "0xff"),
+            (Value::Duration(1_500_000_000), "1.5s", "1.5s", "1500000000"),
+            (Value::Named("time.Month", 2, "February"), "February", "February", "February"),
+            (Value::Float(1e21), "1e+21", "1e+21", "1e+21"),
+        ] {
+            assert_eq!(
+                (value.printed().as_str(), plus(&value).as_str(), go_syntax(&value).as_str()),
+                (plain, named, go)
+            );
+        }
+        assert_eq!(
+            sprint(&[pair.clone(), Value::Nil, Value::text("a"), Value::Int(1), Value::Bool(true)]),
+            "&{1 x y} <nil>a1 true"
+        );
+        assert_eq!(sprint(&[]), "");
+    }
+
+    /// What holds another twice is twice as heavy, though both are kept once.
+    #[test]
+    fn weights() {
+        let own = size_of::<Value>();
+        assert_eq!(Value::text("abc").weight(), own + 3);
+        let mut value = Value::list(ListKind::Any, vec![Value::text("abc"), Value::Nil]);
+        assert_eq!(value.weight(), 3 * own + 3);
+        assert_eq!(Value::map(MapKind::Any, [("name".to_owned(), value.clone())].into()).weight(), 4 * own + 7);
+        assert_eq!(Value::fields("T", vec![("A", "a", value.clone())]).weight(), 4 * own + 3);
+        let before = value.weight();
+        value = Value::list(ListKind::Any, vec![value.clone(), value]);
+        assert_eq!(value.weight(), 2 * before + own);
+        for _ in 0..100 {
+            value = Value::list(ListKind::Any, vec![value.clone(), value]);
+        }
+        assert_eq!(value.weight(), usize::MAX);
+    }
 }

@@ -40,17 +40,32 @@ fn entries(folder: &Path, wanted: &[char]) -> Vec<PathBuf> {
     names.filter(|name| fits(wanted, &name.chars().collect::<Vec<_>>())).map(|name| folder.join(name)).collect()
 }
 
-fn fits(pattern: &[char], name: &[char]) -> bool {
-    match (pattern.first(), name.first()) {
-        (None, None) => true,
-        (Some('*'), _) => fits(&pattern[1..], name) || (!name.is_empty() && fits(pattern, &name[1..])),
-        (Some('?'), Some(_)) => fits(&pattern[1..], &name[1..]),
-        (Some('['), Some(c)) => {
-            class(&pattern[1..], *c).is_some_and(|(holds, behind)| holds && fits(behind, &name[1..]))
+/// Says whether a name is as a pattern says, in time of the product of their lengths: only the last `*` is tried anew.
+fn fits(mut pattern: &[char], mut name: &[char]) -> bool {
+    // What stands behind the last `*`, and what of the name it has not taken.
+    let mut star: Option<(&[char], &[char])> = None;
+    loop {
+        if let Some(('*', behind)) = pattern.split_first() {
+            (star, pattern) = (Some((behind, name)), behind);
+        } else if pattern.is_empty() && name.is_empty() {
+            return true;
+        } else if let Some(behind) = held(pattern, name) {
+            (pattern, name) = (behind, &name[1..]);
+        } else {
+            let Some((behind, [_, rest @ ..])) = star else { return false };
+            (star, pattern, name) = (Some((behind, rest)), behind, rest);
         }
-        (Some('\\'), Some(c)) => pattern.get(1) == Some(c) && fits(&pattern[2..], &name[1..]),
-        (Some(p), Some(c)) => p == c && fits(&pattern[1..], &name[1..]),
-        _ => false,
+    }
+}
+
+/// Lets a pattern hold the first character of a name; gives what of the pattern stands behind it.
+fn held<'p>(pattern: &'p [char], name: &[char]) -> Option<&'p [char]> {
+    let (c, (first, behind)) = (name.first()?, pattern.split_first()?);
+    match first {
+        '?' => Some(behind),
+        '[' => class(behind, *c).filter(|(holds, _)| *holds).map(|(_, behind)| behind),
+        '\\' => behind.split_first().filter(|(own, _)| *own == c).map(|(_, behind)| behind),
+        own => (own == c).then_some(behind),
     }
 }
 
@@ -134,5 +149,75 @@ mod tests {
         let mut seen = HashSet::new();
         let mut new = |path: &str| unseen(vec![path.into()], &mut seen).len();
         assert_eq!([new("a/b"), new("a/b"), new("./a/./b"), new("b")], [1, 0, 0, 1]);
+    }
+
+    /// Patterns come from whoever may change a policy: one with many stars took years for a name of 60 letters.
+    #[test]
+    fn many_stars() {
+        let pattern: Vec<char> = "*a".repeat(40).chars().chain("*b".chars()).collect();
+        let name: Vec<char> = "a".repeat(250).chars().collect();
+        assert!(!fits(&pattern, &name));
+        assert!(fits(&pattern, &[&name[..], &['b']].concat()));
+    }
+
+    /// What a pattern without classes says, by its meaning: a `*` takes any number of characters.
+    fn model(pattern: &[char], name: &[char]) -> bool {
+        match pattern {
+            [] => name.is_empty(),
+            ['*', rest @ ..] => (0..=name.len()).any(|taken| model(rest, &name[taken..])),
+            ['?', rest @ ..] => !name.is_empty() && model(rest, &name[1..]),
+            [own, rest @ ..] => name.first() == Some(own) && model(rest, &name[1..]),
+        }
+    }
+
+    /// All texts of some letters, up to a length.
+    fn texts(letters: &[char], longest: usize) -> Vec<Vec<char>> {
+        let mut out = vec![Vec::new()];
+        let mut last = out.clone();
+        for _ in 0..longest {
+            let longer = |text: &Vec<char>| letters.iter().map(|c| [&text[..], &[*c]].concat()).collect::<Vec<_>>();
+            last = last.iter().flat_map(longer).collect();
+            out.extend(last.iter().cloned());
+        }
+        out
+    }
+
+    #[test]
+    fn stars_mean_any_characters() {
+        let names = texts(&['a', 'b'], 4);
+        for pattern in texts(&['a', 'b', '*', '?'], 4) {
+            for name in &names {
+                assert_eq!(fits(&pattern, name), model(&pattern, name), "{pattern:?} {name:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn files_of_folders() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["b.yml", "a.yml", "a.yaml", "x/c.yml", "y/c.yml", "y/z/d.yml", ".h.yml", "[1].yml"] {
+            let path = dir.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let found = |pattern: &str| {
+            let found = matching(&dir.path().join(pattern));
+            let names = found.iter().map(|path| path.strip_prefix(dir.path()).unwrap().display().to_string());
+            names.collect::<Vec<_>>()
+        };
+        for (pattern, expected) in [
+            ("*.yml", &[".h.yml", "[1].yml", "a.yml", "b.yml"][..]),
+            ("?.y*ml", &["a.yaml", "a.yml", "b.yml"][..]),
+            ("*/c.yml", &["x/c.yml", "y/c.yml"][..]),
+            ("*/*/*.yml", &["y/z/d.yml"][..]),
+            ("[x-y]/*", &["x/c.yml", "y/c.yml", "y/z"][..]),
+            ("a.yml", &["a.yml"][..]),
+            ("none.yml", &[][..]),
+            ("a.yml/*", &[][..]),
+            ("none/*", &[][..]),
+            ("\\[1\\].y[m]l", &["[1].yml"][..]),
+        ] {
+            assert_eq!(found(pattern), expected, "{pattern}");
+        }
     }
 }
