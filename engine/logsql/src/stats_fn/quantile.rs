@@ -8,7 +8,7 @@ use quiver_types::logs::{write_float, write_int};
 
 use super::args::{Args, Column};
 use super::blob::{Reader, put_text, put_u64};
-use super::grouped::GroupState;
+use super::grouped::{Bytes, GroupState};
 use super::min_max::Extreme;
 use crate::kernels::columns::Value;
 use crate::kernels::values::{Rank, compare_ranked, rank, rank_of_float, rank_of_int};
@@ -58,9 +58,9 @@ impl Kept {
         }
     }
 
-    /// Bytes beside the value itself.
-    fn heap(&self) -> usize {
-        self.text().len()
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        self.text().len() + size_of::<Self>()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -95,6 +95,7 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(super) struct Quantile {
     sample: Vec<Kept>,
+    bytes: Bytes,
     count: u64,
     min: Extreme,
     max: Extreme,
@@ -115,16 +116,16 @@ impl Quantile {
         self.count += 1;
         if self.sample.len() < SAMPLE_MAX {
             let kept = Kept::of(value());
-            let heap = kept.heap();
+            let grown = self.bytes.set(self.bytes.now() + kept.bytes());
             self.sample.push(kept);
-            return heap + size_of::<Kept>();
+            return grown;
         }
         let place = self.below(self.count) as usize;
         if place >= SAMPLE_MAX {
             return 0;
         }
         let kept = Kept::of(value());
-        let grown = kept.heap().saturating_sub(self.sample[place].heap());
+        let grown = self.bytes.set(self.bytes.now() - self.sample[place].bytes() + kept.bytes());
         self.sample[place] = kept;
         grown
     }
@@ -138,8 +139,8 @@ impl Quantile {
         }
     }
 
-    /// Adds another sample; of both together each value keeps the same chance.
-    fn join(&mut self, mut other: Vec<Kept>, count: u64) {
+    /// Adds another sample; of both together each value keeps the same chance. Gives the bytes by which the own has grown.
+    fn join(&mut self, mut other: Vec<Kept>, count: u64) -> usize {
         let total = self.count + count;
         if self.sample.len() + other.len() > SAMPLE_MAX {
             let share = SAMPLE_MAX as f64 * (self.count as f64 / total as f64);
@@ -151,6 +152,7 @@ impl Quantile {
         }
         self.sample.append(&mut other);
         self.count = total;
+        self.bytes.set(self.sample.iter().map(Kept::bytes).sum())
     }
 
     /// Keeps so many at random.
@@ -210,9 +212,7 @@ impl GroupState for Quantile {
         while !from.is_empty() {
             other.push(Kept::read(from)?);
         }
-        let grown = other.iter().map(|v| v.heap() + size_of::<Kept>()).sum();
-        self.join(other, count);
-        Ok(grown)
+        Ok(self.join(other, count))
     }
 
     fn finish(self, phi: &f64, out: &mut String) {

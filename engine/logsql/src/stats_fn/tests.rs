@@ -292,3 +292,48 @@ fn samples_of_large_groups() {
         assert!((least..=most).contains(&got), "{phi}: {got}");
     }
 }
+
+/// A state whose text becomes longer and shorter by turns, or that is cut again and again, takes what it keeps: without that
+/// a group of very many rows is refused for its memory.
+#[test]
+fn memory_follows_what_is_kept_and_not_the_rows() {
+    let args: Arc<[Arg]> = fields(&["a", "b"]).into();
+    // Each row is the greatest so far, and every other one is long.
+    let text = |i: usize| format!("k{i}{}", "x".repeat(if i.is_multiple_of(2) { 10 } else { 1000 }));
+    let batch = |from: usize| -> Vec<ArrayRef> {
+        let texts: Vec<String> = (from..from + 1000).map(text).collect();
+        vec![Arc::new(StringArray::from(texts)), Arc::new(StringArray::from(vec!["0"; 1000]))]
+    };
+    let last = text(7999);
+    for (function, result) in [
+        (Function::Max, last.clone()),
+        (Function::RowMax, r#"{"b":"0"}"#.to_owned()),
+        (Function::FieldMax, "0".to_owned()),
+        (Function::JsonValues { sort: vec![true], limit: Some(1) }, format!(r#"[{{"a":"{}"}}]"#, text(0))),
+    ] {
+        let mut whole = StatsAccumulator::new(function.clone(), Arc::clone(&args));
+        for from in (0..8000).step_by(1000) {
+            Accumulator::update_batch(&mut whole, &batch(from)).unwrap();
+        }
+        let bytes = Accumulator::size(&whole);
+        assert!(bytes < 4_000_000, "{function:?} takes {bytes}");
+        assert_eq!(Accumulator::evaluate(&mut whole).unwrap().to_string(), result, "{function:?}");
+    }
+}
+
+#[test]
+fn memory_of_joined_samples_is_that_of_one() {
+    let args: Arc<[Arg]> = fields(&["a"]).into();
+    let median = || StatsAccumulator::new(Function::quantile(0.5), Arc::clone(&args));
+    let mut one = median();
+    let values: Vec<String> = (0..10_000).map(|i| i.to_string()).collect();
+    Accumulator::update_batch(&mut one, &[Arc::new(StringArray::from(values)) as ArrayRef]).unwrap();
+    let state = Accumulator::state(&mut one).unwrap();
+    let state: Vec<ArrayRef> = state.iter().map(|s| s.to_array().unwrap()).collect();
+    let mut all = median();
+    for _ in 0..4 {
+        Accumulator::merge_batch(&mut all, &state).unwrap();
+    }
+    let bytes = Accumulator::size(&all);
+    assert!(bytes < 2_000_000, "{bytes}");
+}
