@@ -45,6 +45,11 @@ fn decimals() {
     for bad in ["", ".123", "123.", "123.434.55", ".", "12e5", "12-5", "01", "NaN", "inf", "-", "1._2"] {
         check(bad, None);
     }
+    // Of many digits, and beyond what fits.
+    check(&format!("1{}.5", "0".repeat(300)), Some(1e300));
+    check(&format!("0.{}1", "0".repeat(400)), Some(0.0));
+    check(&format!("1{}.5", "0".repeat(309)), None);
+    assert_eq!(numeric(&format!("-1{}.5", "0".repeat(309))), None);
 }
 
 #[test]
