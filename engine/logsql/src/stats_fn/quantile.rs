@@ -228,3 +228,56 @@ impl GroupState for Quantile {
         found.write(out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_kept_come_back() {
+        let all = [
+            Kept::of(Value::Empty),
+            Kept::of(Value::Int(i64::MIN)),
+            Kept::of(Value::Float(-0.5)),
+            Kept::of(Value::Text("é")),
+            Kept::of(Value::Text("")),
+        ];
+        let mut bytes = Vec::new();
+        all.iter().for_each(|kept| kept.encode(&mut bytes));
+        let mut reader = Reader(&bytes);
+        for (kept, text) in all.iter().zip(["", "-9223372036854775808", "-0.5", "é", ""]) {
+            assert_eq!(Kept::read(&mut reader).expect("whole"), *kept);
+            let mut out = String::new();
+            kept.write(&mut out);
+            assert_eq!(out, text);
+            let (own, other) = (kept.rank(), rank(text));
+            assert_eq!(compare_ranked((own, kept.text()), (other, text)), Ordering::Equal, "{text}");
+        }
+        assert!(reader.is_empty() && Kept::read(&mut reader).is_err());
+    }
+
+    /// Of ten times as many values as are kept each part has its share, and all are kept that there is room for.
+    #[test]
+    fn samples_are_joined_by_their_shares() {
+        let sample = |from: usize, count: usize| {
+            let mut own = Quantile::default();
+            for value in from..from + count {
+                own.insert(|| Value::Int(value as i64));
+            }
+            own
+        };
+        let (mut few, more) = (sample(0, SAMPLE_MAX), sample(SAMPLE_MAX, 9 * SAMPLE_MAX));
+        few.join(more.sample, more.count);
+        assert_eq!((few.sample.len(), few.count), (SAMPLE_MAX, 10 * SAMPLE_MAX as u64));
+        let is_own = |kept: &&Kept| matches!(kept, Kept::Int(value) if *value < SAMPLE_MAX as i64);
+        assert_eq!(few.sample.iter().filter(is_own).count(), SAMPLE_MAX / 10);
+        let mut together = sample(0, 10);
+        let own = sample(10, 20);
+        together.join(own.sample, own.count);
+        assert_eq!(together.sample, (0..30).map(Kept::Int).collect::<Vec<_>>());
+        // Where one part is small its values are not thinned out for nothing.
+        let (mut large, one) = (sample(0, SAMPLE_MAX - 1), sample(SAMPLE_MAX, 1));
+        large.join(one.sample, one.count);
+        assert_eq!(large.sample.len(), SAMPLE_MAX);
+    }
+}
