@@ -163,6 +163,8 @@ fn floor(n: i64, step: i64, offset: i64) -> i64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -241,6 +243,91 @@ mod tests {
             (i64::MIN, 10, i64::MAX, i64::MIN),
         ] {
             assert_eq!(floor(n, step, offset), want, "{n} by {step} from {offset}");
+        }
+    }
+
+    #[test]
+    fn values_of_other_kinds() {
+        let check = |step: Step, offset: f64, value: &str, want: &str| {
+            let mut out = String::new();
+            Bucket::new(step, offset).push(&mut out, value);
+            assert_eq!(out, want, "{value} by {step:?} offset {offset}");
+        };
+        let n = Step::Number;
+        check(Step::Ipv4Mask(24), 0.0, "1000", "768");
+        check(Step::Ipv4Mask(8), 0.0, "255.255.255.255", "255.0.0.0");
+        check(n(256.0), 0.0, "1.2.3.4", "1.2.3.0");
+        check(n(1e9), 5e8, "0.0.0.1", "0.0.0.0");
+        check(n(1e9), 0.0, "-1.5s", "-2s");
+        check(n(18_000e9), 0.0, "1d", "20h");
+        for same in ["12abc", "007", "1.2.3", "-", "-x", "0x1f", "1e5", "2025-01-20"] {
+            check(n(10.0), 0.0, same, same);
+        }
+        check(n(10.0), 0.0, "9223372036854775807", "9223372036854775800");
+        check(n(10.0), 0.0, "18446744073709551615", "18446744073709552000");
+        // A step that is none leaves what it is given.
+        for step in [0.0, -5.0, f64::NAN] {
+            check(n(step), 0.0, "-7", "-7");
+        }
+    }
+
+    #[test]
+    fn buckets_are_parts_of_plans() {
+        let all = [
+            Bucket::new(Step::Number(0.0), 0.0),
+            Bucket::new(Step::Number(-0.0), 0.0),
+            Bucket::new(Step::Number(0.0), -0.0),
+            Bucket::new(Step::Number(f64::NAN), 0.0),
+            Bucket::new(Step::Ipv4Mask(24), 0.0),
+            Bucket::new(Step::Ipv4Mask(25), 0.0),
+            Bucket::new(Step::Week, 0.0),
+            Bucket::new(Step::Month, 0.0),
+            Bucket::new(Step::Year, 0.0),
+        ];
+        let known: std::collections::HashSet<Bucket> = all.into_iter().chain(all).collect();
+        assert_eq!(known.len(), all.len());
+    }
+
+    proptest! {
+        #[test]
+        fn a_time_is_in_its_bucket(
+            ns in -4_000_000_000_000_000_000_i64..4_000_000_000_000_000_000,
+            step in 1..400_i64 * DAY_NS,
+            zone in -DAY_NS..DAY_NS,
+        ) {
+            use quiver_types::time::calendar::date_of;
+            let of = |step: Step| {
+                let bucket = Bucket::new(step, zone as f64);
+                (bucket.of_time(ns), bucket.time_width())
+            };
+            // As far as doubles are exact.
+            let step = step as f64 as i64;
+            let (start, width) = of(Step::Number(step as f64));
+            prop_assert!(start <= ns && ns - start < step && (start + zone).rem_euclid(step) == 0);
+            prop_assert_eq!(width, step);
+            let (week, width) = of(Step::Week);
+            prop_assert!(week <= ns && ns - week < width);
+            // Mondays: the epoch was a Thursday.
+            prop_assert_eq!((week + zone).rem_euclid(width), 4 * DAY_NS);
+            let date = |ns: i64| date_of((ns + zone).div_euclid(DAY_NS));
+            let midnight = |ns: i64| (ns + zone).rem_euclid(DAY_NS) == 0;
+            let (month, year) = (of(Step::Month).0, of(Step::Year).0);
+            prop_assert!(month <= ns && midnight(month) && year <= month && midnight(year));
+            prop_assert_eq!(date(month), (date(ns).0, date(ns).1, 1));
+            prop_assert_eq!(date(year), (date(ns).0, 1, 1));
+        }
+
+        #[test]
+        fn a_number_is_in_its_bucket(n in any::<i32>(), step in 1..100_000_i64, offset in -100_000..100_000_i64) {
+            let mut out = String::new();
+            Bucket::new(Step::Number(step as f64), offset as f64).push(&mut out, &n.to_string());
+            let start: i64 = out.parse().unwrap();
+            let n = i64::from(n);
+            prop_assert!(start <= n && n - start < step && (start - offset) % step == 0, "{} of {}", out, n);
+            // A decimal above zero, where steps begin at zero.
+            let (n, mut whole) = (n.abs(), String::new());
+            Bucket::new(Step::Number(step as f64), 0.0).push(&mut whole, &format!("{n}.25"));
+            prop_assert_eq!(whole, (n / step * step).to_string());
         }
     }
 }

@@ -281,4 +281,81 @@ mod tests {
         check("", Any, "x", true);
         check("<X>", Full, "<X>", true);
     }
+
+    fn full(pattern: &str, yes: &[&str], no: &[&str]) {
+        let pattern = Pattern::new(pattern);
+        for value in yes {
+            assert!(pattern.matches(value, PatternPlace::Full), "{pattern:?} is not {value}");
+        }
+        for value in no {
+            assert!(!pattern.matches(value, PatternPlace::Full), "{pattern:?} is {value}");
+        }
+    }
+
+    #[test]
+    fn placeholders() {
+        full(
+            "<N>",
+            &["0", "007", "12", "abcd", "ABCD", "12ab", "deadbeef"],
+            &["abc", "abcde", "1a", "1.5", "-1", "1 ", "x"],
+        );
+        full("<IP4>", &["1.2.3.4", "999.1.1.1", "abcd.1.2.3"], &["1.2.3", "1.2.3.4.5", "1.2.3.", "1,2,3,4"]);
+        full(
+            "<UUID>",
+            &["1-2-3-4-5", "2edfed59-3e98-4073-bbb2-28d321ca71a7"],
+            &["1-2-3-4", "1-2-3-4-5-6", "1-2-3-4-x"],
+        );
+        full(
+            "<TIME>",
+            &["15:21:02", "1:2:3", "15:21:02.748877", "15:21:02,7"],
+            &["15:21", "15:21:02.", "15:21:02.x", "1:2:3:4"],
+        );
+        full("<DATE>", &["2024-12-08", "2024/12/08"], &["2024-12/08", "2024-12", "2024.12.08"]);
+        full(
+            "<DATETIME>",
+            &[
+                "2024-12-08T15:22:32Z",
+                "2024-12-08 15:22:32",
+                "2024/12/08T15:22:32.5+01:00",
+                "2024-12-08T15:22:32,5-01:30",
+            ],
+            &["2024-12-08T15:22", "2024-12-08_15:22:32", "2024-12-08t15:22:32", "2024-12-08T15:22:32+01", "2024-12-08"],
+        );
+        full(
+            "<W>",
+            &["user", "größe_1", "\"a b\"", "'a \\' b'", "`a\\`", "\"\""],
+            &["", "-", "a b", "\"a", "\"a\\\"", "'a\"", "a-b"],
+        );
+        full("<W>=<N>;", &["abc=12;", "\"a=b\"=1;"], &["abc=x;", "=12;", "abc=12"]);
+        // A run is taken as a whole: nothing is left of it for a second placeholder, or for a text.
+        full("<N><N>", &[], &["12", "1234"]);
+        full("a<N>b", &[], &["a1b"]);
+        full("a<N>s", &["a1s"], &["a1"]);
+        // What ends behind a time is left for the text.
+        full("<TIME>.", &["15:21:02.", "15:21:02.5."], &["15:21:02"]);
+        full("<DATETIME>+", &["2024-12-08T15:22:32+"], &["2024-12-08T15:22:32+01:00"]);
+        full("<n>< N><N", &["<n>< N><N"], &["1"]);
+    }
+
+    #[test]
+    fn numbers_have_borders() {
+        let any = Pattern::new("<N>");
+        for value in ["12", "v12", "12s", "é12", "12é", "_12", "12_", "(12)", "0x12", "T12Z", "a 12"] {
+            assert!(any.matches(value, PatternPlace::Any), "{value}");
+        }
+        for value in ["", "a12", "12x", "g12", "x", "12a", "1a2b3"] {
+            assert!(!any.matches(value, PatternPlace::Any), "{value}");
+        }
+        assert!(any.matches("a 1 b 2", PatternPlace::Suffix) && !any.matches("1 b", PatternPlace::Suffix));
+        assert!(any.matches("12s", PatternPlace::Prefix) && !any.matches(" 12", PatternPlace::Prefix));
+    }
+
+    #[test]
+    fn words_are_looked_at_as_far_as_is_bearable() {
+        let quoted = |length: usize| format!("\"{}\"", "a".repeat(length - 2));
+        full("<W>", &[&quoted(QUOTED_MAX)], &[&quoted(QUOTED_MAX + 1)]);
+        // A word has no bound, the rest of one has.
+        full("<W>", &[&"ä".repeat(REST_MAX * 4)], &[]);
+        full("x<W>", &[&format!("x{}", "ä".repeat(REST_MAX))], &[&format!("x{}", "ä".repeat(REST_MAX + 1))]);
+    }
 }

@@ -160,4 +160,59 @@ mod tests {
         assert!(!base64_decode("al", &mut String::new()) && !base64_decode("a===", &mut String::new()));
         assert_eq!((upper('ß'), upper('ц'), lower('İ')), ('ß', 'Ц', 'i'));
     }
+
+    #[test]
+    fn what_is_no_encoding_stays() {
+        let run = |f: &dyn Fn(&str, &mut String), text: &str| {
+            let mut out = String::new();
+            f(text, &mut out);
+            out
+        };
+        for (text, want) in
+            [("%41%c3%a9", "Aé"), ("%%41", "%A"), ("%ff", "\u{fffd}"), ("%", "%"), ("%é1", "%é1"), ("", "")]
+        {
+            assert_eq!(run(&url_decode, text), want, "{text}");
+        }
+        for (text, want) in [("6Z61", "6Za"), ("ff", "\u{fffd}"), ("é", "é"), ("4", "4"), ("", "")] {
+            assert_eq!(run(&hex_decode, text), want, "{text}");
+        }
+        for (text, want) in [
+            ("", Some("")),
+            ("YQ==", Some("a")),
+            ("YWI=\r\n", Some("ab")),
+            ("/+==", Some("\u{fffd}")),
+            ("YQ", None),
+            ("YQ=", None),
+            ("Y Q=", None),
+            ("YQ==YQ==", None),
+            ("====", None),
+            ("YWJ-", None),
+            ("ééé", None),
+        ] {
+            let mut out = String::new();
+            let done = base64_decode(text, &mut out);
+            assert_eq!(done.then_some(out.as_str()), want, "{text}");
+            assert!(done || out.is_empty(), "{text}");
+        }
+        for (text, want) in
+            [("ffffffffffffffff", Some(u64::MAX)), ("FF", Some(255)), ("+1", None), ("0x1", None), ("é", None)]
+        {
+            assert_eq!(hex_number(text), want, "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn encodings_read_back(text in ".{0,20}") {
+            let (mut url, mut hex, mut base64) = (String::new(), String::new(), String::new());
+            url_encode(&text, &mut url);
+            hex_encode(&text, &mut hex);
+            base64_encode(&text, &mut base64);
+            let mut back = [String::new(), String::new(), String::new()];
+            url_decode(&url, &mut back[0]);
+            hex_decode(&hex, &mut back[1]);
+            proptest::prop_assert!(base64_decode(&base64, &mut back[2]));
+            proptest::prop_assert_eq!(back, [text.clone(), text.clone(), text]);
+        }
+    }
 }

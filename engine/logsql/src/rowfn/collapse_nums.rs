@@ -121,4 +121,26 @@ mod tests {
         check(true, "2024-12-08 15:22:32.123+10:30 error", "<DATETIME> error");
         check(true, "2004-10-12T43:23:12Z abc:345", "<DATETIME> abc:<N>");
     }
+
+    #[test]
+    fn groups_that_have_a_name() {
+        check(true, "1-2-3-4-5", "<UUID>");
+        check(true, "1-2-3-4", "<DATE>-<N>");
+        check(true, "1/2/3", "<DATE>");
+        check(true, "1:2:3.x 1:2:3,4 1:2", "<TIME>.x <TIME> <N>:<N>");
+        check(true, "1.2.3.4.5", "<IP4>.<N>");
+        check(true, "2024-12-08T15:22:32+01", "<DATETIME>+<N>");
+        check(true, "2024-12-08T15:22:32-01:30Z", "<DATETIME>Z");
+        check(true, "2024/12/08 15:22:32Z.", "<DATETIME>.");
+        check(true, "a <UUID> of <N>", "a <UUID> of <N>");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_is_left_for_a_second_time(value in "([0-9a-fT:.xvsmhun_ é-]|dead|12){0,12}") {
+            let mut once = String::new();
+            collapse_nums(&value, false, &mut once);
+            check(false, &once, &once);
+        }
+    }
 }

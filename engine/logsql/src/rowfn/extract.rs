@@ -102,4 +102,29 @@ mod tests {
             assert!(Extract::new(bad).is_err(), "{bad}");
         }
     }
+
+    #[test]
+    fn quotes_and_what_follows_them() {
+        let check = |pattern: &str, value: &str, want: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            Extract::new(pattern).unwrap().apply(value, &mut fields);
+            assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{pattern} on {value}");
+        };
+        check("<a>-<b>", "1-2-3", &[("a", "1"), ("b", "2-3")]);
+        check("x=<x> y=<_> z=<z>", "x=1 y=2 z=3", &[("x", "1"), ("z", "3")]);
+        check("a=<a> b=<b>", r#"a="x y" b=z"#, &[("a", "x y"), ("b", "z")]);
+        check("a=<a> b=<b>", r#"a="x"y b=z"#, &[("a", "x"), ("b", "")]);
+        check("a=<a> b=<b>", r#"a="x b=z"#, &[("a", "\"x"), ("b", "z")]);
+        check("<plain:a> y", r#""x" y"#, &[("a", "\"x\"")]);
+        check("ä<x>ö", "1ä2ö3", &[("x", "2")]);
+        check("<x>, <x>", "1, 2", &[("x", "1"), ("x", "2")]);
+        check("a<>b<c>", "a1b2", &[("c", "2")]);
+        let names = |pattern: &str| Extract::new(pattern).unwrap().names().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(names("x<b>y<_>z<q:a>"), ["b", "a"]);
+        let refused = |pattern: &str| Extract::new(pattern).expect_err("refused");
+        assert_eq!(refused("<a><b>x"), "missing text between <a> and <b>");
+        assert_eq!(refused("x<_>y"), "the pattern `x<_>y` needs at least one named field, as in `<name>`");
+        assert_eq!(refused("x<a"), "missing `>` after `<a`");
+        assert_eq!(refused("<a*>"), "the field `a*` of a template cannot be a group of fields");
+    }
 }

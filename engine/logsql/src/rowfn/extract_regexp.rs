@@ -66,4 +66,28 @@ mod tests {
         check("(?P<a>x)|(?P<b>y)", "y", &[("a", ""), ("b", "y")]);
         assert!(ExtractRegexp::new("foo").is_err() && ExtractRegexp::new("(").is_err());
     }
+
+    #[test]
+    fn groups_that_take_no_part() {
+        let check = |pattern: &str, value: &str, want: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            let mut extract = ExtractRegexp::new(pattern).unwrap();
+            // Buffers are those of the value before.
+            extract.apply("a1 b2 yz é", &mut fields);
+            fields.clear();
+            extract.apply(value, &mut fields);
+            assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{pattern} on {value}");
+        };
+        check(r"(?P<d>\d+)", "a1b22", &[("d", "1")]);
+        check("(?P<a>x)?y", "y", &[("a", "")]);
+        check("(?P<a>x*)", "yx", &[("a", "")]);
+        check("(?P<a>a)(1)(?P<b> )", "x", &[("a", ""), ("b", "")]);
+        check("(?P<e>é.)", "aéü", &[("e", "éü")]);
+        check("(?i)(?P<a>ERR)", "an error", &[("a", "err")]);
+        let names = ExtractRegexp::new("(?P<b>x)(y)(?P<a>z)").unwrap();
+        assert_eq!(names.names().collect::<Vec<_>>(), ["b", "a"]);
+        let refused = ExtractRegexp::new("(x)").expect_err("no name");
+        assert_eq!(refused, "the expression `(x)` needs at least one named group, as in `(?P<name>.+)`");
+        assert!(ExtractRegexp::new(&"(?P<a>.*)".repeat(2)).is_err(), "two of a name");
+    }
 }

@@ -77,3 +77,34 @@ impl Fields {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_of_one_row_after_another() {
+        let mut fields = Fields::default();
+        assert!(fields.is_empty() && fields.get("").is_none());
+        // Buffers are used again.
+        for _ in 0..2 {
+            fields.clear();
+            fields.push("a", "1");
+            fields.push("", "m");
+            fields.push_with("a", |out| out.push('2'));
+            assert_eq!(fields.iter().collect::<Vec<_>>(), [("a", "1"), (MSG, "m"), ("a", "2")]);
+            assert_eq!((fields.get("a"), fields.get(MSG), fields.get("x")), (Some("2"), Some("m"), None));
+            assert_eq!([0, 1, 2].map(|i| fields.is_nameless(i)), [false, true, false]);
+            fields.truncate(9);
+            assert_eq!(fields.len(), 3);
+            fields.truncate(2);
+            fields.push("é", "");
+            assert_eq!((fields.get("a"), fields.get("é"), fields.at(2)), (Some("1"), Some(""), ("é", "")));
+            let mut out = ["x".to_owned(), String::new(), String::new()];
+            fields.take(&["a", "none", MSG].map(str::to_owned), &mut out);
+            assert_eq!(out, ["x1", "", "m"]);
+            fields.truncate(0);
+            assert!(fields.is_empty());
+        }
+    }
+}

@@ -139,4 +139,47 @@ mod tests {
             "0.0.2.1 1970-01-01T00:00:37Z 37ns 0.246998s foo foo".replace("0.246998s", "0.246998").as_str(),
         );
     }
+
+    #[test]
+    fn values_that_prefixes_do_not_read_stay() {
+        for (option, value, want) in [
+            ("q", "é\"\n", r#""é\"\n""#),
+            ("uc", "straße ǆ", "STRAßE Ǆ"),
+            ("lc", "ÄİX", "äix"),
+            ("time", "1.5", "1970-01-01T00:00:01.5Z"),
+            ("time", "2024-01-01", "2024-01-01"),
+            ("time", "", ""),
+            ("duration", "-1500000000", "-1.5s"),
+            ("duration", "0", "0"),
+            ("duration", "1.5", "1.5"),
+            ("duration_seconds", "1h", "3600"),
+            ("duration_seconds", "-1ms", "-0.001"),
+            ("duration_seconds", "90", "90"),
+            ("ipv4", "4294967295", "255.255.255.255"),
+            ("ipv4", "4294967296", "4294967296"),
+            ("ipv4", "-1", "-1"),
+            ("hexnumencode", "18446744073709551615", "FFFFFFFFFFFFFFFF"),
+            ("hexnumencode", "-1", "-1"),
+            ("hexnumdecode", "", "0"),
+            ("hexnumdecode", "FF", "255"),
+            ("hexnumdecode", "zz", "zz"),
+            ("base64decode", "YQ", "YQ"),
+            ("nosuch", "v", "v"),
+            ("Q", "v", "v"),
+        ] {
+            let mut out = String::new();
+            Format::new(&format!("[<{option}:a>]")).unwrap().apply(|_| Cow::Borrowed(value), &mut out);
+            assert_eq!(out, format!("[{want}]"), "{option} of {value}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_becomes_too_long_is_not_made_whole() {
+        let value = "x".repeat(1 << 20);
+        let format = Format::new(&"<a>".repeat(100)).unwrap();
+        assert_eq!(format.fields().count(), 100);
+        let mut out = String::new();
+        format.apply(|_| Cow::Borrowed(value.as_str()), &mut out);
+        assert_eq!(out.len(), VALUE_LEN_MAX + value.len());
+    }
 }

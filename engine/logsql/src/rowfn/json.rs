@@ -409,4 +409,104 @@ mod tests {
         }
         assert_eq!(array_items(&"[".repeat(100_000)), None);
     }
+
+    #[test]
+    fn escapes_that_are_none_stay() {
+        for (raw, want) in [
+            (r"a\/b\\\b\f\r", "a/b\\\u{8}\u{c}\r"),
+            (r"\u0041\u00e9\ud83d\ude00", "Aé😀"),
+            (r"\ud83d", r"\ud83d"),
+            (r"\ud83dx\ude00", r"\ud83dx\ude00"),
+            (r"\ud83d\u0041", r"\ud83dA"),
+            (r"\ud83d\ud83d\ude00", r"\ud83d😀"),
+            (r"\u00", r"\u00"),
+            (r"\u00zz\u", r"\u00zz\u"),
+            (r"\u12é4", r"\u12é4"),
+            (r"\q\'\é", r"\q\'\é"),
+            ("\\", "\\"),
+            ("", ""),
+        ] {
+            let mut out = String::new();
+            unescape(raw, &mut out);
+            assert_eq!(out, want, "{raw}");
+        }
+    }
+
+    #[test]
+    fn values_as_they_are_written() {
+        let of = |text: &str| {
+            let mut fields = Fields::default();
+            object_fields(text, &[], &mut fields)
+                .then(|| fields.iter().map(|(n, v)| format!("{n}={v}")).collect::<Vec<_>>())
+        };
+        for (text, want) in [
+            (r#"{"a":-1.5e-3,"b":-0,"c":+1,"d":-Inf,"e":nan}"#, "a=-1.5e-3 b=-0 c=+1 d=-Inf e=nan"),
+            (r#"{"a":1,"a":2}"#, "a=1 a=2"),
+            ("{\"a\"\t:\r\n\"b\" , \"c\":[ ] }", "a=b c=[]"),
+            (r#"{"a":{},"b":{"c":{}}}"#, ""),
+            (r#"{"a":[{"b" : null, "c":"\u0041"}, true ]}"#, r#"a=[{"b":null,"c":"\u0041"},true]"#),
+            (r#"{"a":{"":1,".":{"b":2}}}"#, "a.=1 a...b=2"),
+            (r#"{"a":"","é":"ü"}"#, "a= é=ü"),
+            ("{}", ""),
+        ] {
+            assert_eq!(of(text).map(|all| all.join(" ")).as_deref(), Some(want), "{text}");
+        }
+        for bad in [
+            r#"{"a":-}"#,
+            r#"{"a":Infinity}"#,
+            r#"{"a":.5}"#,
+            r#"{"a":1]"#,
+            r#"{"a":1 "b":2}"#,
+            "{,}",
+            r#"{"a":"\"#,
+            r#"{"a":"\"}"#,
+            r#"{"a":}"#,
+            r#"{"a":[1}}"#,
+            r#"{"a":{"b":1}"#,
+            "{a:1}",
+            r#"{"a":é}"#,
+            "{\"a\":1}\u{a0}",
+            "{",
+            "{\"",
+        ] {
+            assert_eq!(of(bad), None, "{bad}");
+        }
+        // As deep as is read.
+        let nested = |depth: usize| format!("{{\"a\":{}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(of(&nested(DEPTH_MAX - 1)).is_some() && of(&nested(DEPTH_MAX)).is_none());
+    }
+
+    #[test]
+    fn items_as_they_are_written() {
+        let text = r#" [ "a\nb" , 1.50, [1 , "x"] ,{"x" : "\u0041"},"", null ] "#;
+        assert_eq!(array_items(text).unwrap(), ["a\nb", "1.50", r#"[1,"x"]"#, r#"{"x":"\u0041"}"#, "", "null"]);
+        assert_eq!(plain_items(text).unwrap(), ["a\nb", "1.50", "", "null"]);
+        for bad in ["[,]", "[1,,2]", "[1", "[\"", "[[1]", "[1]]", "[.5]", "null", "[{\"a\"}]", "[{\"a\":1,}]"] {
+            assert_eq!((array_items(bad), plain_items(bad)), (None, None), "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(fields in proptest::collection::vec((".{0,6}", ".{0,10}"), 0..6)) {
+            let mut packed = String::new();
+            crate::rowfn::pack_json(fields.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut packed);
+            let mut found = Fields::default();
+            proptest::prop_assert!(object_fields(&packed, &[], &mut found), "{}", packed);
+            let own: Vec<(&str, &str)> = fields
+                .iter()
+                .filter(|(_, value)| !value.is_empty())
+                .map(|(name, value)| (if name.is_empty() { MSG } else { name.as_str() }, value.as_str()))
+                .collect();
+            proptest::prop_assert_eq!(found.iter().collect::<Vec<_>>(), own);
+        }
+
+        #[test]
+        fn no_text_stops_it(text in "[{}\\[\\]\",:a\\\\u0-9 é]{0,30}") {
+            let mut fields = Fields::default();
+            let done = object_fields(&text, &["a".to_owned()], &mut fields);
+            proptest::prop_assert!(done || fields.is_empty());
+            let _ = (array_items(&text), plain_items(&text));
+        }
+    }
 }

@@ -245,4 +245,96 @@ mod tests {
         let number = MathExpr::Negate(Box::new(MathExpr::Number(Literal::new(1500.0, "1.5K"))));
         assert_eq!(Expr::compile(&number, &mut fields).evaluate(&|_| 0.0, &ctx), -1500.0);
     }
+
+    fn number(n: f64) -> Expr {
+        Expr::Number(n)
+    }
+
+    #[test]
+    fn functions() {
+        let ctx = Context::new(1_700_000_000_000_000_000, 7);
+        let call = |func: MathFunc, args: &[f64]| {
+            let args = args.iter().copied().map(number).collect();
+            float_text(Expr::Call(func, args).evaluate(&|_| f64::NAN, &ctx))
+        };
+        for (got, want) in [
+            (call(MathFunc::Abs, &[-3.0]), "3"),
+            (call(MathFunc::Ceil, &[1.2]), "2"),
+            (call(MathFunc::Floor, &[-1.2]), "-2"),
+            (call(MathFunc::Exp, &[0.0]), "1"),
+            (call(MathFunc::Ln, &[-1.0]), "NaN"),
+            (call(MathFunc::Round, &[2.5]), "3"),
+            (call(MathFunc::Round, &[-2.5]), "-3"),
+            (call(MathFunc::Round, &[7.0, 5.0]), "5"),
+            (call(MathFunc::Round, &[7.0, f64::NAN]), "NaN"),
+            (call(MathFunc::Round, &[f64::NAN, 1.0]), "NaN"),
+            (call(MathFunc::Max, &[]), "NaN"),
+            (call(MathFunc::Max, &[f64::NAN, f64::NAN]), "NaN"),
+            (call(MathFunc::Max, &[f64::NEG_INFINITY, -5.0, f64::NAN]), "-5"),
+            (call(MathFunc::Min, &[f64::NAN, 4.0, f64::INFINITY]), "4"),
+            (call(MathFunc::Now, &[]), "1700000000000000000"),
+            (call(MathFunc::Abs, &[]), "NaN"),
+        ] {
+            assert_eq!(got, want);
+        }
+    }
+
+    #[test]
+    fn operators_at_their_ends() {
+        for (got, want) in [
+            (op(MathOp::Div, 0.0, 0.0), "NaN"),
+            (op(MathOp::Div, -1.0, 0.0), "-Inf"),
+            (op(MathOp::Rem, 5.5, 2.0), "1.5"),
+            (op(MathOp::Rem, -6.0, 3.0), "0"),
+            (op(MathOp::Rem, f64::INFINITY, 2.0), "NaN"),
+            (op(MathOp::Rem, 5.0, f64::INFINITY), "5"),
+            (op(MathOp::Pow, 0.0, 0.0), "1"),
+            (op(MathOp::Pow, -8.0, 0.5), "NaN"),
+            (op(MathOp::And, -1.0, 255.0), "255"),
+            (op(MathOp::And, 1.9, 3.0), "1"),
+            (op(MathOp::Or, 1e30, 0.0), "9223372036854776000"),
+            (op(MathOp::Or, -1e30, 0.0), "9223372036854776000"),
+            (op(MathOp::Xor, f64::INFINITY, f64::INFINITY), "0"),
+            (op(MathOp::Xor, 1.0, f64::NAN), "NaN"),
+            (op(MathOp::Sub, f64::INFINITY, f64::INFINITY), "NaN"),
+            (op(MathOp::Default, f64::INFINITY, 1.0), "+Inf"),
+            (op(MathOp::Default, f64::NAN, f64::NAN), "NaN"),
+        ] {
+            assert_eq!(got, want);
+        }
+        for (step, scale) in [
+            (0.25, 100.0),
+            (100.0, 0.01),
+            (1500.0, 0.01),
+            (1e-7, 1e7),
+            (3.0, 1.0),
+            (-0.5, 10.0),
+            (0.0, 1.0),
+            (f64::NAN, 1.0),
+            (f64::INFINITY, 1.0),
+        ] {
+            assert_eq!(decimals_scale(step), scale, "{step}");
+        }
+    }
+
+    #[test]
+    fn what_a_default_stands_for_is_not_worked_out() {
+        let random = || Box::new(Expr::Call(MathFunc::Rand, vec![]));
+        let first = random().evaluate(&|_| 0.0, &Context::new(0, 5));
+        let ctx = Context::new(0, 5);
+        let known = Expr::Binary(MathOp::Default, Box::new(number(1.0)), random());
+        assert_eq!(known.evaluate(&|_| 0.0, &ctx), 1.0);
+        let unknown = Expr::Binary(MathOp::Default, Box::new(Expr::Field(0)), random());
+        assert_eq!(unknown.evaluate(&|_| f64::NAN, &ctx), first);
+        // Fields are numbered once.
+        let field = |name: &str| MathExpr::Field(name.to_owned());
+        let sum = MathExpr::Binary { op: MathOp::Add, left: Box::new(field("a")), right: Box::new(field("a")) };
+        let mut fields = vec!["b".to_owned()];
+        let compiled = Expr::compile(&sum, &mut fields);
+        assert_eq!(fields, ["b", "a"]);
+        assert_eq!(compiled.evaluate_columns(&[&[1.0, 2.0], &[10.0, 20.0]], 2, &ctx), [20.0, 40.0]);
+        for (text, want) in [("1KB", "1000"), ("1.2.3.4", "16909060"), ("", "NaN"), ("x", "NaN"), ("-inf", "-Inf")] {
+            assert_eq!(float_text(field_value(text)), want, "{text}");
+        }
+    }
 }

@@ -104,4 +104,46 @@ mod tests {
             check(bad, None);
         }
     }
+
+    #[test]
+    fn escapes_of_each_quote() {
+        let check = |value: &str, want: Option<&str>| {
+            let found = unquote_prefix(&format!("{value} x"));
+            assert_eq!(found, want.map(|text| (text.to_owned(), value.len())), "{value}");
+        };
+        check(r#""\a\v\b\f\r\\""#, Some("\u{7}\u{b}\u{8}\u{c}\r\\"));
+        check(r#""\U0001F600\u00e9é""#, Some("😀éé"));
+        check(r#""\320\226\x41\xe2\x82\xac""#, Some("ЖA€"));
+        check("'\\''", Some("'"));
+        check("'\\xe9\\351'", Some("éé"));
+        check("`a\r`", Some("a"));
+        check("`a\"'\\`", Some("a\"'\\"));
+        check("\"'`\"", Some("'`"));
+        check("``", Some(""));
+        for bad in [
+            r#""\400""#,
+            r#""\18""#,
+            r#""\x4""#,
+            r#""\u12""#,
+            r#""\uD800""#,
+            r#""\U00110000""#,
+            r#""\xe2\x82""#,
+            r#""\xe2é""#,
+            r#""\é""#,
+            "\"\\",
+        ] {
+            assert_eq!(unquote_prefix(bad), None, "{bad}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn texts_in_json_are_read_as_they_were(text in ".{0,12}", more in "[ a\"]{0,3}") {
+            let mut quoted = String::new();
+            crate::kernels::values::push_json_string(&mut quoted, &text);
+            let length = quoted.len();
+            quoted.push_str(&more);
+            proptest::prop_assert_eq!(unquote_prefix(&quoted), Some((text, length)));
+        }
+    }
 }

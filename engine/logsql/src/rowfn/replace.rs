@@ -57,4 +57,22 @@ mod tests {
         check("foo bar baz  ", " ", "", 1, "foobar baz  ");
         check("ЖЖЖ", "Ж", "z", 2, "zzЖ");
     }
+
+    #[test]
+    fn places_and_bounds() {
+        let run = |value: &str, old: &str, new: &str, limit: Option<u64>| {
+            let mut out = String::from(">");
+            Replace::new(old, new, limit).apply(value, &mut out);
+            out
+        };
+        assert_eq!(run("aaa", "aa", "b", None), ">ba");
+        assert_eq!(run("a-a", "a", "aa", None), ">aa-aa");
+        assert_eq!(run("a-a-a", "a", "", Some(2)), ">--a");
+        assert_eq!(run("é€é", "é", "e", Some(u64::MAX)), ">e€e");
+        assert_eq!(run("a", "a", "$0\\", None), ">$0\\");
+        // What becomes too long is left before it takes all memory.
+        let new = "y".repeat(100_000);
+        let long = run(&"x".repeat(1000), "x", &new, None);
+        assert!((VALUE_LEN_MAX..VALUE_LEN_MAX + 2 * new.len()).contains(&long.len()), "{}", long.len());
+    }
 }

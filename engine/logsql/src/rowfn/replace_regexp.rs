@@ -86,4 +86,32 @@ mod tests {
         check("a\nb\nc", "a.*b", "x", 0, "x\nc");
         check("a\nb", "(?-s).", "x", 0, "x\nx");
     }
+
+    #[test]
+    fn places_and_bounds() {
+        let run = |value: &str, pattern: &str, new: &str, limit: Option<u64>| {
+            let mut out = String::from(">");
+            let mut replace = ReplaceRegexp::new(pattern, new, limit).unwrap();
+            // Buffers are those of the value before.
+            replace.apply("aé-1", &mut String::new());
+            replace.apply(value, &mut out);
+            out
+        };
+        assert_eq!(run("é", "", "-", None), ">-é-");
+        assert_eq!(run("é", "", "-", Some(1)), ">-é");
+        assert_eq!(run("baac", "a*", "-", None), ">-b-c-");
+        assert_eq!(run("a1b2", r"(\w)(\d)", "$2$1", None), ">1a2b");
+        assert_eq!(run("ab", "(a)", "$1x", None), ">b");
+        assert_eq!(run("ab", "(a)", "${1}x", None), ">axb");
+        assert_eq!(run("ab", "(?P<n>a)|(?P<m>b)", "[$n|$m]", None), ">[a|][|b]");
+        assert_eq!(run("ab", "a", r"\1$$", None), r">\1$b");
+        assert_eq!(run("ab", "c", "$1", None), ">ab");
+        assert_eq!(run("éa", "(?i)É", "e", Some(u64::MAX)), ">ea");
+        let new = "y".repeat(100_000);
+        for new in [new.clone(), format!("${{0}}{new}")] {
+            let long = run(&"x".repeat(1000), "x", &new, None);
+            assert!((VALUE_LEN_MAX..VALUE_LEN_MAX + 2 * new.len()).contains(&long.len()), "{}", long.len());
+        }
+        assert!(ReplaceRegexp::new("(", "", None).is_err());
+    }
 }

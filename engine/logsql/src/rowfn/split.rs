@@ -38,4 +38,18 @@ mod tests {
         check("", ",", r#"[""]"#);
         check("", "", "[]");
     }
+
+    #[test]
+    fn signs_of_several_bytes() {
+        let check = |value: &str, separator: &str, want: &str| {
+            let mut out = String::new();
+            split(value, separator, &mut out);
+            assert_eq!(out, want, "{value}");
+        };
+        check("aéb", "é", r#"["a","b"]"#);
+        check("é😀\"", "", r#"["é","😀","\""]"#);
+        check(",", ",", r#"["",""]"#);
+        check("a\"b", "x", r#"["a\"b"]"#);
+        check("aaa", "aa", r#"["","a"]"#);
+    }
 }

@@ -49,6 +49,9 @@ pub fn fields(template: &str) -> Vec<String> {
         .collect()
 }
 
+/// Longest name of an entity.
+const ENTITY_BYTES_MAX: usize = 10;
+
 /// Replaces the entities of HTML that texts need.
 fn unescape_entities(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -56,7 +59,9 @@ fn unescape_entities(text: &str) -> String {
     while let Some(at) = rest.find('&') {
         out.push_str(&rest[..at]);
         let tail = &rest[at + 1..];
-        let entity = tail.find(';').filter(|&end| end <= 10).and_then(|end| Some((entity(&tail[..end])?, end)));
+        // Not looked for in all that follows: it would be, again from each `&`.
+        let end = tail.bytes().take(ENTITY_BYTES_MAX + 1).position(|b| b == b';');
+        let entity = end.and_then(|end| Some((entity(&tail[..end])?, end)));
         if let Some((c, end)) = entity {
             out.push(c);
             rest = &tail[end + 1..];
@@ -108,6 +113,29 @@ mod tests {
         check("< plain : bar >]", &[step("", "bar", "plain"), step("]", "", "")]);
         check("&lt;&amp;&gt;&#65;&#x42;&nosuch; & x", &[step("<&>AB&nosuch; & x", "", "")]);
         check("&#x+41;&#+65;&#;", &[step("&#x+41;&#+65;&#;", "", "")]);
+        check("&apos;&quot;&nbsp;&#128512;&#x1F600;", &[step("'\"\u{a0}😀😀", "", "")]);
+        check("&amp;lt;&&lt;&", &[step("&lt;&<&", "", "")]);
+        // The longest name there is, one that is longer, and numbers of no character.
+        check("&#000000065;&#0000000065;", &[step("A&#0000000065;", "", "")]);
+        check("&#xd800;&#x110000;&#4294967361;&äöü;", &[step("&#xd800;&#x110000;&#4294967361;&äöü;", "", "")]);
+        check("<a:b:c><d >é<\u{a0}e>", &[step("", "b:c", "a"), step("", "d", ""), step("é", "e", "")]);
         assert!(parse("<foo").is_err() && parse("foo<bar").is_err() && parse("<foo*>x").is_err());
+    }
+
+    #[test]
+    fn signs_that_begin_no_entity_are_read_once() {
+        // A megabyte took half a minute.
+        let signs = "&".repeat(1 << 18);
+        let began = std::time::Instant::now();
+        assert_eq!(parse(&signs).expect("a text")[0].text.len(), signs.len());
+        assert!(began.elapsed().as_secs() < 1, "{:?}", began.elapsed());
+    }
+
+    #[test]
+    fn names_are_given_once() {
+        let check = |template: &str, want: &[&str]| assert_eq!(fields(template), want, "{template}");
+        check("<b> <q:a> <b> <_> <> text", &["b", "a"]);
+        check("no fields", &[]);
+        check("<a", &[]);
     }
 }

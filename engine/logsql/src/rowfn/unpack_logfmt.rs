@@ -59,4 +59,37 @@ mod tests {
         check("a=\"b\"c d=e", &[("a", "b")]);
         check("a=\"b c", &[("a", "\"b"), ("c", "")]);
     }
+
+    #[test]
+    fn values_with_and_without_quotes() {
+        let check = |value: &str, want: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            unpack_logfmt(value, &mut fields);
+            assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{value}");
+        };
+        check("a=b=c", &[("a", "b=c")]);
+        check("a==b", &[("a", "=b")]);
+        check("=", &[]);
+        check("a=\"\" b=''", &[("a", ""), ("b", "")]);
+        check("a='x y' b=`z w`", &[("a", "x y"), ("b", "z w")]);
+        check("a=\"x\" ", &[("a", "x")]);
+        check("a=\"x\\\"y\\n\" b", &[("a", "x\"y\n"), ("b", "")]);
+        check("a=x\tb=y", &[("a", "x\tb=y")]);
+        check("\ta=x", &[("a", "x")]);
+        check("ä=ö \u{a0}ü=1", &[("ä", "ö"), ("ü", "1")]);
+        check("a=1 a=2", &[("a", "1"), ("a", "2")]);
+        check("   ", &[]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn what_is_packed_is_unpacked(fields in proptest::collection::vec(("[a-zä.]{1,4}", "[^`'].{0,8}"), 0..5)) {
+            let mut packed = String::new();
+            crate::rowfn::pack_logfmt(fields.iter().map(|(name, value)| (name.as_str(), value.as_str())), &mut packed);
+            let mut found = Fields::default();
+            unpack_logfmt(&packed, &mut found);
+            let own: Vec<(&str, &str)> = fields.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            proptest::prop_assert_eq!(found.iter().collect::<Vec<_>>(), own, "{}", packed);
+        }
+    }
 }

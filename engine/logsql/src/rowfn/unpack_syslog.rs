@@ -291,6 +291,9 @@ fn time<'a>(text: &'a str, ctx: SyslogContext, out: &mut Fields) -> Option<&'a s
     Some(&text[15..])
 }
 
+/// Days of the months, in a year that has all of them.
+const MONTH_DAYS: [i64; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+
 /// `Jun  3 12:08:33`
 fn time_without_year(text: &str, ctx: SyslogContext) -> Option<i64> {
     use quiver_types::time::calendar::{date_of, days_of};
@@ -303,7 +306,7 @@ fn time_without_year(text: &str, ctx: SyslogContext) -> Option<i64> {
     let day = if b[4] == b' ' { digit(5)? } else { two(4)? };
     let (hour, minute, second) = (two(7)?, two(10)?, two(13)?);
     let marks = b[3] == b' ' && b[6] == b' ' && b[9] == b':' && b[12] == b':';
-    if !marks || !(1..=31).contains(&day) || hour > 23 || minute > 59 || second > 59 {
+    if !marks || !(1..=MONTH_DAYS[month]).contains(&day) || hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     let now = ctx.now_ns.div_euclid(SECOND_NS);
@@ -380,6 +383,115 @@ mod tests {
             ),
         );
         check("CEF:0|no", "format=rfc3164 message=CEF:0|no");
+    }
+
+    #[test]
+    fn times_without_a_year() {
+        let check = |now: &str, zone_hours: i64, time: &str, want: Option<&str>| {
+            let ctx =
+                SyslogContext { now_ns: parse_rfc3339(now).expect("a time"), zone_ns: zone_hours * 3600 * SECOND_NS };
+            let mut fields = Fields::default();
+            unpack_syslog(time, ctx, &mut fields);
+            assert_eq!(fields.get("timestamp"), want, "{time} at {now}");
+            // What is no time is a message as a whole.
+            assert_eq!(fields.get("message"), if want.is_some() { None } else { Some(time) }, "{time}");
+        };
+        let now = "2024-12-20T00:00:00Z";
+        check(now, 0, "Dec 20 00:00:00", Some("2024-12-20T00:00:00.000Z"));
+        // A day ahead is of this year yet.
+        check(now, 0, "Dec 21 00:00:00", Some("2024-12-21T00:00:00.000Z"));
+        check(now, 0, "Dec 21 00:00:01", Some("2023-12-21T00:00:01.000Z"));
+        check(now, 0, "feb 29 23:59:59", Some("2024-02-29T23:59:59.000Z"));
+        check(now, 0, "JAN 01 00:00:00", Some("2024-01-01T00:00:00.000Z"));
+        check(now, 2, "Jun  3 01:00:00", Some("2024-06-02T23:00:00.000Z"));
+        check(now, -5, "Jun  3 20:00:00", Some("2024-06-04T01:00:00.000Z"));
+        check("2024-01-01T00:00:00Z", 2, "Jan  1 01:00:00", Some("2023-12-31T23:00:00.000Z"));
+        check("1970-01-01T00:00:00Z", 0, "Jan  3 00:00:00", Some("1969-01-03T00:00:00.000Z"));
+        for none in [
+            "Feb 30 00:00:00",
+            "Apr 31 00:00:00",
+            "Jan 32 00:00:00",
+            "Jan  0 00:00:00",
+            "Jan 00 00:00:00",
+            "Jun  3 24:00:00",
+            "Jun  3 00:60:00",
+            "Jun  3 00:00:60",
+            "Jun  3 00-00:00",
+            "Jun  3  0:00:00",
+            "Jun 3 00:00:00",
+            "Jün  3 00:00:00",
+            "Jun  ٣ 00:00:00",
+        ] {
+            check(now, 0, none, None);
+        }
+    }
+
+    #[test]
+    fn priorities() {
+        let of = |priority: &str| format!("priority={priority} ");
+        check(
+            "<0>x",
+            &format!("{}facility_keyword=kern level=emerg facility=0 severity=0 format=rfc3164 message=x", of("0")),
+        );
+        check("<191>", &format!("{}facility_keyword=local7 level=debug facility=23 severity=7", of("191")));
+        check("<192>", &format!("{}facility_keyword=unknown level=emerg facility=24 severity=0", of("192")));
+        let most = "18446744073709551615";
+        let facility = "facility=2305843009213693951 severity=7";
+        check(&format!("<{most}>"), &format!("{}facility_keyword=unknown level=debug {facility}", of(most)));
+        // What is no number ends it.
+        check("<01>x", "priority=01");
+        check("<-1>x", "priority=-1");
+        check("<>x", "");
+        check("<1", "");
+    }
+
+    #[test]
+    fn parts_that_are_missing() {
+        check("1 ", "format=rfc5424");
+        check("1 t h", "format=rfc5424 timestamp=t hostname=h");
+        let head = "format=rfc5424 timestamp=- hostname=- app_name=- proc_id=- msg_id=-";
+        check("1 - - - - - -", head);
+        check("1 - - - - - - ", head);
+        check("1 - - - - - - x", &format!("{head} message=x"));
+        check("1 - - - - - x", head);
+        check("1 - - - - - [a] x", &format!("{head} message=x"));
+        check("1 - - - - - [a=b] x", &format!("{head} a=b message=x"));
+        check("1 - - - - - [a=b c=\"d\"][e f=g] x", &format!("{head} a=b c=d e.f=g message=x"));
+        check("1 - - - - - [a b=\"c\"]x", &format!("{head} a.b=c"));
+        check("1 - - - - - @cee: {\"a\":\"b\"}", &format!("{head} a=b"));
+        check("1 - - - - - - CEF:0|v|p|1|c|n|s|", &format!("{head} {CEF}"));
+        let time = "timestamp=2024-06-03T12:08:33.000Z";
+        check("Jun  3 12:08:33", &format!("format=rfc3164 {time}"));
+        check("Jun  3 12:08:33x y", &format!("format=rfc3164 {time} message=\"x y\""));
+        check("Jun  3 12:08:33 ", &format!("format=rfc3164 {time}"));
+        check("Jun  3 12:08:33 h app[7", &format!("format=rfc3164 {time} hostname=h app_name=app"));
+        check("Jun  3 12:08:33 h app[]:x", &format!("format=rfc3164 {time} hostname=h app_name=app message=x"));
+    }
+
+    const CEF: &str = "cef.version=0 cef.device_vendor=v cef.device_product=p cef.device_version=1 \
+                       cef.device_event_class_id=c cef.name=n cef.severity=s";
+
+    #[test]
+    fn events_of_security_devices() {
+        check("CEF:0|v|p|1|c|n|s|", &format!("format=rfc3164 {CEF}"));
+        check("CEF:0|v|p|1|c|n|s|a=b", &format!("format=rfc3164 {CEF} cef.extension.a=b"));
+        check(
+            "CEF:0|v|p|1|c|n|s|a=b c d=e",
+            &format!("format=rfc3164 {CEF} cef.extension.a=\"b c\" cef.extension.d=e"),
+        );
+        check("CEF:0|v|p|1|c|n|s|a= d=e", &format!("format=rfc3164 {CEF} cef.extension.d=e"));
+        check(
+            r"CEF:0|v|p|1|c|n|s|a=x\ny\\ d=e",
+            &format!(r#"format=rfc3164 {CEF} cef.extension.a="x\ny\\" cef.extension.d=e"#),
+        );
+        // An event that is none is a message with all that was read of it.
+        for none in
+            ["CEF:0|v|p|1|c|n|s", "CEF:0|v|p|1|c|n|s|a", "CEF:0|v|p|1|c|n|s|a=b=c", r"CEF:0\|v|p|1|c|n|s|", "CEF:"]
+        {
+            let mut fields = Fields::default();
+            unpack_syslog(none, SyslogContext { now_ns: 0, zone_ns: 0 }, &mut fields);
+            assert_eq!(fields.iter().collect::<Vec<_>>(), [("format", "rfc3164"), ("message", none)]);
+        }
     }
 
     #[test]

@@ -39,4 +39,16 @@ mod tests {
         check("foo,bar foo", false, r#"["foo","bar","foo"]"#);
         check("foo,bar foo", true, r#"["foo","bar"]"#);
     }
+
+    #[test]
+    fn words_of_all_letters() {
+        let check = |value: &str, want: &str| {
+            let mut out = String::new();
+            unpack_words(value, true, &mut out);
+            assert_eq!(out, want, "{value}");
+        };
+        check("größe, naïve_1 (größe) GRÖSSE", r#"["größe","naïve_1","GRÖSSE"]"#);
+        check("ж-ж.ж 😀x", r#"["ж","x"]"#);
+        check("a'b<c>", r#"["a","b","c"]"#);
+    }
 }

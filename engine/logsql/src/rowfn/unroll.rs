@@ -30,4 +30,13 @@ mod tests {
         check(&["[1]", "[\"foo\",\"bar\"]"], &[&["1", "foo"], &["", "bar"]]);
         check(&["[1]", "bar"], &[&["1", ""]]);
     }
+
+    #[test]
+    fn arrays_of_different_lengths() {
+        let check = |values: &[&str], want: &[&[&str]]| assert_eq!(unroll(values), want, "{values:?}");
+        check(&[" [1,2] ", "[[3],\"é\\n\"]", ""], &[&["1", "[3]", ""], &["2", "é\n", ""]]);
+        check(&["[1,2", "{\"a\":1}", "null"], &[&["", "", ""]]);
+        check(&["[\"\",\"\"]"], &[&[""], &[""]]);
+        check(&[], &[&[]]);
+    }
 }

@@ -18,7 +18,7 @@ pub(super) struct FieldExtreme {
 
 impl FieldExtreme {
     fn bytes(&self) -> usize {
-        self.best.text().len() + self.value.len()
+        self.best.bytes() + self.value.capacity()
     }
 }
 

@@ -33,6 +33,29 @@ pub(super) trait GroupState: Debug + Default + Send + Sync + 'static {
     fn finish(self, config: &Self::Config, out: &mut String);
 }
 
+/// Bytes of a state that go as well as come. They count as far as they are more than ever before: what grows and shrinks
+/// by turns takes no more than it took at most.
+#[derive(Debug, Default)]
+pub(super) struct Bytes {
+    now: usize,
+    most: usize,
+}
+
+impl Bytes {
+    /// How many there are.
+    pub(super) fn now(&self) -> usize {
+        self.now
+    }
+
+    /// Says how many there are from now on. Gives by how many they are more than ever before.
+    pub(super) fn set(&mut self, now: usize) -> usize {
+        let grown = now.saturating_sub(self.most);
+        self.now = now;
+        self.most += grown;
+        grown
+    }
+}
+
 /// All groups of a function.
 #[derive(Debug)]
 pub(super) struct Grouped<G: GroupState> {

@@ -118,4 +118,35 @@ mod tests {
         check(1e18, "1.000e+18...+Inf");
         check(f64::INFINITY, "1.000e+18...+Inf");
     }
+
+    #[test]
+    fn names_follow_each_other() {
+        assert_eq!(
+            (NAMES.len(), NAMES[0].as_str(), NAMES[RANGES + 1].as_str()),
+            (RANGES + 2, "0...1.000e-09", "1.000e+18...+Inf")
+        );
+        for pair in NAMES[..=RANGES].windows(2) {
+            let (before, next) = (pair[0].split_once("...").expect("two"), pair[1].split_once("...").expect("two"));
+            assert_eq!(before.1, next.0);
+        }
+        for (value, want) in
+            [(1e-300, 0), (9e-10, 0), (1.01e-9, 1), (0.99e18, RANGES), (1.01e18, RANGES + 1), (f64::MAX, RANGES + 1)]
+        {
+            assert_eq!(range_of(value), want, "{value}");
+        }
+        for (value, want) in [(1136.0, "1.136e+03"), (1e-9, "1.000e-09"), (2.5e100, "2.500e+100"), (0.0, "0.000e+00")] {
+            assert_eq!(exponent_text(value), want);
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn a_value_is_in_its_range(exponent in -8.99..17.99_f64) {
+            let value = 10_f64.powf(exponent);
+            let (from, to) = NAMES[range_of(value)].split_once("...").expect("two");
+            let (from, to): (f64, f64) = (from.parse().unwrap(), to.parse().unwrap());
+            // As far as four digits say.
+            proptest::prop_assert!(from * 0.999 <= value && value <= to * 1.001, "{value} in {from}...{to}");
+        }
+    }
 }

@@ -6,7 +6,7 @@ use datafusion::common::Result;
 
 use super::args::{Args, Column};
 use super::blob::{Reader, put_text};
-use super::grouped::GroupState;
+use super::grouped::{Bytes, GroupState};
 use super::row_any::push_object;
 use crate::kernels::values::compare;
 
@@ -22,6 +22,12 @@ pub(super) struct JsonValuesConfig {
 #[derive(Debug, Default)]
 pub(super) struct JsonValues {
     rows: Vec<(Vec<String>, String)>,
+    bytes: Bytes,
+}
+
+/// What an object takes.
+fn bytes_of((keys, object): &(Vec<String>, String)) -> usize {
+    object.len() + keys.iter().map(|k| k.len() + size_of::<String>()).sum::<usize>() + 48
 }
 
 impl JsonValues {
@@ -29,11 +35,14 @@ impl JsonValues {
         if config.sort.is_empty() && self.rows.len() as u64 >= config.limit {
             return 0;
         }
-        let grown = object.len() + keys.iter().map(|k| k.len() + size_of::<String>()).sum::<usize>() + 48;
-        self.rows.push((keys, object));
+        let row = (keys, object);
+        let grown = self.bytes.set(self.bytes.now() + bytes_of(&row));
+        self.rows.push(row);
         // Sorted and cut now and then: memory follows the limit, not the rows.
         if self.rows.len() as u64 > config.limit.saturating_mul(2).max(1024) {
             self.cut(config);
+            // No more than before.
+            self.bytes.set(self.rows.iter().map(bytes_of).sum());
         }
         grown
     }

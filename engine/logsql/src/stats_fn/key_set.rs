@@ -168,6 +168,11 @@ fn read_hex(key: &[u8]) -> Option<u128> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -206,5 +211,40 @@ mod tests {
         assert!(few.len() == 10 && few.ids.0.capacity() < 100, "room for what is taken");
         assert!(KeySet::default().merge(&mut Reader(&first[..100]), u64::MAX).is_err());
         assert!(KeySet::default().merge(&mut Reader(&u64::MAX.to_le_bytes()), u64::MAX).is_err());
+    }
+
+    fn keys() -> impl Strategy<Value = Vec<String>> {
+        vec(prop_oneof!["[0-9a-f]{32}", "[0-9a-fA-F]{31,33}", "[ab]{0,2}", "[ab]{11,13}", ".{0,20}"], 0..20)
+    }
+
+    fn set_of(keys: &[String]) -> (KeySet, BTreeSet<Vec<u8>>) {
+        let mut set = KeySet::default();
+        keys.iter().for_each(|key| _ = set.insert(key.as_bytes()));
+        (set, keys.iter().map(|key| key.as_bytes().to_vec()).collect())
+    }
+
+    fn entries(set: &KeySet) -> Vec<Vec<u8>> {
+        let mut all = Vec::new();
+        set.each(|key| all.push(key.to_vec()));
+        all.sort();
+        all
+    }
+
+    proptest! {
+        #[test]
+        fn sets_are_those_of_plain_texts(a in keys(), b in keys(), most in 0..40_u64) {
+            let ((mut first, mut all), (second, more)) = (set_of(&a), set_of(&b));
+            prop_assert_eq!((first.len(), entries(&first)), (all.len(), all.iter().cloned().collect::<Vec<_>>()));
+            let mut bytes = Vec::new();
+            second.encode(&mut bytes);
+            let mut few = KeySet::default();
+            few.merge(&mut Reader(&bytes), most).expect("whole");
+            prop_assert_eq!(few.len() as u64, most.min(more.len() as u64));
+            prop_assert!(entries(&few).iter().all(|key| more.contains(key)));
+            let grown = first.merge(&mut Reader(&bytes), u64::MAX).expect("whole");
+            prop_assert_eq!(grown == 0, more.is_subset(&all));
+            all.extend(more);
+            prop_assert_eq!(entries(&first), all.into_iter().collect::<Vec<_>>());
+        }
     }
 }

@@ -40,13 +40,18 @@ impl Extreme {
     pub(super) fn text(&self) -> &str {
         self.best.as_ref().map_or("", |(_, text)| text)
     }
+
+    /// Bytes that the text takes: as many as the longest one did so far.
+    pub(super) fn bytes(&self) -> usize {
+        self.best.as_ref().map_or(0, |(_, text)| text.capacity())
+    }
 }
 
 impl GroupState for Extreme {
     type Config = Side;
 
     fn add(&mut self, side: &Side, args: &Args<'_>, row: usize, buffer: &mut String) -> usize {
-        let before = self.text().len();
+        let before = self.bytes();
         for column in &args.columns {
             match column {
                 Column::Field { text, named, .. } => {
@@ -62,7 +67,7 @@ impl GroupState for Extreme {
                 }),
             }
         }
-        self.text().len().saturating_sub(before)
+        self.bytes().saturating_sub(before)
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -72,12 +77,12 @@ impl GroupState for Extreme {
     }
 
     fn merge(&mut self, side: &Side, from: &mut Reader<'_>) -> Result<usize> {
-        let before = self.text().len();
+        let before = self.bytes();
         if !from.is_empty() {
             let value = from.text()?;
             self.offer(*side, rank(value), value);
         }
-        Ok(self.text().len().saturating_sub(before))
+        Ok(self.bytes().saturating_sub(before))
     }
 
     fn finish(self, _: &Side, out: &mut String) {

@@ -8,7 +8,7 @@ use quiver_types::logs::{write_float, write_int};
 
 use super::args::{Args, Column};
 use super::blob::{Reader, put_text, put_u64};
-use super::grouped::GroupState;
+use super::grouped::{Bytes, GroupState};
 use super::min_max::Extreme;
 use crate::kernels::columns::Value;
 use crate::kernels::values::{Rank, compare_ranked, rank, rank_of_float, rank_of_int};
@@ -58,9 +58,9 @@ impl Kept {
         }
     }
 
-    /// Bytes beside the value itself.
-    fn heap(&self) -> usize {
-        self.text().len()
+    /// Bytes that it takes.
+    fn bytes(&self) -> usize {
+        self.text().len() + size_of::<Self>()
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -95,6 +95,7 @@ impl Kept {
 #[derive(Debug, Default)]
 pub(super) struct Quantile {
     sample: Vec<Kept>,
+    bytes: Bytes,
     count: u64,
     min: Extreme,
     max: Extreme,
@@ -115,16 +116,16 @@ impl Quantile {
         self.count += 1;
         if self.sample.len() < SAMPLE_MAX {
             let kept = Kept::of(value());
-            let heap = kept.heap();
+            let grown = self.bytes.set(self.bytes.now() + kept.bytes());
             self.sample.push(kept);
-            return heap + size_of::<Kept>();
+            return grown;
         }
         let place = self.below(self.count) as usize;
         if place >= SAMPLE_MAX {
             return 0;
         }
         let kept = Kept::of(value());
-        let grown = kept.heap().saturating_sub(self.sample[place].heap());
+        let grown = self.bytes.set(self.bytes.now() - self.sample[place].bytes() + kept.bytes());
         self.sample[place] = kept;
         grown
     }
@@ -138,8 +139,8 @@ impl Quantile {
         }
     }
 
-    /// Adds another sample; of both together each value keeps the same chance.
-    fn join(&mut self, mut other: Vec<Kept>, count: u64) {
+    /// Adds another sample; of both together each value keeps the same chance. Gives the bytes by which the own has grown.
+    fn join(&mut self, mut other: Vec<Kept>, count: u64) -> usize {
         let total = self.count + count;
         if self.sample.len() + other.len() > SAMPLE_MAX {
             let share = SAMPLE_MAX as f64 * (self.count as f64 / total as f64);
@@ -151,6 +152,7 @@ impl Quantile {
         }
         self.sample.append(&mut other);
         self.count = total;
+        self.bytes.set(self.sample.iter().map(Kept::bytes).sum())
     }
 
     /// Keeps so many at random.
@@ -210,9 +212,7 @@ impl GroupState for Quantile {
         while !from.is_empty() {
             other.push(Kept::read(from)?);
         }
-        let grown = other.iter().map(|v| v.heap() + size_of::<Kept>()).sum();
-        self.join(other, count);
-        Ok(grown)
+        Ok(self.join(other, count))
     }
 
     fn finish(self, phi: &f64, out: &mut String) {
@@ -226,5 +226,58 @@ impl GroupState for Quantile {
         let order = |a: &(Rank, Kept), b: &(Rank, Kept)| compare_ranked((a.0, a.1.text()), (b.0, b.1.text()));
         let (_, (_, found), _) = ranked.select_nth_unstable_by(index, order);
         found.write(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_that_are_kept_come_back() {
+        let all = [
+            Kept::of(Value::Empty),
+            Kept::of(Value::Int(i64::MIN)),
+            Kept::of(Value::Float(-0.5)),
+            Kept::of(Value::Text("é")),
+            Kept::of(Value::Text("")),
+        ];
+        let mut bytes = Vec::new();
+        all.iter().for_each(|kept| kept.encode(&mut bytes));
+        let mut reader = Reader(&bytes);
+        for (kept, text) in all.iter().zip(["", "-9223372036854775808", "-0.5", "é", ""]) {
+            assert_eq!(Kept::read(&mut reader).expect("whole"), *kept);
+            let mut out = String::new();
+            kept.write(&mut out);
+            assert_eq!(out, text);
+            let (own, other) = (kept.rank(), rank(text));
+            assert_eq!(compare_ranked((own, kept.text()), (other, text)), Ordering::Equal, "{text}");
+        }
+        assert!(reader.is_empty() && Kept::read(&mut reader).is_err());
+    }
+
+    /// Of ten times as many values as are kept each part has its share, and all are kept that there is room for.
+    #[test]
+    fn samples_are_joined_by_their_shares() {
+        let sample = |from: usize, count: usize| {
+            let mut own = Quantile::default();
+            for value in from..from + count {
+                own.insert(|| Value::Int(value as i64));
+            }
+            own
+        };
+        let (mut few, more) = (sample(0, SAMPLE_MAX), sample(SAMPLE_MAX, 9 * SAMPLE_MAX));
+        few.join(more.sample, more.count);
+        assert_eq!((few.sample.len(), few.count), (SAMPLE_MAX, 10 * SAMPLE_MAX as u64));
+        let is_own = |kept: &&Kept| matches!(kept, Kept::Int(value) if *value < SAMPLE_MAX as i64);
+        assert_eq!(few.sample.iter().filter(is_own).count(), SAMPLE_MAX / 10);
+        let mut together = sample(0, 10);
+        let own = sample(10, 20);
+        together.join(own.sample, own.count);
+        assert_eq!(together.sample, (0..30).map(Kept::Int).collect::<Vec<_>>());
+        // Where one part is small its values are not thinned out for nothing.
+        let (mut large, one) = (sample(0, SAMPLE_MAX - 1), sample(SAMPLE_MAX, 1));
+        large.join(one.sample, one.count);
+        assert_eq!(large.sample.len(), SAMPLE_MAX);
     }
 }

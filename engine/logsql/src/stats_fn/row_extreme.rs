@@ -18,7 +18,7 @@ pub(super) struct RowExtreme {
 
 impl RowExtreme {
     fn bytes(&self) -> usize {
-        self.best.text().len() + self.object.len()
+        self.best.bytes() + self.object.capacity()
     }
 }
 

@@ -90,3 +90,47 @@ impl StatsState for Stddev {
         self.groups.capacity() * size_of::<Moments>()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn of(numbers: &[f64]) -> Moments {
+        let mut own = Moments::default();
+        numbers.iter().for_each(|number| own.add(*number));
+        own
+    }
+
+    #[test]
+    fn parts_without_numbers_change_nothing() {
+        let mut own = of(&[1.0, 3.0]);
+        own.merge(Moments::default());
+        let mut none = Moments::default();
+        none.merge(of(&[1.0, 3.0]));
+        for m in [own, none] {
+            assert_eq!((m.count, m.mean, m.squares), (2.0, 2.0, 2.0));
+        }
+        let mut empty = Moments::default();
+        empty.merge(Moments::default());
+        assert_eq!((empty.count, empty.mean, empty.squares), (0.0, 0.0, 0.0));
+    }
+
+    proptest! {
+        #[test]
+        fn moments_are_those_of_the_definition(numbers in vec(-1e6..1e6_f64, 1..50), at in 0..50_usize) {
+            let (left, right) = numbers.split_at(at.min(numbers.len()));
+            let mut joined = of(left);
+            joined.merge(of(right));
+            let count = numbers.len() as f64;
+            let mean = numbers.iter().sum::<f64>() / count;
+            let squares: f64 = numbers.iter().map(|n| (n - mean) * (n - mean)).sum();
+            for m in [of(&numbers), joined] {
+                prop_assert_eq!(m.count, count);
+                prop_assert!((m.mean - mean).abs() <= 1e-6 && (m.squares - squares).abs() <= 1e-9 * squares + 1e-3);
+            }
+        }
+    }
+}

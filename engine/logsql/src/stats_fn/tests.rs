@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, MapBuilder, StringArray, StringBuilder, StringViewArray,
-    UInt32Array,
+    Array, ArrayRef, AsArray, BooleanArray, DictionaryArray, LargeBinaryArray, MapBuilder, StringArray, StringBuilder,
+    StringViewArray, UInt32Array,
 };
 use arrow::datatypes::UInt32Type;
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
+use proptest::collection::vec;
+use proptest::prelude::*;
 
 use super::*;
 use crate::kernels::columns::NumberRule;
@@ -290,5 +292,234 @@ fn samples_of_large_groups() {
         assert!(Accumulator::size(&last) < 2_000_000);
         let got: u32 = Accumulator::evaluate(&mut last).unwrap().to_string().parse().unwrap();
         assert!((least..=most).contains(&got), "{phi}: {got}");
+    }
+}
+
+/// A state whose text becomes longer and shorter by turns, or that is cut again and again, takes what it keeps: without that
+/// a group of very many rows is refused for its memory.
+#[test]
+fn memory_follows_what_is_kept_and_not_the_rows() {
+    let args: Arc<[Arg]> = fields(&["a", "b"]).into();
+    // Each row is the greatest so far, and every other one is long.
+    let text = |i: usize| format!("k{i}{}", "x".repeat(if i.is_multiple_of(2) { 10 } else { 1000 }));
+    let batch = |from: usize| -> Vec<ArrayRef> {
+        let texts: Vec<String> = (from..from + 1000).map(text).collect();
+        vec![Arc::new(StringArray::from(texts)), Arc::new(StringArray::from(vec!["0"; 1000]))]
+    };
+    let last = text(7999);
+    for (function, result) in [
+        (Function::Max, last.clone()),
+        (Function::RowMax, r#"{"b":"0"}"#.to_owned()),
+        (Function::FieldMax, "0".to_owned()),
+        (Function::JsonValues { sort: vec![true], limit: Some(1) }, format!(r#"[{{"a":"{}"}}]"#, text(0))),
+    ] {
+        let mut whole = StatsAccumulator::new(function.clone(), Arc::clone(&args));
+        for from in (0..8000).step_by(1000) {
+            Accumulator::update_batch(&mut whole, &batch(from)).unwrap();
+        }
+        let bytes = Accumulator::size(&whole);
+        assert!(bytes < 4_000_000, "{function:?} takes {bytes}");
+        assert_eq!(Accumulator::evaluate(&mut whole).unwrap().to_string(), result, "{function:?}");
+    }
+}
+
+#[test]
+fn memory_of_joined_samples_is_that_of_one() {
+    let args: Arc<[Arg]> = fields(&["a"]).into();
+    let median = || StatsAccumulator::new(Function::quantile(0.5), Arc::clone(&args));
+    let mut one = median();
+    let values: Vec<String> = (0..10_000).map(|i| i.to_string()).collect();
+    Accumulator::update_batch(&mut one, &[Arc::new(StringArray::from(values)) as ArrayRef]).unwrap();
+    let state = Accumulator::state(&mut one).unwrap();
+    let state: Vec<ArrayRef> = state.iter().map(|s| s.to_array().unwrap()).collect();
+    let mut all = median();
+    for _ in 0..4 {
+        Accumulator::merge_batch(&mut all, &state).unwrap();
+    }
+    let bytes = Accumulator::size(&all);
+    assert!(bytes < 2_000_000, "{bytes}");
+}
+
+#[test]
+fn limits_and_places_at_their_ends() {
+    let one = [0, 0, 0];
+    // None is no limit.
+    check(Function::CountUniq { limit: Some(0) }, fields(&["a"]), THREE, &one, &["3"]);
+    check(Function::Values { limit: Some(0) }, fields(&["a"]), THREE, &one, &[r#"["2","1","3"]"#]);
+    check(Function::UniqValues { limit: Some(9) }, fields(&["a"]), THREE, &one, &[r#"["1","2","3"]"#]);
+    check(
+        Function::JsonValues { sort: vec![], limit: Some(0) },
+        fields(&["b"]),
+        THREE,
+        &one,
+        &[r#"[{"b":"3"},{},{"b":"54"}]"#],
+    );
+    for (phi, want) in [(-1.0, "1"), (0.34, "2"), (0.67, "3"), (0.999, "3"), (2.0, "3")] {
+        check(Function::quantile(phi), fields(&["a"]), THREE, &one, &[want]);
+    }
+    // A row without a field that is named has the least value of all.
+    check(Function::quantile(0.34), fields(&["b"]), THREE, &one, &["3"]);
+    check(Function::quantile(0.33), fields(&["b"]), THREE, &one, &[""]);
+    check(Function::quantile(0.0), fields(&["b"]), THREE, &one, &[""]);
+    check(Function::Min, fields(&["b"]), THREE, &one, &[""]);
+    for seconds in [0.0, -1.0, f64::NAN] {
+        check(Function::rate(Some(seconds)), vec![], THREE, &one, &["3"]);
+    }
+    let infinite: Rows<'_> = &[&[("a", "inf")], &[("a", "1")], &[("a", "-1e308")]];
+    check(Function::Sum(NumberRule::Units), fields(&["a"]), infinite, &one, &["+Inf"]);
+    check(Function::Avg(NumberRule::Units), fields(&["a"]), infinite, &one, &["+Inf"]);
+    // Groups that no row belongs to.
+    check(Function::CountRows, vec![], THREE, &[2, 2, 2], &["0", "0", "3"]);
+    check(Function::RowAny, fields(&["a"]), &THREE[..1], &[1], &["{}", r#"{"a":"2"}"#]);
+    check(Function::Values { limit: None }, fields(&["a"]), &THREE[..1], &[1], &["[]", r#"["2"]"#]);
+    check(Function::Histogram, fields(&["_msg"]), THREE, &[1, 1, 1], &["[]", "[]"]);
+}
+
+#[test]
+fn fields_of_the_map_that_are_meant() {
+    let one = [0, 0, 0];
+    let named = |name: &str| NamePattern::Name(name.to_owned());
+    let prefix = |name: &str| NamePattern::Prefix(name.to_owned());
+    for (wanted, bytes, count) in [
+        (vec![named("b")], "3", "2"),
+        (vec![named("b"), prefix("_")], "9", "3"),
+        (vec![prefix("x")], "0", "0"),
+        (vec![], "0", "0"),
+        (vec![prefix("")], "12", "3"),
+    ] {
+        check(Function::SumLen, vec![Arg::Rest(wanted.clone())], THREE, &one, &[bytes]);
+        check(Function::Count, vec![Arg::Rest(wanted)], THREE, &one, &[count]);
+    }
+    let wrong: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+    let mut count = StatsAccumulator::new(Function::Count, rest().into());
+    let error = Accumulator::update_batch(&mut count, &[wrong]).expect_err("no map");
+    assert!(error.to_string().contains("column of type Utf8 holds no map of texts"), "{error}");
+}
+
+#[test]
+fn states_that_are_cut_off_or_of_another_type_are_errors() {
+    let args: Arc<[Arg]> = fields(&["a"]).into();
+    let column: ArrayRef = Arc::new(StringArray::from(vec!["3"]));
+    let begin = |function: &Function| StatsAccumulator::new(function.clone(), Arc::clone(&args));
+    let fails = |function: &Function, state: &[ArrayRef], part: &str| {
+        let error = Accumulator::merge_batch(&mut begin(function), state).expect_err(function.name());
+        assert!(error.to_string().contains(part), "{function:?}: {error}");
+    };
+    let ids: ArrayRef = Arc::new(UInt32Array::from(vec![1]));
+    for function in [
+        Function::CountUniq { limit: None },
+        Function::CountUniqHash { limit: None },
+        Function::Min,
+        Function::quantile(0.5),
+        Function::UniqValues { limit: None },
+        Function::Values { limit: None },
+        Function::JsonValues { sort: vec![], limit: None },
+        Function::RowAny,
+        Function::RowMax,
+        Function::Any,
+        Function::FieldMin,
+        Function::Histogram,
+    ] {
+        let mut own = begin(&function);
+        Accumulator::update_batch(&mut own, &[Arc::clone(&column)]).unwrap();
+        let state = Accumulator::state(&mut own).unwrap().remove(0).to_array().unwrap();
+        let bytes = state.as_binary::<i64>().value(0);
+        let whole: ArrayRef = Arc::new(LargeBinaryArray::from_vec(vec![bytes]));
+        Accumulator::merge_batch(&mut begin(&function), &[whole]).unwrap();
+        let short: ArrayRef = Arc::new(LargeBinaryArray::from_vec(vec![&bytes[..bytes.len() - 1]]));
+        fails(&function, &[short], "a state of `stats` is cut off");
+        fails(&function, &[Arc::clone(&ids)], "a state of `stats` is of another type");
+        fails(&function, &[], "a state of `stats` is of another type");
+    }
+    let rule = NumberRule::Plain;
+    for function in
+        [Function::CountRows, Function::SumLen, Function::Sum(rule), Function::Avg(rule), Function::Stddev(rule)]
+    {
+        fails(&function, &[Arc::clone(&ids)], "a state of `stats` is of another type");
+    }
+}
+
+const POOL: [&str; 11] = [
+    "",
+    "1",
+    "2.5",
+    "-3",
+    "1KB",
+    "5ms",
+    "abc",
+    "2024-01-01T00:00:00Z",
+    "10.0.0.1",
+    "a text that is longer than a view",
+    "00f3a9b4c1d2e3f4a5b6c7d8e9f0a1b2",
+];
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(12))]
+
+    #[test]
+    fn parts_give_what_the_whole_gives(
+        picked in vec((0..POOL.len(), 0..POOL.len(), 0..3_usize), 1..30), size in 1..7_usize,
+    ) {
+        let rows: Vec<[(&str, &str); 2]> = picked.iter().map(|row| [("a", POOL[row.0]), ("b", POOL[row.1])]).collect();
+        let rows: Vec<&[(&str, &str)]> = rows.iter().map(|row| &row[..]).collect();
+        let groups: Vec<usize> = picked.iter().map(|row| row.2).collect();
+        for function in [
+            Function::CountRows,
+            Function::Count,
+            Function::CountEmpty,
+            Function::CountUniq { limit: None },
+            Function::CountUniqHash { limit: None },
+            Function::Sum(NumberRule::Units),
+            Function::Avg(NumberRule::Plain),
+            Function::Min,
+            Function::Max,
+            Function::quantile(0.3),
+            Function::quantile(1.0),
+            Function::UniqValues { limit: None },
+            Function::Values { limit: Some(3) },
+            Function::JsonValues { sort: vec![true], limit: Some(2) },
+            Function::RowAny,
+            Function::RowMin,
+            Function::FieldMax,
+            Function::Any,
+            Function::SumLen,
+            Function::Histogram,
+        ] {
+            for (args, form) in
+                [(fields(&["a", "b"]), Form::View), (fields(&["a", "b"]), Form::Dictionary), (rest(), Form::Rest)]
+            {
+                let whole = run(&function, &args, &rows, &groups, form, 100, false);
+                let parts = run(&function, &args, &rows, &groups, form, size, true);
+                prop_assert_eq!(&whole, &parts, "{:?} over {:?} in {}", function, args, size);
+            }
+        }
+    }
+
+    #[test]
+    fn functions_are_those_of_a_plain_list(picked in vec(0..POOL.len(), 1..30)) {
+        use crate::kernels::values::{compare, float_text, number};
+        let values: Vec<&str> = picked.iter().map(|at| POOL[*at]).collect();
+        let rows: Vec<[(&str, &str); 1]> = values.iter().map(|value| [("a", *value)]).collect();
+        let rows: Vec<&[(&str, &str)]> = rows.iter().map(|row| &row[..]).collect();
+        let groups = vec![0; rows.len()];
+        let mut sorted = values.clone();
+        sorted.sort_by(|a, b| compare(a, b));
+        let mut unique: Vec<&str> = sorted.iter().copied().filter(|value| !value.is_empty()).collect();
+        unique.dedup();
+        let numbers: Vec<f64> = values.iter().filter_map(|value| number(value)).collect();
+        let sum = if numbers.is_empty() { "NaN".to_owned() } else { float_text(numbers.iter().sum()) };
+        for (function, want) in [
+            (Function::Count, values.iter().filter(|value| !value.is_empty()).count().to_string()),
+            (Function::CountUniq { limit: None }, unique.len().to_string()),
+            (Function::Sum(NumberRule::Units), sum),
+            (Function::Min, sorted[0].to_owned()),
+            (Function::Max, sorted[sorted.len() - 1].to_owned()),
+            (Function::quantile(0.5), sorted[sorted.len() / 2].to_owned()),
+            (Function::UniqValues { limit: None }, format!("[{}]", unique.iter().map(|v| format!("\"{v}\"")).collect::<Vec<_>>().join(","))),
+            (Function::SumLen, values.iter().map(|value| value.len()).sum::<usize>().to_string()),
+        ] {
+            let found = run(&function, &fields(&["a"]), &rows, &groups, Form::View, 7, true);
+            prop_assert_eq!(found, [want], "{:?} of {:?}", function, values);
+        }
     }
 }

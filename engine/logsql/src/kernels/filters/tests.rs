@@ -1,7 +1,7 @@
 //! What every filter promises: hints hold of each value that matches.
 
 use proptest::prelude::*;
-use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, words};
+use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
 
 use super::*;
 use crate::kernels::values::numeric;
@@ -15,6 +15,7 @@ fn allows(hints: &MatchHints, value: &str) -> bool {
         && hints.exact.as_ref().is_none_or(|all| all.iter().any(|v| v == value))
         && hints.number.is_none_or(|r| numeric(value).is_some_and(|n| n >= r.min && n <= r.max))
         && hints.substring.as_ref().is_none_or(|s| value.contains(s.as_str()))
+        && hints.starts.as_ref().is_none_or(|s| value.starts_with(s.as_str()))
         && !(hints.present && value.is_empty())
 }
 
@@ -102,6 +103,156 @@ fn ranges() {
     assert!(!fields(FieldOp::Lt).matches(&["a", "a"]) && fields(FieldOp::Lt).matches(&["", "a"]));
 }
 
+#[test]
+fn ranges_at_their_ends() {
+    use std::ops::Bound::{Excluded, Included, Unbounded};
+    check(&Range::new(0.0, 0.0), &["0", "-0", "0.0", "0ms", "0KB", "0x0"], &["", "x", "1e-300", "0.0.0"]);
+    check(&Range::between(Excluded(0.0), Excluded(1.0)), &["0.5", "1e-300", "0.9999"], &["0", "1", "-0", "1e0"]);
+    check(&Range::between(Unbounded, Included(-1.0)), &["-1", "-inf", "-1s"], &["0", "-0.999", "-"]);
+    check(&Range::new(f64::INFINITY, f64::INFINITY), &["inf", "+Inf"], &["1e308", "-inf", "infinity"]);
+    check(&Range::new(f64::NAN, 1.0), &[], &["0", "1", "-inf"]);
+    check(&Range::new(2.0, 1.0), &[], &["1", "1.5", "2"]);
+    check(&TextCompare::new(TextOp::Ge, "b"), &["b", "ba", "é"], &["a", "", "B"]);
+    check(&TextCompare::new(TextOp::Lt, "b"), &["a", "", "B", "ab"], &["b", "ba"]);
+    check(&LenRange::new(1, u64::MAX), &["a", "é"], &[""]);
+    check(&LenRange::new(2, 2), &["ab", "é€", "😀😀"], &["a", "abc", "é", "😀", "😀😀😀"]);
+    check(&Ipv4Range::new(2, 1), &[], &["0.0.0.1", "0.0.0.2"]);
+    check(&Ipv4Range::new(u32::MAX, u32::MAX), &["255.255.255.255"], &["255.255.255.254", "4294967295"]);
+    check(&Ipv6Range::new(1, 1), &["::1", "0:0::1"], &["::2", "0.0.0.1", "1"]);
+    check(&StringRange::new("b", "a"), &[], &["a", "b", ""]);
+    check(&StringRange::new("", ""), &[], &["", "a"]);
+    check(&StringRange::new("", "a"), &["", "A", "9"], &["a", "é"]);
+}
+
+#[test]
+fn values_have_one_type() {
+    let all = ["uint64", "int64", "float64", "ipv4", "iso8601", "string"];
+    for (value, own) in [
+        ("0", "uint64"),
+        ("18446744073709551615", "uint64"),
+        ("-0", "int64"),
+        ("-9223372036854775808", "int64"),
+        ("1.0", "float64"),
+        ("-1.5", "float64"),
+        ("1.2.3.4", "ipv4"),
+        ("2024-01-01T00:00:00Z", "iso8601"),
+        ("2024-01-01T00:00:00.5+01:00", "iso8601"),
+        ("18446744073709551616", "string"),
+        ("007", "string"),
+        ("1KB", "string"),
+        ("1e5", "string"),
+        (" 1", "string"),
+        ("1.2.3.256", "string"),
+    ] {
+        for name in all {
+            assert_eq!(ValueType::new(name).matches(value), name == own, "{value} is {name}");
+        }
+    }
+    for name in all {
+        assert!(!ValueType::new(name).matches(""), "{name}");
+    }
+}
+
+#[test]
+fn fields_are_compared_as_numbers_where_both_are() {
+    let of = |op, left: &str, right: &str| FieldCompare::new(op, "a", "b").matches(&[left, right]);
+    for (left, right, eq, le, lt) in [
+        ("1KB", "1000", false, true, false),
+        ("1s", "2000000000", false, true, true),
+        ("10", "9", false, false, false),
+        ("10", "9x", false, true, true),
+        ("b", "a", false, false, false),
+        ("", "0", false, true, true),
+        ("0", "", false, false, false),
+        ("x", "x", true, true, false),
+        ("-inf", "inf", false, true, true),
+        ("1.2.3.4", "1.2.3.10", false, true, true),
+    ] {
+        let found = (of(FieldOp::Eq, left, right), of(FieldOp::Le, left, right), of(FieldOp::Lt, left, right));
+        assert_eq!(found, (eq, le, lt), "{left} {right}");
+    }
+    assert!(!FieldCompare::new(FieldOp::Le, "a", "b").matches(&["1"]));
+}
+
+#[test]
+fn expressions() {
+    let check = |pattern: &str, yes: &[&str], no: &[&str]| {
+        check(&Regexp::new(pattern).unwrap_or_else(|e| panic!("{e}")), yes, no);
+    };
+    check("err.*r", &["error", "errr", "x err\nr"], &["err", "er r", ""]);
+    check("^a|b$", &["abc", "xb", "b"], &["ba", "xa"]);
+    check("(^|,)x(,|$)", &["x", "a,x", "x,b", "a,x,b"], &["ax", "xa", ",", ""]);
+    check("foo(bar)?$", &["foo", "foobar", "xfoo"], &["foobarx", "fo"]);
+    check("(foo|bar)baz", &["foobaz", "x barbaz"], &["baz", "foo baz"]);
+    check("^(?:a|b)+$", &["abab", "a"], &["abc", ""]);
+    check("a{2,3}", &["aa", "aaa", "baab"], &["a", "aba"]);
+    check("[^a]", &["b", "ab", "ä"], &["a", "aa", ""]);
+    check(r"\d+ms", &["12ms", "x1ms."], &["ms", "1 ms"]);
+    check(r"a\b", &["a", "a b", "xa-"], &["ab", "a_"]);
+    check(r"\Aa", &["ab"], &["ba", ""]);
+    check("^$", &[""], &["a", "\n"]);
+    check("(?i)straße", &["STRAßE", "eine Straße"], &["strasse"]);
+    check("^foo bar", &["foo bar", "foo bars"], &["a foo bar"]);
+    check("x*", &["", "x", "abc"], &[]);
+}
+
+#[test]
+fn arrays_that_hold_a_text() {
+    let of = |list: &[&str]| JsonArrayContainsAny::new(texts(list));
+    check(
+        &of(&["a"]),
+        &[" [ \"a\" , 1 ] ", r#"[[],{},"a"]"#],
+        &[r#"["a""#, r#"["a"] x"#, r#"{"a":["a"]}"#, "[a]", "[]"],
+    );
+    check(&of(&["true", "1"]), &["[true]", "[0,1]"], &["[1.0]", "[\"1.0\"]", "[[1]]", "[tru]"]);
+    check(&of(&[""]), &[r#"[""]"#], &["[]", "", "[null]"]);
+    check(&of(&[]), &[], &["[]", "[1]"]);
+}
+
+#[test]
+fn what_indexes_are_asked_for() {
+    let words = |matcher: &dyn ValueMatcher| -> Vec<String> {
+        matcher.hints().words.into_iter().map(|list| list.join(" ")).collect()
+    };
+    assert_eq!(words(&Phrase::new("a b-a")), ["a b"]);
+    assert_eq!(words(&Phrase::new("-")), [""; 0]);
+    assert_eq!(words(&Prefix::new("foo bar")), ["foo"]);
+    assert_eq!(words(&Prefix::new("foo bar!")), ["foo bar"]);
+    assert_eq!(words(&Prefix::new("foo")), [""; 0]);
+    assert_eq!(words(&Substring::new("x foo y")), ["foo"]);
+    assert_eq!(words(&Substring::new("foo bar")), [""; 0]);
+    assert_eq!(words(&ExactPrefix::new("foo ba")), ["foo"]);
+    assert_eq!(words(&Exact::new("b a")), ["b a"]);
+    assert_eq!(words(&ContainsAll::new(texts(&["a b", "bcd a"]))), ["a b bcd"]);
+    assert_eq!(words(&ContainsAny::new(texts(&["a b", "c"]))), ["a b", "c"]);
+    // One without a word may be anywhere.
+    assert_eq!(words(&ContainsAny::new(texts(&["a", "--"]))), [""; 0]);
+    assert_eq!(words(&InList::new(texts(&["a", "--"]))), [""; 0]);
+    let many = |count: usize| InList::new((0..count).map(|i| format!("v{i}")).collect()).hints();
+    for (count, words, exact) in
+        [(ALTERNATIVES_MAX, true, true), (ALTERNATIVES_MAX + 1, false, true), (EXACT_MAX + 1, false, false)]
+    {
+        let hints = many(count);
+        assert_eq!((!hints.words.is_empty(), hints.exact.is_some()), (words, exact), "{count}");
+    }
+    // Rows without the field match: nothing may be left out for what its values have.
+    for matcher in [InList::new(texts(&["a", ""])), InList::new(texts(&[""]))] {
+        assert_eq!(matcher.hints(), MatchHints::default());
+    }
+    assert_eq!(ContainsAll::new(texts(&["a b", "bcd a"])).hints().substring.as_deref(), Some("bcd a"));
+    assert!(Prefix::new("").hints().present && Range::new(0.0, 1.0).hints().number_decides);
+}
+
+/// Whether a text stands in a value with borders of words where it has words at its ends.
+fn stands(value: &str, text: &str, ends: bool) -> bool {
+    let is_word = |c: Option<char>| c.is_some_and(is_word_char);
+    value.char_indices().filter(|(at, _)| value[*at..].starts_with(text)).any(|(at, _)| {
+        let before = is_word(text.chars().next()) && is_word(value[..at].chars().next_back());
+        let behind = is_word(text.chars().next_back()) && is_word(value[at + text.len()..].chars().next());
+        !before && !(ends && behind)
+    })
+}
+
 fn needle() -> impl Strategy<Value = String> {
     prop_oneof!["[ab ]{0,4}", "[abб_. 1-]{1,6}", "(foo|bar|,| |-){1,4}"]
 }
@@ -156,6 +307,27 @@ proptest! {
                 );
             }
         }
+    }
+
+    #[test]
+    fn phrases_stand_where_a_plain_search_finds_them(text in needle(), value in value()) {
+        let values = [value.clone(), format!("{value}{text}"), format!("{text}{value}{text}")];
+        prop_assume!(!text.is_empty());
+        for value in values {
+            prop_assert_eq!(Phrase::new(text.clone()).matches(&value), stands(&value, &text, true), "{:?}", value);
+            prop_assert_eq!(Prefix::new(text.clone()).matches(&value), stands(&value, &text, false), "{:?}*", value);
+            prop_assert_eq!(Substring::new(text.clone()).matches(&value), value.contains(text.as_str()));
+        }
+    }
+
+    /// Of many values some are looked up by their words: none may be lost on the way.
+    #[test]
+    fn many_values_are_those_one_by_one(list in prop::collection::vec(needle(), 0..30), value in value()) {
+        let (any, all) = (ContainsAny::new(list.clone()), ContainsAll::new(list.clone()));
+        let found = |text: &String| text.is_empty() || stands(&value, text, true);
+        prop_assert_eq!(any.matches(&value), list.iter().any(found), "{:?} in {:?}", list, value);
+        prop_assert_eq!(all.matches(&value), list.iter().all(found), "{:?} in {:?}", list, value);
+        prop_assert_eq!(InList::new(list.clone()).matches(&value), list.contains(&value));
     }
 
     #[test]

@@ -97,7 +97,8 @@ fn decimal(bytes: &[u8]) -> Option<f64> {
         return unsigned(bytes).map(|n| n as f64);
     }
     let clean: String = bytes.iter().filter(|&&b| b != b'_').map(|&b| b as char).collect();
-    clean.parse().ok()
+    // What is beyond all doubles is no number here either.
+    clean.parse().ok().filter(|n: &f64| n.is_finite())
 }
 
 /// Reads a number with or without a unit: decimals, durations (nanoseconds), sizes (bytes), then floats with an

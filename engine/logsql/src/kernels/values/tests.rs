@@ -45,6 +45,11 @@ fn decimals() {
     for bad in ["", ".123", "123.", "123.434.55", ".", "12e5", "12-5", "01", "NaN", "inf", "-", "1._2"] {
         check(bad, None);
     }
+    // Of many digits, and beyond what fits.
+    check(&format!("1{}.5", "0".repeat(300)), Some(1e300));
+    check(&format!("0.{}1", "0".repeat(400)), Some(0.0));
+    check(&format!("1{}.5", "0".repeat(309)), None);
+    assert_eq!(numeric(&format!("-1{}.5", "0".repeat(309))), None);
 }
 
 #[test]
@@ -329,4 +334,261 @@ proptest! {
     fn no_text_stops_them(text in ".{0,40}") {
         let _ = (numeric(&text), parse_unix(&text), parse_ipv6(&text), parse_rfc3339(&text));
     }
+}
+
+#[test]
+fn durations_at_their_ends() {
+    for (ns, want) in [
+        (999, "999ns"),
+        (1000, "1µs"),
+        (1_001_001, "1ms1µs1ns"),
+        (999_999_999, "999ms999µs999ns"),
+        (1_000_000_000, "1s"),
+        (59_999_999_999, "59.999999999s"),
+        (60_000_000_000, "1m"),
+        (60_000_000_001, "1m1ns"),
+        (-90_000_000_000, "-1m30s"),
+        (86_400_000_000_000, "1d"),
+        (604_800_000_000_000, "1w"),
+        (i64::MAX, "15250w1d23h47m16.854775807s"),
+        (i64::MIN, "-15250w1d23h47m16.854775808s"),
+    ] {
+        assert_eq!(duration_text(ns), want);
+    }
+    for (text, want) in [
+        ("1w", 604_800_000_000_000),
+        ("1y", 365 * 86_400_000_000_000),
+        ("1m1ms", 60_001_000_000),
+        ("1μs", 1000),
+        ("-1h30m", -5_400_000_000_000),
+        ("100000y", i64::MAX),
+        ("-100000y", -i64::MAX),
+        ("1000y1ns", i64::MAX),
+    ] {
+        assert_eq!(parse_duration(text), Some(want), "{text}");
+    }
+    for bad in ["1.s", ".5s", "1 s", "1S", "1ms5", "-", "--1s", "-.5s", "1x", "0"] {
+        assert_eq!(parse_duration(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn numbers_with_units_and_in_other_bases() {
+    for (text, want) in [
+        ("1m", 60e9),
+        ("1M", 1e6),
+        ("1K", 1000.0),
+        ("-1.5KiB", -1536.0),
+        ("1.5B", 1.0),
+        ("1KB1", 1001.0),
+        ("1TiB", 1_099_511_627_776.0),
+        ("1E-2", 0.01),
+        ("-0x10", -16.0),
+        ("0x_f", 15.0),
+        ("0xFFFFFFFFFFFFFFFF", 18_446_744_073_709_551_615.0),
+        ("1_000.5", 1000.5),
+        ("18446744073709551616", 18_446_744_073_709_551_616.0),
+        ("+inf", f64::INFINITY),
+    ] {
+        assert_eq!(number(text), Some(want), "{text}");
+    }
+    for bad in [
+        "+1K",
+        "1Kb",
+        "1KB1.5",
+        "0x",
+        "0x10000000000000000",
+        "0b2",
+        "0o8",
+        "1.2.3.4",
+        "2025-03-10T00:00:00Z",
+        "nan",
+        "i",
+        ".",
+        "1e5.5",
+        "--1",
+        "+-1",
+        "1..2",
+        "infinit",
+        "٣",
+        "1e",
+    ] {
+        assert_eq!(number(bad), None, "{bad}");
+    }
+    let underscores = |count: usize| format!("1{}", "_".repeat(count));
+    assert_eq!((parse_u64(&underscores(39)), parse_u64(&underscores(40))), (Some(1), None));
+}
+
+#[test]
+fn addresses_at_their_ends() {
+    for (text, want) in [("0.0.0.0", 0), ("255.255.255.255", u32::MAX), ("10.0.0.1", 0x0a00_0001)] {
+        assert_eq!(parse_ipv4(text), Some(want), "{text}");
+    }
+    for bad in ["1.2.3.", ".1.2.3", "1..2.3", "1.2.3.4 ", " 1.2.3.4", "+1.2.3.4", "1.2.3.256", "1.2.3.4/24"] {
+        assert_eq!(parse_ipv4(bad), None, "{bad}");
+    }
+    for (text, want) in
+        [("::", 0), ("1::", 1 << 112), ("::ffff:0.0.0.1", 0xffff_0000_0001), ("0.0.0.0", 0xffff_0000_0000)]
+    {
+        assert_eq!(parse_ipv6(text), Some(want), "{text}");
+    }
+    for bad in ["", ":", "12345::", "::ffff:1.2.3.256", "fe80::1%eth0", "1.2.3", "::1 ", "1:2:3:4:5:6:7:8:9"] {
+        assert_eq!(parse_ipv6(bad), None, "{bad}");
+    }
+    for (text, want) in [("/32", Some(32)), ("/8", Some(8)), ("/", None), ("/032", None), ("24", None), ("/2a", None)] {
+        assert_eq!(parse_ipv4_mask(text), want, "{text}");
+    }
+}
+
+#[test]
+fn unix_times_by_their_magnitude() {
+    const NS: i64 = 1_000_000_000;
+    for (n, unit) in [
+        (1, NS),
+        (9_223_372_036, NS),
+        (9_223_372_037, 1_000_000),
+        (9_223_372_036_854, 1_000_000),
+        (9_223_372_036_855, 1000),
+        (9_223_372_036_854_775, 1000),
+        (9_223_372_036_854_776, 1),
+        (i64::MAX, 1),
+        (-9_223_372_036, NS),
+        (-9_223_372_037, 1_000_000),
+        (i64::MIN, 1),
+    ] {
+        assert_eq!(unix_to_ns(n), n * unit, "{n}");
+    }
+    for (text, want) in [
+        ("0", 0),
+        ("-0", 0),
+        ("+5", 5 * NS),
+        ("1e9", NS * NS),
+        ("1.5e1", 15 * NS),
+        ("1.55e1", 15_500_000_000),
+        ("1e18", NS * NS),
+        ("0.0000000019", 1),
+        ("-1.25", -1_250_000_000),
+        ("9223372037.5", 9_223_372_037_500_000),
+    ] {
+        assert_eq!(parse_unix(text), Some(want), "{text}");
+    }
+    for bad in ["-", "--1", "1e", "1_000", " 1", "1 ", "1e-1", "1.5.2", "٣", "9223372036854775808", "1e99"] {
+        assert_eq!(parse_unix(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn times_are_cut_to_months_and_years() {
+    let check = |text: &str, month: &str, year: &str| {
+        let ns = parse_rfc3339(text).expect("a time");
+        assert_eq!((time_text(truncate_to_month(ns)), time_text(truncate_to_year(ns))), (month.into(), year.into()));
+    };
+    check("2024-02-29T23:59:59.999999999Z", "2024-02-01T00:00:00Z", "2024-01-01T00:00:00Z");
+    check("2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z", "2024-01-01T00:00:00Z");
+    check("1969-12-31T23:59:59Z", "1969-12-01T00:00:00Z", "1969-01-01T00:00:00Z");
+    check("2024-01-01T00:30:00+01:00", "2023-12-01T00:00:00Z", "2023-01-01T00:00:00Z");
+    assert_eq!((truncate_to_month(i64::MIN), truncate_to_year(i64::MIN)), (i64::MIN, i64::MIN));
+    for (ns, want) in
+        [(1_999_999, "1970-01-01T00:00:00.001Z"), (-1, "1969-12-31T23:59:59.999Z"), (0, "1970-01-01T00:00:00.000Z")]
+    {
+        let mut out = String::new();
+        push_rfc3339_millis(&mut out, ns);
+        assert_eq!(out, want);
+    }
+    for bad in [
+        "2024-03-01T00:00:00z",
+        "2024-03-01t00:00:00Z",
+        "2024-03-01T00:00:00+0100",
+        "2024-03-01T00:00:00,5Z",
+        "2024-03-01T00:00:00.1234567890Z",
+    ] {
+        assert_eq!(parse_rfc3339(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn equal_values_and_neighbours() {
+    for (a, b) in [("1.0", "1"), ("0x10", "16"), ("1KiB", "1024"), ("1ms", "1000000"), ("-0", "0.0"), ("1e3", "1K")] {
+        assert_eq!(compare(a, b), Ordering::Equal, "{a} {b}");
+    }
+    for (less, more) in [
+        ("9007199254740992.0", "9007199254740993"),
+        ("-9223372036854775808", "-9223372036854775807"),
+        ("18446744073709551614", "18446744073709551615"),
+        ("18446744073709551616", "inf"),
+        ("a1", "a01"),
+        ("a1b", "a01a"),
+        ("a1a", "a1b"),
+        ("a2", "a10"),
+        ("a99999999999999999999", "a100000000000000000000"),
+        ("a", "a1"),
+        ("a1", "aa"),
+        ("Z", "a"),
+        ("z", "ä"),
+        ("2024-01-01T00:00:00Z", "2024-01-01"),
+        ("99", "2024-01-01T00:00:00+01:00"),
+    ] {
+        assert_eq!((compare(less, more), compare(more, less)), (Ordering::Less, Ordering::Greater), "{less} {more}");
+    }
+    assert_eq!(compare("2024-01-01T00:00:00Z", "2024-01-01T01:00:00+01:00"), Ordering::Equal);
+}
+
+#[test]
+fn signs_in_json() {
+    for (text, want) in [
+        ("\u{8}\u{c}\r\t", r"\b\f\r\t"),
+        ("\u{0}\u{1f}", r"\u0000\u001f"),
+        ("\u{7f}\u{2028}&>/", "\u{7f}\u{2028}&>/"),
+        ("'", r"\u0027"),
+    ] {
+        let mut out = String::new();
+        push_json_string(&mut out, text);
+        assert_eq!(out, format!("\"{want}\""));
+    }
+    for (value, want) in
+        [(9e15, "9000000000000000"), (-0.0, "-0"), (0.1 + 0.2, "0.30000000000000004"), (-1.5e-7, "-0.00000015")]
+    {
+        assert_eq!(float_text(value), want);
+    }
+}
+
+proptest! {
+    #[test]
+    fn addresses_read_back(address in any::<u32>(), long in any::<u128>()) {
+        let mut out = String::new();
+        push_ipv4(&mut out, address);
+        prop_assert_eq!(parse_ipv4(&out), Some(address));
+        prop_assert_eq!(parse_ipv6(&out), Some(0xffff_0000_0000 | u128::from(address)));
+        prop_assert_eq!(parse_ipv6(&std::net::Ipv6Addr::from(long).to_string()), Some(long));
+    }
+
+    #[test]
+    fn ranks_of_numbers_are_those_of_their_texts(a in any::<i64>(), b in any::<i64>(), near in -3..3_i64) {
+        let ranked = |a: i64, b: i64| compare_ranked((rank_of_int(a), ""), (rank_of_int(b), ""));
+        for b in [b, a.saturating_add(near)] {
+            prop_assert_eq!(ranked(a, b), a.cmp(&b));
+            prop_assert_eq!(compare(&a.to_string(), &b.to_string()), a.cmp(&b));
+        }
+        let (x, y) = (a as f64 / 1024.0, b as f64 / 1024.0);
+        let floats = compare_ranked((rank_of_float(x), ""), (rank_of_float(y), ""));
+        prop_assert_eq!(Some(floats), x.partial_cmp(&y));
+    }
+
+    #[test]
+    fn no_key_is_the_beginning_of_another(a in values(), b in values()) {
+        let (a, b) = (key(&a), key(&b));
+        prop_assert!(a == b || !(a.starts_with(&b) || b.starts_with(&a)));
+    }
+
+    #[test]
+    fn integers_read_back(n in any::<i64>(), m in any::<u64>()) {
+        prop_assert_eq!((parse_i64(&n.to_string()), parse_u64(&m.to_string())), (Some(n), Some(m)));
+        prop_assert_eq!((parse_size(&n.to_string()), parse_float(&m.to_string())), (Some(float_cut(n)), Some(m as f64)));
+    }
+}
+
+/// An integer as it is after a double: sizes are read as decimals with a unit.
+fn float_cut(n: i64) -> i64 {
+    let cut = n.unsigned_abs() as f64 as i64;
+    if n < 0 { -cut } else { cut }
 }
