@@ -196,7 +196,10 @@ mod tests {
         for text in ["info(m)", "histogram_quantiles(m, 'q', scalar(s))", "limit_ratio(0.5, m)", "m offset range()"] {
             assert_eq!(of(text), None, "{text}");
         }
-        assert!(of("start").is_some() && of("rate(m[step()])").is_some(), "a metric of that name, a step that is known");
+        assert!(
+            of("start").is_some() && of("rate(m[step()])").is_some(),
+            "a metric of that name, a step that is known"
+        );
     }
 
     #[test]
