@@ -222,4 +222,104 @@ mod tests {
         assert_eq!(populated(&sum.hists[0].1), [(0, 2.0), (1, 7.0)]);
         assert_eq!(sum.texts, ["PromQL info: mismatched custom buckets were reconciled during addition (1:1)"]);
     }
+
+    #[test]
+    fn operators_that_histograms_do_not_know() {
+        use BinaryOp::{Add, Atan2, Div, Eql, Gtr, Lss, Mod, Mul, Neq, Pow, Sub, TrimLower, TrimUpper};
+
+        let h = [(0, exponential(0, 1, &[4.0]))];
+        let (histogram, float) = (row(&[0.0], &h), row(&[2.0], &[]));
+        let two = Side::Scalar(ScalarSteps::new(&[2.0]));
+        let text = |lhs: &str, op: BinaryOp, rhs: &str| {
+            let op = op.as_str();
+            format!(
+                "PromQL info: incompatible sample types encountered for binary operator \"{op}\": {lhs} {op} {rhs} (1:1)"
+            )
+        };
+        for op in [Add, Sub, Mod, Pow, Atan2, Eql, Neq, Lss, Gtr] {
+            for rhs in [&two, &float, &Side::Fill(2.0)] {
+                let got = run(op, false, &histogram, rhs);
+                assert_eq!(
+                    (got.floats, got.hists.len(), got.texts),
+                    (vec![None], 0, vec![text("histogram", op, "float")])
+                );
+            }
+        }
+        for op in [Add, Sub, Div, Mod, Pow, Atan2, Eql, Neq, Lss, TrimLower, TrimUpper] {
+            let got = run(op, op.is_comparison(), &two, &histogram);
+            assert_eq!((got.floats, got.hists.len(), got.texts), (vec![None], 0, vec![text("float", op, "histogram")]));
+        }
+        for op in [Mul, Div, Mod, Pow, Atan2, Lss, Gtr, TrimLower] {
+            let got = run(op, false, &histogram, &histogram);
+            assert_eq!(
+                (got.floats, got.hists.len(), got.texts),
+                (vec![None], 0, vec![text("histogram", op, "histogram")])
+            );
+        }
+        for op in [TrimLower, TrimUpper] {
+            let got = run(op, false, &float, &two);
+            assert_eq!((got.floats, got.texts), (vec![None], vec![text("float", op, "float")]));
+            let missing = Side::Row { values: &[2.0], present: &[false], hists: &[] };
+            assert!(run(op, false, &missing, &two).texts.is_empty(), "there was no float");
+        }
+    }
+
+    #[test]
+    fn steps_of_either_kind_in_one_row() {
+        let hists = [(1, exponential(0, 1, &[4.0])), (3, exponential(0, 1, &[8.0]))];
+        let mixed = Side::Row { values: &[1.0, 7.0, 3.0, 7.0], present: &[true, false, true, false], hists: &hists };
+        let by_step = Side::Scalar(ScalarSteps::new(&[10.0, 0.5, 0.0, -1.0]));
+        let got = run(BinaryOp::Mul, false, &mixed, &by_step);
+        assert_eq!(got.floats, [Some(10.0), None, Some(0.0), None]);
+        let counts: Vec<(u32, f64)> = got.hists.iter().map(|(step, h)| (*step, h.count)).collect();
+        assert_eq!(counts, [(1, 2.0), (3, -8.0)]);
+        assert_eq!(got.hists[1].1.reset_hint, ResetHint::Gauge);
+        // Of two rows only the steps that both have count.
+        let other_hists = [(0, exponential(0, 1, &[1.0])), (3, exponential(0, 1, &[8.0]))];
+        let other =
+            Side::Row { values: &[7.0, 2.0, 5.0, 7.0], present: &[false, true, true, false], hists: &other_hists };
+        let got = run(BinaryOp::Eql, true, &mixed, &other);
+        assert_eq!(got.floats, [None, None, Some(0.0), Some(1.0)]);
+        assert_eq!(got.texts.len(), 2, "{:?}", got.texts);
+        let got = run(BinaryOp::Neq, false, &mixed, &other);
+        assert_eq!((got.floats, got.hists.len()), (vec![None, None, Some(3.0), None], 0));
+    }
+
+    #[test]
+    fn hints_that_contradict_leave_nothing() {
+        let hinted = |reset_hint| [(0, Histogram { reset_hint, ..exponential(0, 1, &[4.0]) })];
+        let (reset, no_reset) = (hinted(ResetHint::Reset), hinted(ResetHint::NotReset));
+        for (op, operation) in [(BinaryOp::Add, "addition"), (BinaryOp::Sub, "subtraction")] {
+            let got = run(op, false, &row(&[0.0], &reset), &row(&[0.0], &no_reset));
+            let text = format!("PromQL warning: conflicting counter resets during histogram {operation} (1:1)");
+            assert_eq!((got.hists.len(), got.texts), (0, vec![text]));
+        }
+        let got = run(BinaryOp::Eql, false, &row(&[0.0], &reset), &row(&[0.0], &no_reset));
+        assert_eq!((got.hists.len(), got.texts.len()), (1, 0), "hints are no data");
+        assert_eq!(got.hists[0].1.reset_hint, ResetHint::Reset, "the left one stays");
+    }
+
+    #[test]
+    fn notes_of_many_rows_are_one() {
+        let mut notes = BinaryNotes::default();
+        assert!(notes.is_empty());
+        for bit in [FLOAT_HISTOGRAM, HISTOGRAM_FLOAT, HISTOGRAM_HISTOGRAM, FLOAT_FLOAT, LAYOUT, COLLISION, RECONCILED] {
+            let mut other = BinaryNotes::default();
+            other.set(bit);
+            assert!(!other.is_empty());
+            notes.merge(other);
+            notes.merge(other);
+        }
+        let mut annotations = Annotations::default();
+        notes.write(BinaryOp::Sub, PosRange { start: 4, end: 9 }, &mut annotations);
+        let told = annotations.texts(Level::Warning, "a + b - c");
+        assert_eq!(
+            told,
+            [
+                "PromQL warning: conflicting counter resets during histogram subtraction (1:5)",
+                "PromQL warning: incompatible bucket layout encountered for binary operator - (1:5)"
+            ]
+        );
+        assert_eq!(annotations.texts(Level::Info, "").len(), 5);
+    }
 }

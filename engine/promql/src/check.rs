@@ -275,3 +275,117 @@ fn check_selector(selector: &VectorSelector) -> Result<()> {
 fn fail<T>(pos: PosRange, message: impl Into<String>) -> Result<T> {
     Err(ParseError::new(pos, message))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+
+    #[test]
+    fn types_of_expressions() {
+        use ValueType::{Matrix, Scalar, String, Vector};
+
+        for (query, expected) in [
+            ("1", Scalar),
+            ("5m", Scalar),
+            ("'a'", String),
+            ("('a')", String),
+            ("m", Vector),
+            ("m offset 5m", Vector),
+            ("m[5m]", Matrix),
+            ("(m[5m])", Matrix),
+            ("(m)[5m:]", Matrix),
+            ("-1 ^ 2", Scalar),
+            ("-(m)", Vector),
+            ("1 + 2 * 3", Scalar),
+            ("1 == bool 2", Scalar),
+            ("1 + m", Vector),
+            ("m + 1", Vector),
+            ("m + 1 + 2", Vector),
+            ("1 + 2 + m", Vector),
+            ("m and n", Vector),
+            ("sum(m)", Vector),
+            ("time() - 1", Scalar),
+            ("scalar(m)", Scalar),
+            ("max_of(1, time())", Scalar),
+            ("vector(1)", Vector),
+            ("hour()", Vector),
+            ("rate(m[5m])", Vector),
+            ("scalar(m) > bool scalar(n)", Scalar),
+        ] {
+            assert_eq!(type_of(&parse(query).expect(query)), expected, "{query}");
+        }
+        let long = format!("1{}", " + 1".repeat(5000));
+        assert_eq!(type_of(&parse(&long).expect("a chain")), Scalar);
+        let names = [Scalar, Vector, Matrix, String].map(|t| (t.to_string(), t.as_str()));
+        let expected =
+            [("scalar", "scalar"), ("instant vector", "vector"), ("range vector", "matrix"), ("string", "string")];
+        assert_eq!(names, expected.map(|(long, short)| (long.to_owned(), short)));
+    }
+
+    /// Where several things are wrong it is said what Prometheus says first.
+    #[test]
+    fn the_first_of_several_errors() {
+        const TYPES: &str = "binary expression must contain only scalar and instant vector types";
+        const BOOL: &str = "bool modifier can only be used on comparison operators";
+        for (query, column, message) in [
+            ("1 and bool 'a'", 3, BOOL),
+            ("a + bool on(x) group_left(x) b", 3, BOOL),
+            ("a > bool on(x) group_left(x) 'b'", 3, "label \"x\" must not occur in ON and GROUP clause at once"),
+            ("1 > 'a'", 5, TYPES),
+            ("'a' and 1", 1, TYPES),
+            ("m[5m] > on(x) 1", 1, TYPES),
+            ("1 > 1", 3, "comparisons between scalars must use BOOL modifier"),
+            ("1 and on(x) fill(1) 2", 1, "vector matching only allowed between instant vectors"),
+            ("1 and fill(1) 2", 1, "filling in missing series only allowed between instant vectors"),
+            ("a and on(x) group_left fill(1) b", 1, "no grouping allowed for \"and\" operation"),
+            ("a or 1 + 'b'", 10, TYPES),
+            ("sum('a') + (1 == 1)", 5, "expected type instant vector in aggregation expression, got string"),
+            ("topk('a', 1)", 11, "expected type instant vector in aggregation expression, got scalar"),
+            ("rate(-1[5m:])", 7, "subquery is only allowed on instant vector, got scalar instead"),
+        ] {
+            let error = parse(query).expect_err(query);
+            assert_eq!((error.message.as_str(), error.line, error.column), (message, 1, column), "{query}");
+        }
+    }
+
+    #[test]
+    fn how_many_arguments_a_call_takes() {
+        let fails = |query: &str| parse(query).err().map(|e| e.message);
+        for query in [
+            "hour()",
+            "hour(m)",
+            "round(m)",
+            "round(m, 5)",
+            "label_join(m, 'a', '-')",
+            "label_join(m, 'a', '-', 'b', 'c', 'd', 'e', 'f')",
+            "sort_by_label(m)",
+            "sort_by_label(m, 'a', 'b')",
+            "histogram_quantiles(m, 'q', 0.1)",
+            "histogram_quantiles(m, 'q', 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1)",
+            "info(m)",
+            "info(m, {})",
+            "info(m, {a=~'.*'})",
+        ] {
+            assert_eq!(fails(query), None, "{query}");
+        }
+        let too_many = "histogram_quantiles(m, 'q', 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 1)";
+        for (query, message) in [
+            ("round()", "expected at least 1 argument(s) in call to \"round\", got 0"),
+            ("round(m, 1, 1)", "expected at most 2 argument(s) in call to \"round\", got 3"),
+            ("pi(1)", "expected 0 argument(s) in call to \"pi\", got 1"),
+            ("clamp(m, 1)", "expected 3 argument(s) in call to \"clamp\", got 2"),
+            ("sort_by_label()", "expected at least 1 argument(s) in call to \"sort_by_label\", got 0"),
+            (
+                "histogram_quantiles(m, 'q')",
+                "expected at least 3 argument(s) in call to \"histogram_quantiles\", got 2",
+            ),
+            (too_many, "expected at most 12 argument(s) in call to \"histogram_quantiles\", got 13"),
+            ("label_replace(m, 'a', 'b', 'c')", "expected 5 argument(s) in call to \"label_replace\", got 4"),
+            ("info({a='b'}, {}, {})", "expected at most 2 argument(s) in call to \"info\", got 3"),
+            ("sum_over_time(m, m)", "expected 1 argument(s) in call to \"sum_over_time\", got 2"),
+        ] {
+            assert_eq!(fails(query).as_deref(), Some(message), "{query}");
+        }
+    }
+}

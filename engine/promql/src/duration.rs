@@ -111,4 +111,53 @@ mod tests {
         check("10y ^ 10y", "2:11: duration is NaN or infinite");
         check("10y * 10y", "2:11: duration is out of range");
     }
+
+    #[test]
+    fn offsets_may_be_nothing_or_negative() {
+        let offset =
+            |text: &str, step_ms: i64, range_ms: i64| match parse(&format!("m offset {text}")).expect(text).kind {
+                ExprKind::VectorSelector(selector) => {
+                    selector.offset.map_or(Ok(0), |offset| evaluate(&offset, step_ms, range_ms).map_err(|e| e.message))
+                }
+                other => panic!("{other:?}"),
+            };
+        for (text, expected) in [
+            ("0", 0),
+            ("-0s", 0),
+            ("-1ms", -1),
+            ("1y", 31_536_000_000),
+            ("step()", 15_000),
+            ("-step()", -15_000),
+            ("-range()", -60_000),
+            ("(step() - 20s)", -5000),
+            ("(step() - 15)", 0),
+            ("min_of(step(), -1)", -1000),
+            ("max_of(step(), range())", 60_000),
+            ("(0.0009)", 0),
+            ("(1.9996)", 1999),
+            ("-(2 ^ -1)", -500),
+            ("(7 % -4)", 3000),
+            ("(-7 % 4)", -3000),
+        ] {
+            assert_eq!(offset(text, 15_000, 60_000), Ok(expected), "{text}");
+        }
+        // An instant query has neither steps nor a range.
+        assert_eq!((offset("step()", 0, 0), offset("range()", 0, 0)), (Ok(0), Ok(0)));
+        assert!(offset("(1 / step())", 0, 0).is_err_and(|e| e.ends_with("division by zero")));
+        assert!(offset("(1 % range())", 0, 0).is_err_and(|e| e.ends_with("modulo by zero")));
+    }
+
+    #[test]
+    fn a_range_must_be_more_than_nothing() {
+        let range = |text: &str| match parse(&format!("m[{text}]")).expect(text).kind {
+            ExprKind::MatrixSelector { range, .. } => evaluate_positive(&range, 0, 0).map_err(|e| e.message),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(range("step()"), Err("2:8: duration must be greater than 0".to_owned()));
+        assert_eq!(range("range() * 5"), Err("2:13: duration must be greater than 0".to_owned()));
+        assert_eq!(range("1s + step()"), Ok(1000));
+        // Less than a millisecond is more than nothing, though no millisecond is left of it.
+        assert_eq!(range("(0.0001)"), Ok(0));
+        assert_eq!((seconds(-1500), seconds(1), seconds(0)), (-1.5, 0.001, 0.0));
+    }
 }

@@ -288,7 +288,13 @@ pub fn names_where(allowed: impl Fn(&RangeFunction) -> bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
+    use super::testing::{Samples, execute, same};
     use super::*;
+    use crate::kernel::{Grid, Window};
+    use crate::window::Cursor;
 
     #[test]
     fn registry_is_sorted_and_complete() {
@@ -310,6 +316,191 @@ mod tests {
             if let Kernel::Range(r) = &f.kernel {
                 assert_eq!(f.args[r.matrix_arg], ValueType::Matrix, "{}", f.name);
             }
+        }
+    }
+
+    /// Samples of all kinds: counters with resets, gauges below zero, NaN and infinities, gaps.
+    fn some_samples(random: &mut SmallRng) -> Samples {
+        let (mut t, mut value) = (-100_000_i64, 0.0);
+        let mut samples = Samples::default();
+        for _ in 0..random.random_range(0_usize..120) {
+            t += [1, 5_000, 15_000, 15_000, 90_000][random.random_range(0_usize..5)];
+            value = match random.random_range(0_u32..20) {
+                0 => 0.0,
+                1 => -value,
+                2 => value + 0.5,
+                3 => f64::NAN,
+                4 => f64::INFINITY,
+                by => {
+                    if f64::is_finite(value) {
+                        value + f64::from(by)
+                    } else {
+                        1.0
+                    }
+                }
+            };
+            samples.ts.push(t);
+            samples.values.push(value);
+        }
+        samples
+    }
+
+    /// All range functions, each with parameters of 0.5.
+    fn range_functions() -> impl Iterator<Item = (&'static FunctionDef, Vec<ScalarSteps<'static>>)> {
+        let range = FUNCTIONS.iter().filter(|f| matches!(f.kernel, Kernel::Range(_)));
+        range.map(|f| (f, vec![ScalarSteps::new(&[0.5]); f.args.len() - 1]))
+    }
+
+    const GRID: Grid = Grid { start: 0, step_ms: 20_000, steps: 40 };
+    const WINDOW: Window =
+        Window { range_ms: 60_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+
+    fn floats_of(f: &FunctionDef, samples: &Samples, call: &RangeCall<'_>) -> Vec<Option<f64>> {
+        execute(f.name, samples, call, "m").expect("the call does not fail").floats
+    }
+
+    fn check_same(f: &FunctionDef, got: &[Option<f64>], expected: &[Option<f64>], samples: &Samples) {
+        let equal = got.len() == expected.len() && got.iter().zip(expected).all(|(&a, &b)| same(a, b));
+        assert!(equal, "{}: {got:?}, not {expected:?} of {samples:?}", f.name);
+    }
+
+    #[test]
+    fn of_nothing_comes_nothing() {
+        for (f, params) in range_functions() {
+            for (anchored, smoothed) in [(false, false), (true, false), (false, true)] {
+                let window = Window { anchored, smoothed, ..WINDOW };
+                let call = RangeCall { grid: GRID, window, at: None, params: &params, windows: None, pace: None };
+                for samples in [testing::floats(&[]), testing::floats(&[(-1000, 1.0), (5000, 2.0)])] {
+                    let got = execute(f.name, &samples, &call, "m").expect("the call does not fail");
+                    assert_eq!(got.floats, [None; 40], "{}", f.name);
+                    assert!(
+                        got.hists.is_empty() && got.warnings.is_empty() && got.infos.is_empty(),
+                        "{} {got:?}",
+                        f.name
+                    );
+                }
+            }
+        }
+    }
+
+    /// Series that were sampled at the same times share their windows.
+    #[test]
+    fn windows_that_are_known_change_nothing() {
+        let mut random = SmallRng::seed_from_u64(21);
+        for _ in 0..20 {
+            let samples = some_samples(&mut random);
+            let mut window = Cursor::default();
+            let windows: Vec<Cursor> = (0..GRID.steps)
+                .map(|step| {
+                    window.advance(&samples.ts, GRID.at(step) - WINDOW.range_ms, GRID.at(step));
+                    window
+                })
+                .collect();
+            for (f, params) in range_functions() {
+                let call =
+                    RangeCall { grid: GRID, window: WINDOW, at: None, params: &params, windows: None, pace: None };
+                let expected = floats_of(f, &samples, &call);
+                let got = floats_of(f, &samples, &RangeCall { windows: Some(&windows), ..call });
+                check_same(f, &got, &expected, &samples);
+            }
+        }
+    }
+
+    /// A step does not know of those before it, whatever a kernel takes over from window to window.
+    #[test]
+    fn each_step_could_stand_alone() {
+        let mut random = SmallRng::seed_from_u64(22);
+        for _ in 0..5 {
+            let samples = some_samples(&mut random);
+            for (f, params) in range_functions() {
+                let call =
+                    RangeCall { grid: GRID, window: WINDOW, at: None, params: &params, windows: None, pace: None };
+                let alone = |step| {
+                    let grid = Grid { start: GRID.at(step), step_ms: 1, steps: 1 };
+                    floats_of(f, &samples, &RangeCall { grid, ..call })[0]
+                };
+                let expected: Vec<Option<f64>> = (0..GRID.steps).map(alone).collect();
+                check_same(f, &floats_of(f, &samples, &call), &expected, &samples);
+            }
+        }
+    }
+
+    /// `offset` looks at another time; only what tells of times themselves sees the difference.
+    #[test]
+    fn an_offset_moves_the_samples() {
+        let mut random = SmallRng::seed_from_u64(23);
+        for _ in 0..10 {
+            let samples = some_samples(&mut random);
+            let moved = Samples { ts: samples.ts.iter().map(|t| t + 7_000).collect(), ..samples.clone() };
+            for (f, params) in range_functions().filter(|(f, _)| !f.name.starts_with("ts_of_") && !f.uses_step_time) {
+                let call =
+                    RangeCall { grid: GRID, window: WINDOW, at: None, params: &params, windows: None, pace: None };
+                let window = Window { offset_ms: 7_000, ..WINDOW };
+                let got = floats_of(f, &samples, &RangeCall { window, ..call });
+                check_same(f, &got, &floats_of(f, &moved, &call), &samples);
+            }
+        }
+    }
+
+    /// With `@` all steps look at one window.
+    #[test]
+    fn a_fixed_window_is_the_same_for_all_steps() {
+        let mut random = SmallRng::seed_from_u64(24);
+        let samples = some_samples(&mut random);
+        for (f, params) in range_functions().filter(|(f, _)| !f.uses_step_time) {
+            let at = Some(300_000);
+            let call = RangeCall { grid: GRID, window: WINDOW, at, params: &params, windows: None, pace: None };
+            let grid = Grid { start: 300_000, step_ms: 1, steps: 1 };
+            let alone = floats_of(f, &samples, &RangeCall { grid, at: None, ..call })[0];
+            check_same(f, &floats_of(f, &samples, &call), &[alone; 40], &samples);
+        }
+    }
+
+    /// What floats and histograms in one window come to.
+    #[test]
+    fn kinds_of_samples_in_one_window() {
+        let histogram = crate::histogram::testing::exponential(0, 1, &[3.0]);
+        let samples = testing::with_hists(testing::floats(&[(10, 1.0), (30, 2.0)]), &[(20, histogram)]);
+        let ignored = "PromQL info: ignored histograms in a range containing both floats and histograms for metric name \"m\" (1:1)";
+        let mixed = "PromQL warning: encountered a mix of histograms and floats for metric name \"m\" (1:1)";
+        for text in [
+            "deriv(60s)",
+            "double_exponential_smoothing(60s; 0.5 0.5)",
+            "mad_over_time(60s)",
+            "max_over_time(50s)",
+            "max_over_time(60s)",
+            "min_over_time(60s)",
+            "predict_linear(60s; 10)",
+            "quantile_over_time(60s; 0.5)",
+            "stddev_over_time(60s)",
+            "stdvar_over_time(60s)",
+            "ts_of_max_over_time(60s)",
+            "ts_of_min_over_time(60s)",
+        ] {
+            let got = testing::run(text, &samples);
+            assert_eq!(got.infos, [ignored], "{text}");
+            assert!(got.warnings.is_empty() && got.hists.is_empty(), "{text}: {got:?}");
+        }
+        for text in
+            ["avg_over_time(60s)", "sum_over_time(60s)", "delta(60s)", "increase(60s)", "rate(60s)", "irate(60s)"]
+        {
+            let got = testing::run(text, &samples);
+            assert_eq!((got.warnings, got.infos), (vec![mixed.to_owned()], vec![]), "{text}");
+            assert!(got.hists.is_empty() && got.floats == [None; 3], "{text}");
+        }
+        for (text, value) in [
+            ("changes(60s)", 2.0),
+            ("resets(60s)", 2.0),
+            ("count_over_time(60s)", 3.0),
+            ("present_over_time(60s)", 1.0),
+            ("first_over_time(60s)", 1.0),
+            ("last_over_time(60s)", 2.0),
+            ("ts_of_first_over_time(60s)", 10.0),
+            ("ts_of_last_over_time(60s)", 30.0),
+        ] {
+            let got = testing::run(text, &samples);
+            assert_eq!(got.floats[0], Some(value), "{text}");
+            assert!(got.warnings.is_empty() && got.infos.is_empty() && got.hists.is_empty(), "{text}: {got:?}");
         }
     }
 }

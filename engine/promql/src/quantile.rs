@@ -69,4 +69,18 @@ mod tests {
             prop_assert_eq!(quantile(q, &mut values.clone()), expected);
         }
     }
+
+    #[test]
+    fn infinities_and_zeros() {
+        let inf = f64::INFINITY;
+        let of = |q: f64, values: &[f64]| quantile(q, &mut values.to_vec());
+        assert_eq!(of(0.0, &[inf, 1.0, -inf]), -inf);
+        // As upstream: no part of an infinite value is no number.
+        assert!(of(0.5, &[inf, 1.0, -inf]).is_nan() && of(1.0, &[inf, 1.0, -inf]).is_nan());
+        assert!(of(0.5, &[-inf, inf]).is_nan(), "between both");
+        assert_eq!(of(0.25, &[1.0; 7]), 1.0);
+        assert_eq!((of(-0.0, &[3.0, 2.0]), of(0.0, &[2.0])), (2.0, 2.0));
+        assert_eq!((of(f64::NEG_INFINITY, &[3.0]), of(inf, &[3.0])), (-inf, inf));
+        assert!(of(2.0, &[]).is_nan() && of(-1.0, &[]).is_nan(), "of nothing");
+    }
 }

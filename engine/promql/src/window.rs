@@ -148,4 +148,46 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn far_windows_are_found_by_strides() {
+        for count in [0, 1, 7, 8, 9, 100, 1000] {
+            let ts: Vec<i64> = (0..count).map(|i| i * 10).collect();
+            for bound in (-25..count * 10 + 25).step_by(if count > 100 { 333 } else { 5 }) {
+                let expected = ts.iter().filter(|t| **t <= bound).count();
+                for from in [0, expected / 2, expected] {
+                    assert_eq!(first_after(&ts, from, bound), expected, "{count} from {from} to {bound}");
+                }
+            }
+            assert_eq!(first_after(&ts, 0, i64::MAX), count as usize);
+            assert_eq!(first_after(&ts, 0, i64::MIN), 0);
+        }
+    }
+
+    #[test]
+    fn windows_are_visited_where_they_hold_something() {
+        use crate::kernel::{Grid, Window};
+        use quiver_types::Histogram;
+
+        let hists = [Histogram::default()];
+        let samples = SeriesSamples {
+            ts: &[100, 130],
+            values: &[1.0, 2.0],
+            hist_ts: &[220],
+            hists: &hists,
+            ..SeriesSamples::default()
+        };
+        let grid = Grid { start: 100, step_ms: 50, steps: 5 };
+        let window = Window { range_ms: 40, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 0 };
+        let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
+        let visited = |widen| {
+            let mut all = Vec::new();
+            each(&samples, &call, widen, |w| all.push((w.step, w.start, w.end, w.floats.len(), w.hists.len())));
+            all
+        };
+        assert_eq!(visited((0, 0)), [(0, 60, 100, 1, 0), (1, 110, 150, 1, 0), (3, 210, 250, 0, 1)]);
+        // Wider windows see more and tell of the same ends.
+        let last = [(2, 160, 200, 1, 1), (3, 210, 250, 0, 1), (4, 260, 300, 0, 1)];
+        assert_eq!(visited((50, 30)), [&[(0, 60, 100, 2, 0), (1, 110, 150, 2, 0)][..], &last].concat());
+    }
 }

@@ -136,4 +136,49 @@ mod tests {
         let expected = [("6", vec![2.0, 0.0]), ("7", vec![0.0, 1.0]), ("{count:0, sum:0}", vec![0.0, 1.0])];
         assert_eq!(got, expected.map(|(v, c)| (v.to_owned(), c)));
     }
+
+    #[test]
+    fn groups_and_values_come_in_order() {
+        let mut counts = CountValues::new(2);
+        let nans = [f64::NAN, f64::from_bits(f64::NAN.to_bits() | 1), -f64::NAN];
+        for nan in nans {
+            counts.fold(1, &[nan, 10.0], &[true, true], &[], |_| Ok(())).unwrap();
+        }
+        counts.fold(1, &[9.0, -0.0], &[true, true], &[], |_| Ok(())).unwrap();
+        counts.fold(0, &[9.0, 0.0], &[false, true], &[], |_| Ok(())).unwrap();
+        let got: Vec<_> = counts.finish().into_iter().map(|row| (row.group, row.value, row.counts)).collect();
+        let expected = [
+            (0, "0", [0.0, 1.0]),
+            // The order is that of texts.
+            (1, "-0", [0.0, 1.0]),
+            (1, "10", [0.0, 3.0]),
+            (1, "9", [1.0, 0.0]),
+            (1, "NaN", [3.0, 0.0]),
+        ];
+        assert_eq!(got, expected.map(|(group, value, counts)| (group, value.to_owned(), counts.to_vec())));
+    }
+
+    #[test]
+    fn memory_is_asked_for_once_per_value() {
+        let h = Histogram { count: 2.0, ..Histogram::default() };
+        let mut asked = Vec::new();
+        let mut counts = CountValues::new(3);
+        for _ in 0..2 {
+            let mut grow = |bytes| {
+                asked.push(bytes);
+                Ok(())
+            };
+            counts.fold(0, &[1.0, 1.0, 2.0], &[true; 3], &[], &mut grow).unwrap();
+            counts.fold(0, &[0.0; 3], &[false; 3], &[(0, h.clone()), (2, h.clone())], &mut grow).unwrap();
+        }
+        let of_value = 3 * 8 + VALUE_BYTES;
+        assert_eq!(asked, [of_value, of_value, of_value + "{count:2, sum:0}".len()]);
+        let refuse = |_| Err(quiver_types::Error::internal("no room"));
+        assert_eq!(
+            counts.fold(0, &[5.0; 3], &[true; 3], &[], refuse).map_err(|e| e.message),
+            Err("no room".to_owned())
+        );
+        assert!(counts.fold(0, &[1.0; 3], &[true; 3], &[], refuse).is_ok(), "what is known needs none");
+        assert!(counts.fold(1, &[1.0; 3], &[true; 3], &[], refuse).is_err(), "in another group it is another");
+    }
 }

@@ -104,4 +104,26 @@ mod tests {
         check(AggregateOp::Quantile, &[-0.5, 2.0], Ok(true), 2);
         check(AggregateOp::Sum, &[nan], Ok(true), 0);
     }
+
+    #[test]
+    fn at_the_ends_of_whole_numbers() {
+        let largest = 9_223_372_036_854_774_784.0_f64;
+        for op in [AggregateOp::Topk, AggregateOp::Bottomk, AggregateOp::Limitk] {
+            check(op, &[1.0], Ok(true), 0);
+            check(op, &[1.0_f64.next_down()], Ok(false), 0);
+            check(op, &[largest.next_down()], Ok(true), 0);
+            check(op, &[largest], Err("Scalar value 9.223372036854775e+18 overflows int64"), 0);
+            check(op, &[f64::INFINITY], Err("Scalar value +Inf overflows int64"), 0);
+            check(op, &[f64::NEG_INFINITY], Ok(false), 0);
+            check(op, &[f64::NEG_INFINITY, 1.0], Err("Scalar value -Inf underflows int64"), 0);
+            check(op, &[0.5, f64::NAN], Err("Parameter value is NaN"), 0);
+            check(op, &[-5.0, 0.0], Ok(false), 0);
+        }
+        check(AggregateOp::LimitRatio, &[-1.0, 1.0], Ok(true), 0);
+        check(AggregateOp::LimitRatio, &[0.0, -0.0], Ok(false), 0);
+        check(AggregateOp::LimitRatio, &[0.0, f64::NAN], Err("Ratio value is NaN"), 0);
+        check(AggregateOp::LimitRatio, &[f64::INFINITY], Ok(true), 1);
+        check(AggregateOp::Quantile, &[0.0, 1.0], Ok(true), 0);
+        check(AggregateOp::Quantile, &[f64::INFINITY, f64::NEG_INFINITY], Ok(true), 2);
+    }
 }

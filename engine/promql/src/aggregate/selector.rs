@@ -253,4 +253,74 @@ mod tests {
             prop_assert_eq!(got, sorted);
         }
     }
+
+    #[test]
+    fn parts_of_the_rows_come_to_the_whole() {
+        let values = [3.0, f64::NAN, 1.0, 5.0, 1.0, f64::NEG_INFINITY, 2.0, f64::INFINITY];
+        for op in [AggregateOp::Topk, AggregateOp::Bottomk, AggregateOp::Limitk] {
+            for k in 0..10 {
+                let k = f64::from(k);
+                let whole = select(op, k, &values);
+                for cut in 0..=values.len() {
+                    let steps = [k];
+                    let make =
+                        || RowSelector::new(op, 1, 1, &ScalarSteps::new(&steps), values.len(), PosRange::default());
+                    let (mut first, mut second) = (make(), make());
+                    for (row, &value) in values.iter().enumerate() {
+                        if row < cut { &mut first } else { &mut second }.fold(row as u32, 0, &[value], &[true], &[]);
+                    }
+                    // Whoever is merged into whom.
+                    if cut % 2 == 0 {
+                        std::mem::swap(&mut first, &mut second);
+                    }
+                    first.merge(second);
+                    let got = first.finish(&mut Annotations::default());
+                    if op == AggregateOp::Limitk {
+                        assert_eq!((&got.rows, &got.order), (&whole.0, &whole.1), "{op:?} {k} {cut}");
+                    } else {
+                        // Among equal values those of one part may stand for those of the other.
+                        let kept =
+                            |rows: &[u32]| rows.iter().map(|&r| values[r as usize].to_bits()).collect::<Vec<_>>();
+                        assert_eq!(kept(&got.order), kept(&whole.1), "{op:?} {k} {cut}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn k_that_is_no_count_keeps_nothing() {
+        for k in [-3.0, -0.0, 0.99, f64::NAN, f64::NEG_INFINITY] {
+            for op in [AggregateOp::Topk, AggregateOp::Bottomk, AggregateOp::Limitk] {
+                assert_eq!(select(op, k, &[1.0, 2.0]), (vec![], vec![]), "{op:?} {k}");
+            }
+        }
+        assert_eq!(select(AggregateOp::Limitk, f64::INFINITY, &[1.0, 2.0]).0, [0, 1]);
+        assert_eq!(select(AggregateOp::Topk, 1.99, &[1.0, 2.0]).0, [1]);
+        assert_eq!(select(AggregateOp::Topk, 3.0, &[]), (vec![], vec![]));
+    }
+
+    #[test]
+    fn histograms_are_limited_and_not_ranked() {
+        let h = || Histogram::default();
+        let run = |op| {
+            let mut s = RowSelector::new(op, 1, 3, &ScalarSteps::new(&[1.0, 0.0, 1.0]), 2, PosRange::default());
+            s.fold(0, 0, &[0.0; 3], &[false; 3], &[(1, h()), (2, h())]);
+            s.fold(1, 0, &[5.0, 0.0, 7.0], &[true, false, true], &[(1, h())]);
+            let mut annotations = Annotations::default();
+            let got = s.finish(&mut annotations);
+            (got.rows, got.keep, annotations.is_empty())
+        };
+        let kept = vec![false, false, true, true, false, false];
+        assert_eq!(run(AggregateOp::Limitk), (vec![0, 1], kept, true));
+        assert_eq!(run(AggregateOp::Bottomk), (vec![1], vec![true, false, true], false));
+    }
+
+    #[test]
+    fn ratios_at_their_ends() {
+        assert!(ratio_keeps(f64::MIN_POSITIVE, 0) && !ratio_keeps(-f64::MIN_POSITIVE, 0));
+        assert!(ratio_keeps(0.5, (1 << 63) - (1 << 20)) && !ratio_keeps(0.5, 1 << 63) && ratio_keeps(-0.5, 1 << 63));
+        assert!(ratio_keeps(-1.0, 0) && ratio_keeps(f64::NEG_INFINITY, 0) && ratio_keeps(f64::INFINITY, 0));
+        assert!(!ratio_keeps(-0.0, 0) && !ratio_keeps(-0.0, u64::MAX));
+    }
 }

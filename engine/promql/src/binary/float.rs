@@ -130,4 +130,78 @@ mod tests {
         check(BinaryOp::Gte, 2.0, 2.0, 1.0);
         check(BinaryOp::Atan2, 0.0, -1.0, std::f64::consts::PI);
     }
+
+    #[test]
+    fn numbers_that_are_none() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (op, a, b, expected) in [
+            (BinaryOp::Add, inf, -inf, nan),
+            (BinaryOp::Mul, 0.0, inf, nan),
+            (BinaryOp::Div, 0.0, 0.0, nan),
+            (BinaryOp::Div, -1.0, 0.0, -inf),
+            (BinaryOp::Div, 1.0, -0.0, -inf),
+            (BinaryOp::Mod, 5.0, inf, 5.0),
+            (BinaryOp::Mod, inf, 5.0, nan),
+            (BinaryOp::Mod, 7.0, -3.0, 1.0),
+            (BinaryOp::Pow, nan, 0.0, 1.0),
+            (BinaryOp::Pow, 1.0, nan, 1.0),
+            (BinaryOp::Pow, -8.0, 0.5, nan),
+            (BinaryOp::Pow, 0.0, -1.0, inf),
+            (BinaryOp::Atan2, 0.0, 0.0, 0.0),
+            (BinaryOp::Atan2, nan, 1.0, nan),
+            (BinaryOp::Lss, nan, 1.0, 0.0),
+            (BinaryOp::Gte, nan, nan, 0.0),
+            (BinaryOp::Eql, 0.0, -0.0, 1.0),
+            (BinaryOp::Lte, -inf, inf, 1.0),
+            (BinaryOp::And, 1.0, 1.0, nan),
+            (BinaryOp::TrimUpper, 1.0, 1.0, nan),
+        ] {
+            let got = scalar(op, a, b);
+            assert!(got == expected || (got.is_nan() && expected.is_nan()), "{a} {op:?} {b}: {got}");
+        }
+    }
+
+    /// Dense loops do what the operators do with two numbers, whatever kinds of operands there are.
+    #[test]
+    fn rows_are_pairs_of_numbers() {
+        let values = [-1.5, 0.0, 2.0, f64::NAN, f64::INFINITY];
+        let turned = [2.0, 0.0, -3.0, 1.0, f64::INFINITY];
+        let present = [true, true, false, true, true];
+        let row = Side::Row { values: &values, present: &present, hists: &[] };
+        let other = Side::Row { values: &turned, present: &[true, false, true, true, true], hists: &[] };
+        let steps = Side::Scalar(crate::functions::ScalarSteps::new(&turned));
+        let constant = Side::Scalar(crate::functions::ScalarSteps::new(&[2.0]));
+        for op in BinaryOp::ALL.into_iter().filter(|op| !op.is_set()) {
+            if matches!(op, BinaryOp::TrimUpper | BinaryOp::TrimLower) {
+                continue;
+            }
+            for (lhs, rhs) in
+                [(&row, &other), (&row, &steps), (&steps, &row), (&row, &constant), (&Side::Fill(3.0), &row)]
+            {
+                for return_bool in [false, true] {
+                    if return_bool && !op.is_comparison() {
+                        continue;
+                    }
+                    let (mut out_values, mut out_present) = ([0.0; 5], [false; 5]);
+                    let mut out = SeriesOut { values: &mut out_values, present: &mut out_present, hists: vec![] };
+                    apply(op, return_bool, lhs, rhs, &mut out);
+                    for step in 0..5 {
+                        let pair = lhs.float(step).zip(rhs.float(step));
+                        let expected = pair.and_then(|(a, b)| {
+                            let value = scalar(op, a, b);
+                            let kept = if matches!(lhs, Side::Scalar(_)) { b } else { a };
+                            if !op.is_comparison() || return_bool {
+                                Some(value)
+                            } else {
+                                (value == 1.0).then_some(kept)
+                            }
+                        });
+                        let got = out_present[step].then_some(out_values[step]);
+                        let equal = crate::functions::testing::same(got, expected);
+                        assert!(equal, "{lhs:?} {op:?} {rhs:?} at {step}: {got:?}, not {expected:?}");
+                    }
+                }
+            }
+        }
+    }
 }

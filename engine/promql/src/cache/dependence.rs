@@ -68,7 +68,9 @@ pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<
                 waiting.extend(aggregate.param.as_ref().map(|param| (param, origin)));
             }
             ExprKind::Call { function, args } => {
-                if matches!(&**function, "info") {
+                // `start()` and its like are of the range itself, `info` finds its series by it, and quantiles that
+                // become labels are those of its first step.
+                if matches!(&**function, "info" | "start" | "end" | "step" | "range" | "histogram_quantiles") {
                     return None;
                 }
                 waiting.extend(args.iter().map(|arg| (arg, origin)));
@@ -188,6 +190,16 @@ mod tests {
         for text in ["m @ start()", "rate(m[1m] @ end())", "rate(m[range()])", "stddev(m)", "sum(limitk(2, m))"] {
             assert_eq!(of(text), None, "{text}");
         }
+        for text in ["m + start()", "m > end() - 60", "clamp_max(m, range())", "vector(step())", "sum(m - (start()))"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        for text in ["info(m)", "histogram_quantiles(m, 'q', scalar(s))", "limit_ratio(0.5, m)", "m offset range()"] {
+            assert_eq!(of(text), None, "{text}");
+        }
+        assert!(
+            of("start").is_some() && of("rate(m[step()])").is_some(),
+            "a metric of that name, a step that is known"
+        );
     }
 
     #[test]

@@ -243,4 +243,55 @@ mod tests {
         let got = a.finish().positive[0];
         assert!((got / (f64::MAX / 4.0) - 1.0).abs() < 1e-12);
     }
+
+    #[test]
+    fn what_does_not_fit_gives_nothing() {
+        use crate::histogram::testing::custom;
+
+        let (a, b) = (exponential(0, 1, &[1.0]), custom(&[1.0], &[1.0, 2.0]));
+        for list in [[(10, a.clone()), (20, b.clone())], [(10, b.clone()), (20, a.clone())]] {
+            let got = run("avg_over_time(60s)", &with_hists(floats(&[]), &list));
+            assert!(got.hists.is_empty() && got.infos.is_empty() && got.warnings.len() == 1, "{got:?}");
+        }
+        let mut mean = MeanHistogram::new(&a);
+        assert!(mean.add(&b).is_err() && MeanHistogram::new(&b).merge(&MeanHistogram::new(&a)).is_err());
+        let mut custom_mean = MeanHistogram::new(&b);
+        assert_eq!(custom_mean.add(&custom(&[2.0], &[1.0, 2.0])), Ok(true), "bounds were reconciled");
+        assert_eq!(custom_mean.add(&custom(&[], &[6.0])), Ok(false), "now they are the same");
+        assert_eq!(populated(&custom_mean.finish()), [(0, 4.0)]);
+    }
+
+    #[test]
+    fn means_go_on_elsewhere() {
+        let list: Vec<Histogram> = (1..=8).map(|i| exponential(i % 3, 1, &[f64::from(i), 1.0])).collect();
+        let mut whole = MeanHistogram::new(&list[0]);
+        list[1..].iter().for_each(|h| assert!(whole.add(h).is_ok()));
+        let mut parts = MeanHistogram::new(&list[0]);
+        for h in &list[1..] {
+            let (value, lost, count, incremental) = parts.into_parts();
+            assert!(!incremental);
+            parts = MeanHistogram::of_parts(value, lost, count, incremental);
+            assert!(parts.add(h).is_ok());
+        }
+        assert_eq!(populated(&parts.finish()), populated(&whole.finish()));
+    }
+
+    /// The mean of numbers whose sum is beyond all numbers, whichever of both sides is a mean already.
+    #[test]
+    fn merging_sums_that_would_overflow() {
+        let large = f64::MAX / 4.0;
+        let of = |counts: &[f64]| {
+            let mut mean = MeanHistogram::new(&exponential(0, 1, &counts[..1]));
+            counts[1..].iter().for_each(|count| assert!(mean.add(&exponential(0, 1, &[*count])).is_ok()));
+            mean
+        };
+        let (one, many) = ([large], [large, large / 2.0, large, large / 2.0, large]);
+        for (a, b) in [(&one[..], &many[..]), (&many[..], &one[..]), (&many[..], &many[..]), (&one[..], &one[..])] {
+            let mut merged = of(a);
+            assert!(merged.merge(&of(b)).is_ok());
+            let expected = a.iter().chain(b).map(|v| v / large).sum::<f64>() / (a.len() + b.len()) as f64;
+            let got = merged.finish().positive[0] / large;
+            assert!((got - expected).abs() < 1e-12, "{got}, not {expected}");
+        }
+    }
 }

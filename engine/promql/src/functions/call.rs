@@ -132,3 +132,65 @@ pub struct Scratch {
     pub(crate) deque: std::collections::VecDeque<u32>,
     noted_non_counter: String,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::Level;
+    use crate::functions::notes::Note;
+
+    #[test]
+    fn scalars_are_one_value_or_one_for_each_step() {
+        let (one, many) = (ScalarSteps::new(&[7.0]), ScalarSteps::new(&[1.0, 2.0, 3.0, 4.0]));
+        assert_eq!((one.at(0), one.at(99), many.at(3)), (7.0, 7.0, 4.0));
+        assert_eq!((one.constant(), many.constant()), (Some(7.0), None));
+        let part = many.within(&(1..3));
+        assert_eq!((part.values(), part.at(0)), (&[2.0, 3.0][..], 2.0));
+        assert_eq!(one.within(&(5..9)).at(3), 7.0, "what is the same everywhere is so in each part");
+        // One step that is left of many has one value, which is then that of all.
+        assert_eq!(many.within(&(2..3)).constant(), Some(3.0));
+    }
+
+    #[test]
+    fn windows_end_at_their_step_or_where_at_says() {
+        let grid = Grid { start: 1000, step_ms: 50, steps: 3 };
+        let window = Window { range_ms: 300, offset_ms: 20, anchored: false, smoothed: false, lookback_ms: 1 };
+        let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
+        assert_eq!((call.bounds(0), call.bounds(2)), ((680, 980), (780, 1080)));
+        let fixed = RangeCall { at: Some(500), ..call };
+        assert_eq!((fixed.bounds(0), fixed.bounds(2)), ((180, 480), (180, 480)));
+        let ahead = RangeCall { window: Window { offset_ms: -20, ..window }, ..call };
+        assert_eq!((ahead.end(0), ahead.range_s()), (1020, 0.3));
+    }
+
+    /// A text per name, and none for names of counters.
+    #[test]
+    fn names_that_are_not_those_of_counters() {
+        let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
+        for metric_name in ["a", "a", "b_total", "", "c", "a", "d_sum", "e_count", "f_bucket", "total", "g_Total"] {
+            let pos = PosRange { start: 2, end: 3 };
+            let mut ctx = KernelContext { annotations: &mut annotations, pos, metric_name, scratch: &mut scratch };
+            ctx.note_possible_non_counter();
+            ctx.note(Notes::default());
+        }
+        let text = "metric might not be a counter, name does not end in _total/_sum/_count/_bucket:";
+        let expected: Vec<String> =
+            ["a", "c", "g_Total", "total"].iter().map(|name| format!("PromQL info: {text} \"{name}\" (1:3)")).collect();
+        assert_eq!(annotations.texts(Level::Info, "rate(a[1m])"), expected);
+        assert!(annotations.texts(Level::Warning, "").is_empty());
+    }
+
+    #[test]
+    fn notes_are_about_the_series_at_hand() {
+        let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
+        let mut notes = Notes::default();
+        notes.set(Note::NotCounter);
+        for metric_name in ["a", "b"] {
+            let pos = PosRange::default();
+            KernelContext { annotations: &mut annotations, pos, metric_name, scratch: &mut scratch }.note(notes);
+        }
+        let told = annotations.texts(Level::Warning, "");
+        assert_eq!(told.len(), 2);
+        assert!(told[0].contains("not a counter: \"a\"") && told[1].contains("not a counter: \"b\""), "{told:?}");
+    }
+}

@@ -83,4 +83,50 @@ mod tests {
         check(round, &[2.5, -2.5, 0.1], &[], &[Some(3.0), Some(-2.0), Some(0.0)]);
         check(round, &[5.1, 7.6], &[&[5.0]], &[Some(5.0), Some(10.0)]);
     }
+
+    #[test]
+    fn clamping_what_is_no_number() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        let one = |f: RowKernel, value: f64, params: &[f64]| {
+            let params: Vec<[f64; 1]> = params.iter().map(|p| [*p]).collect();
+            let params: Vec<ScalarSteps<'_>> = params.iter().map(|p| ScalarSteps::new(p)).collect();
+            let (mut values, mut present) = ([value], [true]);
+            f(&mut values, &mut present, &params);
+            present[0].then_some(values[0])
+        };
+        let is_nan = |found: Option<f64>| found.is_some_and(f64::is_nan);
+        assert!(is_nan(one(clamp, nan, &[0.0, 1.0])) && is_nan(one(clamp_min, nan, &[0.0])));
+        assert!(
+            is_nan(one(clamp, 0.5, &[nan, 1.0])) && is_nan(one(clamp, 0.5, &[0.0, nan])),
+            "not empty, but no interval"
+        );
+        assert!(is_nan(one(clamp_max, 0.5, &[nan])));
+        assert_eq!(one(clamp, inf, &[-1.0, 1.0]), Some(1.0));
+        assert_eq!(one(clamp, -inf, &[-1.0, 1.0]), Some(-1.0));
+        assert_eq!(one(clamp, 3.0, &[-inf, inf]), Some(3.0));
+        assert_eq!(one(clamp, 3.0, &[inf, -inf]), None);
+        assert_eq!(one(clamp, 3.0, &[2.0, 2.0]), Some(2.0));
+        assert_eq!(one(clamp_min, -inf, &[7.0]), Some(7.0));
+        assert_eq!(one(clamp_max, 3.0, &[-inf]), Some(-inf));
+    }
+
+    #[test]
+    fn rounding_ties_and_multiples() {
+        let of = |value: f64, to: &[f64]| {
+            let mut values = [value];
+            let params: Vec<ScalarSteps<'_>> = if to.is_empty() { vec![] } else { vec![ScalarSteps::new(to)] };
+            round(&mut values, &mut [true], &params);
+            values[0]
+        };
+        for (value, expected) in [(2.5, 3.0), (-2.5, -2.0), (0.5, 1.0), (-0.5, 0.0), (2.4, 2.0), (-2.6, -3.0)] {
+            assert_eq!(of(value, &[]), expected, "{value}");
+        }
+        for (value, to, expected) in
+            [(7.0, 5.0, 5.0), (8.0, 5.0, 10.0), (7.0, -5.0, 5.0), (5.3, 0.25, 5.25), (13.0, 8.0, 16.0)]
+        {
+            assert_eq!(of(value, &[to]), expected, "{value} to {to}");
+        }
+        assert_eq!((of(f64::INFINITY, &[]), of(f64::NEG_INFINITY, &[2.0])), (f64::INFINITY, f64::NEG_INFINITY));
+        assert!(of(f64::NAN, &[]).is_nan() && of(1.0, &[0.0]).is_nan() && of(1.0, &[f64::NAN]).is_nan());
+    }
 }

@@ -56,4 +56,16 @@ mod tests {
         check("count_over_time(60s)", &floats(&[(0, 1.0), (30, 2.0), (60, 3.0)]), &[Some(2.0), Some(1.0), None]);
         check("present_over_time(60s)", &floats(&[(0, 1.0), (30, 2.0), (60, 3.0)]), &[Some(1.0), Some(1.0), None]);
     }
+
+    #[test]
+    fn samples_of_both_kinds_count() {
+        use super::super::testing::with_hists;
+        use crate::histogram::testing::exponential;
+
+        let h = || exponential(0, 0, &[1.0]);
+        let s = with_hists(floats(&[(10, f64::NAN), (60, 1.0)]), &[(20, h()), (70, h()), (160, h())]);
+        check("count_over_time(60s)", &s, &[Some(3.0), Some(2.0), Some(1.0)]);
+        check("present_over_time(60s)", &s, &[Some(1.0), Some(1.0), Some(1.0)]);
+        check("count_over_time(10s)", &s, &[Some(1.0), None, Some(1.0)]);
+    }
 }

@@ -153,4 +153,46 @@ mod tests {
         assert!(got.hists.is_empty());
         assert_eq!(got.warnings.len(), 2);
     }
+
+    #[test]
+    fn fewer_than_two_samples_are_no_difference() {
+        let h = |count: f64| exponential(0, 1, &[count]);
+        for text in ["irate(60s)", "idelta(60s)"] {
+            for s in [floats(&[]), floats(&[(10, 5.0)]), with_hists(floats(&[]), &[(10, h(5.0))])] {
+                let got = run(text, &s);
+                assert!(got.floats == [None; 3] && got.hists.is_empty() && got.warnings.is_empty(), "{text}: {got:?}");
+            }
+        }
+    }
+
+    /// Only the last two samples count, whatever stood before them.
+    #[test]
+    fn kinds_before_the_last_two_do_not_matter() {
+        let h = |count: f64| exponential(0, 1, &[count]);
+        let s = with_hists(floats(&[(10, 1.0), (40, 5.0), (50, 9.0)]), &[(20, h(1.0)), (30, h(2.0))]);
+        let got = run("idelta(60s)", &s);
+        assert!(got.floats[0] == Some(4.0) && got.warnings.is_empty(), "{got:?}");
+        let s = with_hists(floats(&[(10, 1.0)]), &[(20, h(1.0)), (40, h(5.0))]);
+        let got = run("irate(60s)", &s);
+        assert_eq!(populated(&got.hists[0].1), [(1, 0.2)]);
+        assert!(got.warnings.is_empty() && got.floats[0].is_none(), "{got:?}");
+    }
+
+    #[test]
+    fn resets_of_counters() {
+        let h = |count: f64| exponential(0, 1, &[count]);
+        let s = with_hists(floats(&[]), &[(10, h(5.0)), (20, h(2.0))]);
+        assert_eq!(populated(&run("irate(60s)", &s).hists[0].1), [(1, 0.2)]);
+        // A gauge may fall, and says so.
+        let got = run("idelta(60s)", &s);
+        assert_eq!(populated(&got.hists[0].1), [(1, -3.0)]);
+        assert_eq!(got.warnings, ["PromQL warning: this native histogram metric is not a gauge: \"m\" (1:1)"]);
+        // The start of a counter after the sample before it tells of a reset that values do not show.
+        let mut s = floats(&[(10, 5.0), (20, 7.0)]);
+        s.start_ts = vec![1_000, 15_000];
+        check("irate(60s)", &s, &[Some(0.7), None, None]);
+        check("idelta(60s)", &s, &[Some(2.0), None, None]);
+        s.start_ts = vec![1_000, 1_000];
+        check("irate(60s)", &s, &[Some(0.2), None, None]);
+    }
 }

@@ -82,4 +82,45 @@ mod tests {
         assert_eq!(b.present, [false, false, false, true]);
         assert_eq!(b.values[3], 7.0);
     }
+
+    #[test]
+    fn times_that_do_not_fit_are_the_smallest() {
+        for (value, seconds) in [
+            (1.9, 1),
+            (-1.9, -1),
+            (-0.0, 0),
+            (9_223_372_036_854_774_784.0, 9_223_372_036_854_774_784),
+            (9_223_372_036_854_775_808.0, i64::MIN),
+            (-9_223_372_036_854_775_808.0, i64::MIN),
+            (-1e19, i64::MIN),
+            (f64::INFINITY, i64::MIN),
+            (f64::NEG_INFINITY, i64::MIN),
+            (f64::NAN, i64::MIN),
+        ] {
+            assert_eq!(unix_seconds(value), seconds, "{value}");
+        }
+    }
+
+    #[test]
+    fn rows_have_the_parameters_of_their_steps() {
+        fn add(values: &mut [f64], present: &mut [bool], params: &[ScalarSteps<'_>]) {
+            for (step, (value, present)) in values.iter_mut().zip(present).enumerate() {
+                *value += params[0].at(step) * params[1].at(step);
+                *present &= *value < 100.0;
+            }
+        }
+        let mut b = block();
+        let params = [ScalarSteps::new(&[1.0, 10.0]), ScalarSteps::new(&[10.0])];
+        ElementwiseKernel::WithScalars(add).apply(&mut b, &params);
+        assert_eq!(b.values, [9.0, 104.0, 19.0, 100.0]);
+        assert_eq!(b.present, [true, false, true, false]);
+        assert!(b.hists.is_empty());
+        let mut nothing = Block::new(2);
+        ElementwiseKernel::WithScalars(add).apply(&mut nothing, &params);
+        ElementwiseKernel::Histogram(|h| h.sum).apply(&mut nothing, &[]);
+        assert!(nothing.values.is_empty() && nothing.present.is_empty());
+        let mut dates = block();
+        ElementwiseKernel::Date(|t| t as f64 * 2.0).apply(&mut dates, &[]);
+        assert_eq!(dates.values, [-2.0, 8.0, 18.0, 0.0]);
+    }
 }

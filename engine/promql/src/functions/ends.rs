@@ -146,4 +146,25 @@ mod tests {
         check("ts_of_first_over_time(60s)", &s, &[Some(10.0), Some(60.0), None]);
         check("ts_of_last_over_time(60s)", &s, &[Some(60.0), Some(60.0), None]);
     }
+
+    #[test]
+    fn histograms_alone() {
+        let h = |count: f64| exponential(0, 0, &[count]);
+        let s = with_hists(floats(&[]), &[(10, h(1.0)), (30, h(2.0)), (70, h(3.0))]);
+        let counts = |text: &str| run(text, &s).hists.iter().map(|(step, h)| (*step, h.count)).collect::<Vec<_>>();
+        assert_eq!(counts("first_over_time(60s)"), [(0, 1.0), (1, 3.0)]);
+        assert_eq!(counts("last_over_time(60s)"), [(0, 2.0), (1, 3.0)]);
+        check("ts_of_first_over_time(60s)", &s, &[Some(10.0), Some(70.0), None]);
+        check("ts_of_last_over_time(60s)", &s, &[Some(30.0), Some(70.0), None]);
+    }
+
+    #[test]
+    fn a_window_is_open_where_it_begins() {
+        let s = floats(&[(0, 1.0), (50, 2.0), (60, 3.0), (110, 4.0), (160, 5.0)]);
+        check("first_over_time(60s)", &s, &[Some(2.0), Some(3.0), Some(4.0)]);
+        check("last_over_time(60s)", &s, &[Some(3.0), Some(4.0), Some(5.0)]);
+        check("first_over_time(1s)", &s, &[Some(3.0), Some(4.0), Some(5.0)]);
+        check("ts_of_first_over_time(50s)", &s, &[Some(50.0), Some(110.0), Some(160.0)]);
+        check("last_over_time(60s)", &floats(&[(10, f64::NAN)]), &[Some(f64::NAN), None, None]);
+    }
 }

@@ -59,4 +59,34 @@ mod tests {
         assert!((variance(&h) - f64::midpoint(2.5 * 2.5, 7.5 * 7.5)).abs() < 1e-12);
         assert!(variance(&Histogram::default()).is_nan());
     }
+
+    #[test]
+    fn numbers_of_one_histogram() {
+        let of = |name: &str, h: &Histogram| match super::super::lookup(name).map(|f| f.kernel) {
+            Some(Kernel::Elementwise(ElementwiseKernel::Histogram(f))) => f(h),
+            other => panic!("{name}: {other:?}"),
+        };
+        // Four observations between 1 and 4, the middle of which is 2.
+        let h = Histogram { sum: 8.0, ..exponential(-1, 1, &[4.0]) };
+        for (name, expected) in [
+            ("histogram_count", 4.0),
+            ("histogram_sum", 8.0),
+            ("histogram_avg", 2.0),
+            ("histogram_stdvar", 0.0),
+            ("histogram_stddev", 0.0),
+        ] {
+            assert!((of(name, &h) - expected).abs() < 1e-12, "{name}: {}", of(name, &h));
+        }
+        let shifted = Histogram { sum: -4.0, ..h };
+        assert!((of("histogram_stddev", &shifted) - 3.0).abs() < 1e-12, "from a mean of -1");
+        let nothing = Histogram::default();
+        assert_eq!((of("histogram_count", &nothing), of("histogram_sum", &nothing)), (0.0, 0.0));
+        assert!(of("histogram_avg", &nothing).is_nan() && of("histogram_stddev", &nothing).is_nan());
+        // Negative buckets have negative middles; those that are empty do not count, nor do ends that are infinite then.
+        let below = Histogram { sum: -8.0, ..with_negative(exponential(-1, 1, &[]), 1, &[4.0]) };
+        assert!(of("histogram_stdvar", &below).abs() < 1e-12);
+        let inner = Histogram { sum: 30.0, ..custom(&[5.0, 15.0], &[0.0, 3.0, 0.0]) };
+        assert_eq!(of("histogram_stdvar", &inner), 0.0);
+        assert!(!of("histogram_stdvar", &custom(&[5.0], &[1.0, 1.0])).is_finite(), "of ends that are nowhere");
+    }
 }

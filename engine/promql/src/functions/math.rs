@@ -91,4 +91,95 @@ mod tests {
         assert_eq!((sgn(-3.0), sgn(0.5), sgn(0.0)), (-1.0, 1.0, 0.0));
         assert!(sgn(f64::NAN).is_nan());
     }
+
+    /// The value of a function of one float, by its name.
+    fn of(name: &str, value: f64) -> f64 {
+        match super::super::lookup(name).map(|f| f.kernel) {
+            Some(Kernel::Elementwise(ElementwiseKernel::Float(f))) => f(value),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn at_the_ends_of_their_ranges() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        for (name, value, expected) in [
+            ("abs", -0.0, 0.0),
+            ("abs", -inf, inf),
+            ("ceil", -0.5, -0.0),
+            ("ceil", 1.2, 2.0),
+            ("floor", -0.5, -1.0),
+            ("floor", inf, inf),
+            ("exp", 0.0, 1.0),
+            ("exp", -inf, 0.0),
+            ("exp", 1000.0, inf),
+            ("sqrt", 9.0, 3.0),
+            ("sqrt", -0.0, -0.0),
+            ("sqrt", -1.0, nan),
+            ("ln", 1.0, 0.0),
+            ("ln", 0.0, -inf),
+            ("ln", -1.0, nan),
+            ("log2", 8.0, 3.0),
+            ("log10", 100.0, 2.0),
+            ("log10", 0.0, -inf),
+            ("sin", 0.0, 0.0),
+            ("cos", 0.0, 1.0),
+            ("tan", inf, nan),
+            ("asin", 2.0, nan),
+            ("acos", 1.0, 0.0),
+            ("sinh", 0.0, 0.0),
+            ("cosh", 0.0, 1.0),
+            ("cosh", -inf, inf),
+            ("tanh", inf, 1.0),
+            ("asinh", 0.0, 0.0),
+            ("acosh", 1.0, 0.0),
+            ("acosh", 0.5, nan),
+            ("atanh", 1.0, inf),
+            ("atanh", -1.0, -inf),
+            ("atanh", 1.5, nan),
+            ("rad", 0.0, 0.0),
+            ("deg", inf, inf),
+            ("sgn", -inf, -1.0),
+            ("sgn", 1e-300, 1.0),
+            ("sgn", -0.0, -0.0),
+        ] {
+            let got = of(name, value);
+            let same = got.to_bits() == expected.to_bits() || (got.is_nan() && expected.is_nan());
+            assert!(same, "{name}({value}) is {got}, not {expected}");
+        }
+    }
+
+    #[test]
+    fn functions_and_their_inverses() {
+        let pairs =
+            [("sin", "asin"), ("tan", "atan"), ("sinh", "asinh"), ("tanh", "atanh"), ("rad", "deg"), ("exp", "ln")];
+        for (there, back) in pairs {
+            for i in -15..=15 {
+                let value = f64::from(i) / 10.0;
+                let again = of(back, of(there, value));
+                assert!((again - value).abs() < 1e-12, "{back}({there}({value})) is {again}");
+            }
+        }
+        assert!((of("deg", std::f64::consts::PI) - 180.0).abs() < 1e-12);
+        assert!((of("atan", f64::INFINITY) - std::f64::consts::FRAC_PI_2).abs() < 1e-15);
+    }
+
+    #[test]
+    fn the_larger_and_the_smaller_do_not_depend_on_the_order() {
+        let values = [f64::NEG_INFINITY, -1.5, -0.0, 0.0, 2.0, f64::INFINITY, f64::NAN];
+        for a in values {
+            for b in values {
+                for f in [go_max, go_min] {
+                    let (one, other) = (f(a, b), f(b, a));
+                    assert!(one.to_bits() == other.to_bits() || (one.is_nan() && other.is_nan()), "{a} {b}");
+                }
+                if !(a.is_nan() || b.is_nan()) {
+                    assert!(
+                        go_min(a, b) <= go_max(a, b) && go_max(a, b) == a.max(b) && go_min(a, b) == a.min(b),
+                        "{a} {b}"
+                    );
+                }
+            }
+        }
+    }
 }

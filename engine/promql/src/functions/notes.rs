@@ -230,3 +230,114 @@ impl Notes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::annotation::Level;
+    use crate::quantile::{Fix, ForcedMonotonicity};
+
+    fn written(notes: Notes, metric: &str) -> (Vec<String>, Vec<String>) {
+        let mut annotations = Annotations::default();
+        notes.write(&mut annotations, PosRange::default(), metric);
+        (annotations.texts(Level::Warning, ""), annotations.texts(Level::Info, ""))
+    }
+
+    #[test]
+    fn each_note_has_its_level_and_text() {
+        let warnings = [
+            (Note::MixedFloatsHistograms, "encountered a mix of histograms and floats for metric name \"m\""),
+            (Note::NotCounter, "this native histogram metric is not a counter: \"m\""),
+            (Note::NotGauge, "this native histogram metric is not a gauge: \"m\""),
+            (
+                Note::MixedExponentialCustom,
+                "vector contains a mix of histograms with exponential and custom buckets schemas for metric name \"m\"",
+            ),
+            (Note::CollisionAggregation, "conflicting counter resets during histogram aggregation"),
+            (
+                Note::StartTimeOverlap,
+                "sample has start time that overlaps with previous sample timestamp for metric \"m\"",
+            ),
+        ];
+        let infos = [
+            (
+                Note::HistogramsIgnored,
+                "ignored histograms in a range containing both floats and histograms for metric name \"m\"",
+            ),
+            (Note::ReconciledAddition, "mismatched custom buckets were reconciled during addition"),
+            (Note::ReconciledSubtraction, "mismatched custom buckets were reconciled during subtraction"),
+            (Note::ReconciledAggregation, "mismatched custom buckets were reconciled during aggregation"),
+        ];
+        let mut all = Notes::default();
+        assert!(all.is_empty());
+        for (note, text) in warnings {
+            let mut notes = Notes::default();
+            notes.set(note);
+            assert!(notes.has(note) && !all.has(note));
+            all.merge(notes);
+            assert_eq!(written(notes, "m"), (vec![format!("PromQL warning: {text} (1:1)")], vec![]));
+        }
+        for (note, text) in infos {
+            let mut notes = Notes::default();
+            notes.set(note);
+            notes.set(note);
+            assert!(notes.has(note) && !all.has(note) && !notes.is_empty());
+            all.merge(notes);
+            assert_eq!(written(notes, "m"), (vec![], vec![format!("PromQL info: {text} (1:1)")]));
+        }
+        let (told, said) = written(all, "m");
+        assert_eq!((told.len(), said.len()), (6, 4));
+        assert_eq!(written(Notes::default(), "m"), (vec![], vec![]));
+    }
+
+    #[test]
+    fn metrics_without_a_name_are_not_named() {
+        assert_eq!(mixed_classic_native(""), "vector contains a mix of classic and native histograms");
+        assert_eq!(
+            mixed_classic_native("a \"b\"\n"),
+            "vector contains a mix of classic and native histograms for metric name \"a \\\"b\\\"\\n\""
+        );
+        assert_eq!(
+            bad_bucket_label("", "1\u{200b}"),
+            "bucket label \"le\" is missing or has a malformed value of \"1\\u200b\""
+        );
+        assert_eq!(
+            quantile_nan_skew("ü"),
+            "input to histogram_quantile has NaN observations, result is skewed higher for metric name \"ü\""
+        );
+        assert_eq!(quantile_nan_result(""), "input to histogram_quantile has NaN observations, result is NaN");
+        // Here the name stands, whatever it is.
+        assert_eq!(mixed_floats_histograms(""), "encountered a mix of histograms and floats for metric name \"\"");
+    }
+
+    #[test]
+    fn numbers_in_texts() {
+        assert_eq!(invalid_quantile(f64::NAN), "quantile value should be between 0 and 1, got NaN");
+        assert_eq!(invalid_quantile(-1e-7), "quantile value should be between 0 and 1, got -1e-07");
+        assert_eq!(invalid_ratio(1.5, 1.0), "ratio value should be between -1 and 1, got 1.5, capping to 1");
+        assert_eq!(
+            invalid_ratio(f64::NEG_INFINITY, -1.0),
+            "ratio value should be between -1 and 1, got -Inf, capping to -1"
+        );
+        assert_eq!(
+            incompatible_types("float", ">/", "histogram"),
+            "incompatible sample types encountered for binary operator \">/\": float >/ histogram"
+        );
+    }
+
+    #[test]
+    fn what_was_lifted_is_told_with_place_and_time() {
+        let fix = Fix { min_bucket: 0.5, max_bucket: f64::INFINITY, max_diff: 1234.0 };
+        let mut all = ForcedMonotonicity::new(fix, 1_700_000_000_999);
+        all.merge(&ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, -1000));
+        let text = "input to histogram_quantile needed to be fixed for monotonicity (see \
+                    https://prometheus.io/docs/prometheus/latest/querying/functions/#histogram_quantile) for metric name \
+                    \"m_bucket\", from buckets 0.5 to +Inf, with a max diff of 1.2e+03, over 2 samples from \
+                    1969-12-31T23:59:59Z to 2023-11-14T22:13:20Z";
+        assert_eq!(forced_monotonicity("m_bucket", &all), text);
+        let one = ForcedMonotonicity::new(Fix { max_diff: 0.0626, ..fix }, 0);
+        let text = forced_monotonicity("", &one);
+        assert!(!text.contains("metric name") && text.contains("a max diff of 0.063, over 1 samples"), "{text}");
+        assert!(text.ends_with("from 1970-01-01T00:00:00Z to 1970-01-01T00:00:00Z"), "{text}");
+    }
+}

@@ -104,4 +104,40 @@ mod tests {
         assert_eq!(got.floats[0], Some(f64::INFINITY));
         assert_eq!(got.warnings, ["PromQL warning: quantile value should be between 0 and 1, got 2 (1:1)"]);
     }
+
+    #[test]
+    fn quantiles_may_differ_by_step_and_are_checked_where_they_are_used() {
+        use super::super::testing::execute;
+        use super::super::{RangeCall, ScalarSteps};
+        use crate::kernel::Window;
+
+        let s = floats(&[(10, 1.0), (20, 2.0), (30, 3.0), (70, 4.0)]);
+        let window = Window { range_ms: 60_000, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 60_000 };
+        let run = |q: &[f64]| {
+            let params = [ScalarSteps::new(q)];
+            let grid = super::super::testing::GRID;
+            let call = RangeCall { grid, window, at: None, params: &params, windows: None, pace: None };
+            execute("quantile_over_time", &s, &call, "m").expect("the call does not fail")
+        };
+        let got = run(&[0.0, 1.0, 7.0]);
+        assert_eq!(got.floats, [Some(1.0), Some(4.0), None]);
+        assert!(got.warnings.is_empty(), "no window has a sample where the quantile is none");
+        let got = run(&[-1.0, f64::NAN, 0.5]);
+        assert_eq!(got.floats[0], Some(f64::NEG_INFINITY));
+        assert!(got.floats[1].is_some_and(f64::is_nan));
+        let told =
+            ["-1", "NaN"].map(|q| format!("PromQL warning: quantile value should be between 0 and 1, got {q} (1:1)"));
+        assert_eq!(got.warnings, told);
+    }
+
+    #[test]
+    fn deviations_from_the_median() {
+        let of = |values: &[f64]| super::deviation(&mut values.to_vec());
+        assert_eq!(of(&[5.0]), 0.0);
+        assert_eq!(of(&[1.0, 3.0]), 1.0);
+        assert_eq!(of(&[1.0, 2.0, 100.0]), 1.0);
+        assert_eq!(of(&[-1.0, -1.0, -1.0, 7.0]), 0.0);
+        assert!(of(&[1.0, f64::NAN, 2.0]).is_nan());
+        assert!(of(&[f64::INFINITY, f64::INFINITY, 1.0]).is_nan(), "so is the median");
+    }
 }

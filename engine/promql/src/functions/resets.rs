@@ -166,4 +166,46 @@ mod tests {
         check("changes(60s anchored)", &s, &[Some(1.0), Some(1.0), None]);
         check("changes(60s anchored)", &floats(&[(-70, 9.0), (10, 4.0)]), &[Some(0.0), None, None]);
     }
+
+    #[test]
+    fn starts_tell_of_resets_that_values_do_not_show() {
+        let mut s = floats(&[(10, 1.0), (20, 2.0), (30, 3.0), (40, 2.0), (50, 5.0)]);
+        check("resets(60s)", &s, &[Some(1.0), None, None]);
+        // After the first sample, and at the fall: two. An unset start says nothing, nor does one at the sample itself.
+        s.start_ts = vec![1_000, 15_000, 15_000, 35_000, 0];
+        check("resets(60s)", &s, &[Some(2.0), None, None]);
+        s.start_ts = vec![1_000, 1_000, 30_000, 30_000, 50_000];
+        check("resets(60s)", &s, &[Some(1.0), None, None]);
+        check("changes(60s)", &s, &[Some(4.0), None, None]);
+    }
+
+    #[test]
+    fn what_is_a_change() {
+        let (nan, inf) = (f64::NAN, f64::INFINITY);
+        let of = |values: &[f64], changes: f64, resets: f64| {
+            let list: Vec<(i64, f64)> = (1..).zip(values.iter().copied()).collect();
+            check("changes(60s)", &floats(&list), &[Some(changes), None, None]);
+            check("resets(60s)", &floats(&list), &[Some(resets), None, None]);
+        };
+        of(&[1.0], 0.0, 0.0);
+        of(&[1.0, 1.0, 1.0], 0.0, 0.0);
+        of(&[nan, nan, nan], 0.0, 0.0);
+        of(&[1.0, nan, 1.0], 2.0, 0.0);
+        of(&[0.0, -0.0, 0.0], 0.0, 0.0);
+        of(&[inf, inf, -inf], 1.0, 1.0);
+        of(&[3.0, 2.0, 1.0], 2.0, 2.0);
+    }
+
+    #[test]
+    fn anchors_of_both_kinds() {
+        let h = |count: f64| exponential(0, 1, &[count]);
+        // The sample before the window counts as where it begins, of whichever kind it is.
+        let s = with_hists(floats(&[(10, 4.0), (20, 4.0)]), &[(-10, h(1.0))]);
+        check("changes(60s)", &s, &[Some(0.0), None, None]);
+        check("changes(60s anchored)", &s, &[Some(1.0), None, None]);
+        check("resets(60s anchored)", &s, &[Some(1.0), None, None]);
+        // One that is too old for the look-back does not.
+        let s = with_hists(floats(&[(10, 4.0), (20, 4.0)]), &[(-60, h(1.0))]);
+        check("changes(60s anchored)", &s, &[Some(0.0), None, None]);
+    }
 }

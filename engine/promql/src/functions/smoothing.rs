@@ -81,4 +81,26 @@ mod tests {
         let message = call_error("double_exponential_smoothing(60s; 0.1 0)", &s);
         assert_eq!(message, "invalid trend factor. Expected: 0 < tf < 1, got: 0.000000");
     }
+
+    #[test]
+    fn two_samples_are_needed_and_the_weights_are_those_of_holt() {
+        let text = "double_exponential_smoothing(60s; 0.5 0.25)";
+        check(text, &floats(&[(10, 10.0)]), &[None, None, None]);
+        // 1, then 0.5 · 3 + 0.5 · (1 + 2) = 3; the slope is 0.25 · 2 + 0.75 · 2 = 2, so 0.5 · 9 + 0.5 · 5 = 7.
+        check(text, &floats(&[(10, 1.0), (20, 3.0)]), &[Some(3.0), None, None]);
+        check(text, &floats(&[(10, 1.0), (20, 3.0), (30, 9.0)]), &[Some(7.0), None, None]);
+        check(text, &floats(&[(10, 7.0), (20, 7.0), (30, 7.0)]), &[Some(7.0), None, None]);
+        check(text, &floats(&[(10, 1.0), (20, f64::INFINITY)]), &[Some(f64::INFINITY), None, None]);
+    }
+
+    #[test]
+    fn factors_are_looked_at_where_there_are_samples() {
+        let s = floats(&[(10, 10.0)]);
+        for (factors, shown) in [("-0.5 0.5", "-0.500000"), ("1.5 0.5", "1.500000")] {
+            let message = call_error(&format!("double_exponential_smoothing(60s; {factors})"), &s);
+            assert_eq!(message, format!("invalid smoothing factor. Expected: 0 < sf < 1, got: {shown}"));
+        }
+        check("double_exponential_smoothing(60s; 5 5)", &floats(&[]), &[None, None, None]);
+        check("double_exponential_smoothing(60s; 5 5)", &floats(&[(1000, 1.0)]), &[None, None, None]);
+    }
 }

@@ -105,4 +105,45 @@ mod tests {
         assert_eq!(got.warnings, [text]);
         assert_eq!(got.floats[0], None);
     }
+
+    #[test]
+    fn numbers_that_are_none() {
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        check("sum_over_time(60s)", &floats(&[(10, inf), (20, 1.0)]), &[Some(inf), None, None]);
+        check("sum_over_time(60s)", &floats(&[(10, inf), (20, -inf)]), &[Some(nan), None, None]);
+        check("sum_over_time(60s)", &floats(&[(10, f64::MAX), (20, f64::MAX)]), &[Some(inf), None, None]);
+        // Later windows do not suffer.
+        let s = floats(&[(10, nan), (20, inf), (70, 1.0), (120, 2.0)]);
+        check("sum_over_time(60s)", &s, &[Some(nan), Some(1.0), Some(2.0)]);
+    }
+
+    #[test]
+    fn hints_that_contradict_each_other() {
+        use ResetHint::{Gauge, NotReset, Reset, Unknown};
+
+        let hinted = |count: f64, reset_hint| Histogram { reset_hint, ..exponential(0, 1, &[count]) };
+        let told = |hints: &[ResetHint]| {
+            let list: Vec<_> = hints.iter().zip(1..).map(|(&hint, at)| (at, hinted(1.0, hint))).collect();
+            let got = run("sum_over_time(60s)", &with_hists(floats(&[]), &list));
+            assert_eq!(populated(&got.hists[0].1), [(1, hints.len() as f64)]);
+            got.warnings
+        };
+        let conflict = "PromQL warning: conflicting counter resets during histogram aggregation (1:1)";
+        assert_eq!(told(&[Reset, NotReset]), [conflict]);
+        // Whatever stands between, and also where the sum has long lost its hint.
+        assert_eq!(told(&[NotReset, Gauge, Unknown, Reset]), [conflict]);
+        for hints in [&[Reset, Reset][..], &[NotReset, Gauge], &[Unknown, Reset], &[Gauge]] {
+            assert!(told(hints).is_empty(), "{hints:?}");
+        }
+    }
+
+    #[test]
+    fn custom_bounds_are_reconciled() {
+        let list = [(10, custom(&[1.0, 2.0], &[1.0, 2.0, 3.0])), (20, custom(&[2.0, 4.0], &[10.0, 20.0, 30.0]))];
+        let got = run("sum_over_time(60s)", &with_hists(floats(&[]), &list));
+        let sum = &got.hists[0].1;
+        assert_eq!((&sum.custom_bounds[..], populated(sum)), (&[2.0][..], vec![(0, 13.0), (1, 53.0)]));
+        let text = "PromQL info: mismatched custom buckets were reconciled during aggregation (1:1)";
+        assert_eq!((got.warnings.len(), got.infos), (0, vec![text.to_owned()]));
+    }
 }

@@ -65,4 +65,15 @@ mod tests {
         let s = floats(&[(10, 1.599_050_538_75e18), (20, 1.599_050_538_75e18)]);
         check("stdvar_over_time(60s)", &s, &[Some(0.0), None, None]);
     }
+
+    #[test]
+    fn of_one_value_or_of_such_as_are_no_numbers() {
+        check("stddev_over_time(60s)", &floats(&[(10, 5.0)]), &[Some(0.0), None, None]);
+        check("stdvar_over_time(60s)", &floats(&[(10, f64::INFINITY)]), &[Some(f64::NAN), None, None]);
+        check("stdvar_over_time(60s)", &floats(&[(10, 1.0), (20, f64::NAN)]), &[Some(f64::NAN), None, None]);
+        // Small differences of large values are not lost.
+        let s = floats(&[(10, 1e15), (20, 1e15 + 2.0), (30, 1e15 + 4.0), (70, -1.0), (80, 1.0)]);
+        check("stdvar_over_time(60s)", &s, &[Some(8.0 / 3.0), Some(1.0), None]);
+        check("stddev_over_time(60s)", &s, &[Some((8.0_f64 / 3.0).sqrt()), Some(1.0), None]);
+    }
 }

@@ -362,4 +362,124 @@ mod tests {
         compact(&mut b);
         assert!(!equals(&a, &b));
     }
+
+    #[test]
+    fn differences_go_below_zero() {
+        let mut h = with_zero(exponential(0, 1, &[1.0, 2.0]), 0.5, 1.0);
+        assert_eq!(sub(&mut h, &with_zero(exponential(0, 1, &[3.0]), 0.5, 4.0)), Ok(Merged::default()));
+        assert_eq!(populated(&h), [(1, -2.0), (2, 2.0)]);
+        assert_eq!((h.zero_count, h.count, h.sum), (-3.0, -3.0, 0.0));
+        let mut own = h.clone();
+        assert!(sub(&mut own, &h).is_ok());
+        compact(&mut own);
+        assert_eq!((own.count, own.zero_count, own.positive.len(), own.positive_spans.len()), (0.0, 0.0, 0, 0));
+    }
+
+    #[test]
+    fn a_zero_bucket_ends_where_no_populated_bucket_is_cut() {
+        let check = |h: &Histogram, threshold: f64, count: f64, widened: f64| {
+            assert_eq!(zero_count_at(h, threshold, None), ((count, 0.0), widened), "{threshold} of {h:?}");
+        };
+        let h = with_zero(exponential(0, 1, &[1.0, 2.0, 4.0]), 0.5, 3.0);
+        check(&h, 0.5, 3.0, 0.5);
+        check(&h, 0.75, 3.0, 0.75);
+        check(&h, 1.0, 3.0, 1.0);
+        check(&h, 1.25, 4.0, 2.0);
+        check(&h, 2.0, 4.0, 2.0);
+        check(&h, 3.0, 6.0, 4.0);
+        check(&h, 100.0, 10.0, 100.0);
+        // Nobody is hurt by a cut through an empty bucket.
+        check(&with_zero(exponential(0, 1, &[1.0, 0.0, 4.0]), 0.5, 3.0), 3.0, 4.0, 3.0);
+        // Either side widens the bucket for both.
+        check(&with_negative(h.clone(), 1, &[8.0]), 1.5, 12.0, 2.0);
+        let wide = with_negative(with_zero(exponential(0, 1, &[1.0]), 0.5, 3.0), 2, &[8.0]);
+        check(&wide, 3.0, 12.0, 4.0);
+        check(&wide, 1.5, 4.0, 2.0);
+    }
+
+    #[test]
+    fn thresholds_beyond_all_numbers_end_the_search() {
+        let mut h = with_zero(exponential(0, 1, &[1.0]), f64::NAN, 1.0);
+        assert!(add(&mut h, &with_zero(exponential(0, 1, &[1.0]), 0.5, 2.0)).is_ok());
+        assert_eq!((h.zero_count, populated(&h)), (3.0, vec![(1, 2.0)]));
+        let mut h = with_zero(exponential(0, 1, &[1.0, 2.0]), 0.5, 1.0);
+        assert!(add(&mut h, &with_zero(exponential(0, 1, &[]), f64::INFINITY, 5.0)).is_ok());
+        assert_eq!((h.zero_count, h.zero_threshold, populated(&h)), (9.0, f64::INFINITY, vec![]));
+    }
+
+    #[test]
+    fn resolutions_only_fall() {
+        let h = exponential(2, 1, &[1.0, 2.0, 3.0, 4.0, 5.0]);
+        let mut coarse = with_negative(h.clone(), -3, &[1.0, 1.0, 1.0, 1.0, 1.0]);
+        reduce_schema(&mut coarse, 0);
+        // Four buckets of schema 2 make one of schema 0: 1 to 4 end at 2, 5 at 4; -3 to 0 end at 1, 1 at 2.
+        assert_eq!((coarse.schema, populated(&coarse)), (0, vec![(1, 10.0), (2, 5.0)]));
+        assert_eq!((&coarse.negative[..], coarse.negative_spans[0].offset), (&[4.0, 1.0][..], 0));
+        assert_eq!((coarse.count, coarse.sum), (20.0, h.sum), "totals stay");
+        for (mut h, schema) in [(h.clone(), 2), (h.clone(), 3), (h, -5), (custom(&[1.0], &[1.0, 2.0]), -60)] {
+            let before = h.clone();
+            reduce_schema(&mut h, schema);
+            assert_eq!(h, before, "{schema}");
+        }
+    }
+
+    #[test]
+    fn factors_that_are_no_usual_numbers() {
+        let h = || Histogram { reset_hint: ResetHint::NotReset, ..exponential(0, 0, &[1.0, 0.0]) };
+        let scaled = |factor: f64| {
+            let mut h = h();
+            mul(&mut h, factor);
+            (h.count, h.positive[1], h.reset_hint)
+        };
+        assert_eq!(scaled(0.0), (0.0, 0.0, ResetHint::NotReset));
+        assert_eq!(scaled(-0.0), (0.0, 0.0, ResetHint::NotReset), "zero is not below zero");
+        assert_eq!(scaled(-2.0), (-2.0, 0.0, ResetHint::Gauge));
+        let (count, empty, hint) = scaled(f64::INFINITY);
+        assert!(count.is_infinite() && empty.is_nan() && hint == ResetHint::NotReset);
+        let mut nothing = exponential(0, 0, &[0.0]);
+        div(&mut nothing, 0.0);
+        assert!(nothing.count.is_nan() && nothing.sum.is_nan() && nothing.positive_spans.is_empty());
+        let mut tiny = h();
+        div(&mut tiny, f64::INFINITY);
+        assert_eq!((tiny.count, tiny.positive.len()), (0.0, 2));
+    }
+
+    #[test]
+    fn equality_looks_at_bits_and_places() {
+        use quiver_types::Span;
+
+        let h = || with_zero(exponential(0, 0, &[1.0, 2.0]), 0.5, 1.0);
+        let same = |change: &dyn Fn(&mut Histogram)| {
+            let mut other = h();
+            change(&mut other);
+            assert_eq!(equals(&h(), &other), equals(&other, &h()));
+            equals(&h(), &other)
+        };
+        assert!(same(&|_| {}));
+        assert!(same(&|h| h.custom_bounds = vec![1.0]), "of no account without custom buckets");
+        assert!(same(&|h| h.positive_spans = vec![Span { offset: 0, length: 1 }, Span { offset: 0, length: 1 }]));
+        assert!(!same(&|h| h.positive_spans[0].offset = 1));
+        assert!(!same(&|h| h.schema = 1));
+        assert!(!same(&|h| h.sum = -h.sum));
+        assert!(!same(&|h| h.zero_threshold = 0.25));
+        assert!(!same(&|h| h.zero_count = 2.0));
+        assert!(!same(&|h| h.positive[1] = 2.5));
+        assert!(!same(&|h| *h = with_negative(h.clone(), 0, &[0.0])));
+        let nan = || Histogram { sum: f64::NAN, ..h() };
+        assert!(equals(&nan(), &nan()) && !equals(&nan(), &h()));
+        assert!(!equals(&Histogram { sum: 0.0, ..h() }, &Histogram { sum: -0.0, ..h() }));
+        assert!(equals(&custom(&[1.0], &[1.0, 2.0]), &custom(&[1.0], &[1.0, 2.0])));
+        assert!(!equals(&custom(&[1.0], &[1.0, 2.0]), &custom(&[2.0], &[1.0, 2.0])));
+    }
+
+    #[test]
+    fn overflow_is_seen_wherever_it_is() {
+        let inf = f64::INFINITY;
+        let h = || with_negative(with_zero(exponential(0, 0, &[1.0, 2.0]), 0.5, 1.0), 0, &[1.0]);
+        assert!(!has_overflow(&h()) && !has_overflow(&Histogram { sum: f64::NAN, ..h() }));
+        assert!(has_overflow(&Histogram { sum: -inf, ..h() }) && has_overflow(&Histogram { count: inf, ..h() }));
+        assert!(has_overflow(&Histogram { zero_count: inf, ..h() }));
+        assert!(has_overflow(&Histogram { positive: vec![1.0, inf], ..h() }));
+        assert!(has_overflow(&Histogram { negative: vec![-inf], ..h() }));
+    }
 }

@@ -143,4 +143,29 @@ mod tests {
             assert!((f * 2.0 - (i as f64 / 256.0).exp2()).abs() < 1e-14);
         }
     }
+
+    #[test]
+    fn every_second_bound_is_one_of_the_schema_below() {
+        for schema in SCHEMA_MIN..SCHEMA_MAX {
+            for idx in -300..300 {
+                let (coarse, fine) = (exponential(idx, schema), exponential(2 * idx, schema + 1));
+                assert_eq!(coarse.to_bits(), fine.to_bits(), "{idx} of schema {schema}");
+            }
+        }
+    }
+
+    #[test]
+    fn bounds_ascend_to_infinity() {
+        for schema in SCHEMA_MIN..=SCHEMA_MAX {
+            let bounds: Vec<f64> = (-2000..2000).map(|idx| exponential(idx, schema)).collect();
+            assert!(bounds.windows(2).all(|w| w[0] <= w[1] && w[0] >= 0.0), "schema {schema}");
+            assert_eq!(exponential(0, schema), 1.0);
+            assert_eq!((exponential(i32::MIN, schema), exponential(i32::MAX, schema)), (0.0, f64::INFINITY));
+        }
+        // Schemas that there are none of are taken for the nearest.
+        assert_eq!(exponential(3, 99), exponential(3, SCHEMA_MAX));
+        assert_eq!(exponential(3, -99), exponential(3, SCHEMA_MIN));
+        assert_eq!(bound(7, CUSTOM_SCHEMA, &[]), f64::INFINITY);
+        assert_eq!(bound(i32::MIN, CUSTOM_SCHEMA, &[1.0]), f64::NEG_INFINITY);
+    }
 }

@@ -151,4 +151,64 @@ mod tests {
         let got: Vec<_> = all(&h).map(|b| (b.lower, b.upper)).collect();
         assert_eq!(got, [(-1.5, 1.5), (1.5, 2.0)]);
     }
+
+    #[test]
+    fn counts_without_a_place_and_places_without_a_count() {
+        let spans = [Span { offset: 5, length: 3 }];
+        assert_eq!(indexed(&spans, &[1.0]).collect::<Vec<_>>(), [(5, 1.0)]);
+        assert_eq!(indexed(&spans[..0], &[1.0]).count(), 0);
+        assert_eq!(indexed(&spans, &[1.0, 2.0, 3.0, 4.0]).count(), 3);
+        assert_eq!(indexed_reverse(&spans, &[1.0, 2.0, 3.0]).collect::<Vec<_>>(), [(7, 3.0), (6, 2.0), (5, 1.0)]);
+        // Runs that leave the numbers end there.
+        let far = [Span { offset: i32::MAX - 1, length: 9 }];
+        assert_eq!(indexed(&far, &[1.0, 2.0, 3.0]).collect::<Vec<_>>(), [(i32::MAX - 1, 1.0)]);
+    }
+
+    #[test]
+    fn which_bounds_belong_to_a_bucket() {
+        let of = |b: Bucket| (b.lower, b.lower_inclusive, b.upper, b.upper_inclusive);
+        let h = with_negative(with_zero(exponential(0, 1, &[1.0]), 0.5, 1.0), 1, &[1.0]);
+        assert_eq!(positive(&h).map(of).collect::<Vec<_>>(), [(1.0, false, 2.0, true)]);
+        assert_eq!(negative(&h).map(of).collect::<Vec<_>>(), [(-2.0, true, -1.0, false)]);
+        assert_eq!(of(zero(&h)), (-0.5, true, 0.5, true));
+        let custom = super::super::testing::custom(&[-1.0, 3.0], &[1.0, 1.0, 1.0]);
+        let (low, high) = (f64::NEG_INFINITY, f64::INFINITY);
+        let expected = [(low, true, -1.0, true), (-1.0, false, 3.0, true), (3.0, false, high, true)];
+        assert_eq!(positive(&custom).map(of).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn shares_of_a_bucket() {
+        let bucket = |lower: f64, upper: f64| Bucket {
+            lower,
+            upper,
+            count: 1.0,
+            index: 0,
+            lower_inclusive: false,
+            upper_inclusive: true,
+        };
+        let check = |b: Bucket, v: f64, linear: f64, logarithmic: f64| {
+            assert_eq!((b.fraction_below(v, true), b.fraction_below(v, false)), (linear, logarithmic), "{v} in {b:?}");
+        };
+        check(bucket(1.0, 4.0), 2.5, 0.5, 2.5_f64.log2() / 2.0);
+        check(bucket(1.0, 4.0), 2.0, 1.0 / 3.0, 0.5);
+        check(bucket(0.25, 4.0), 1.0, 0.2, 0.5);
+        check(bucket(-4.0, -1.0), -2.5, 0.5, 1.0 - 2.5_f64.log2() / 2.0);
+        check(bucket(-4.0, -1.0), -2.0, 2.0 / 3.0, 0.5);
+        assert_eq!(bucket(-1.0, 3.0).fraction_below(0.0, true), 0.25);
+    }
+
+    #[test]
+    fn an_empty_zero_bucket_is_left_out() {
+        let h = with_negative(exponential(0, 1, &[1.0]), 1, &[2.0]);
+        let counts = |h: &Histogram| all(h).map(|b| b.count).collect::<Vec<_>>();
+        assert_eq!(counts(&h), [2.0, 1.0]);
+        assert_eq!(counts(&with_zero(h.clone(), 0.5, 0.0)), [2.0, 1.0]);
+        assert_eq!(counts(&with_zero(h, 0.5, 3.0)), [2.0, 3.0, 1.0]);
+        // What reaches out of the zero bucket begins at its end.
+        let h = with_negative(with_zero(exponential(0, 0, &[1.0, 2.0]), 1.5, 3.0), 0, &[4.0, 5.0]);
+        let bounds: Vec<_> = all(&h).map(|b| (b.lower, b.upper, b.count)).collect();
+        assert_eq!(bounds[0], (-2.0, -1.5, 5.0));
+        assert_eq!(bounds[4], (1.5, 2.0, 2.0));
+    }
 }

@@ -180,6 +180,11 @@ pub(super) fn merge_custom(a: (Buckets<'_>, &[f64]), b: (Buckets<'_>, &[f64]), s
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use rand::rngs::SmallRng;
+    use rand::{RngExt, SeedableRng};
+
     use super::*;
 
     fn spans(list: &[(i32, u32)]) -> Vec<Span> {
@@ -245,5 +250,138 @@ mod tests {
         let b = Buckets::plain(&s, &[10.0, 20.0, 30.0, 40.0]);
         let got = merge_custom((a, &[1.0, 2.0, 5.0]), (b, &[2.0, 3.0, 5.0]), 1.0, &common);
         assert_eq!(got.counts, [13.0, 53.0, 44.0]);
+    }
+
+    /// Buckets at random, ascending, some of them side by side.
+    fn some_buckets(random: &mut SmallRng) -> BTreeMap<i32, f64> {
+        let mut all = BTreeMap::new();
+        let mut index = random.random_range(-20_i32..20);
+        for _ in 0..random.random_range(0_usize..12) {
+            all.insert(index, f64::from(random.random_range(1_i32..100)));
+            index += random.random_range(1_i32..4);
+        }
+        all
+    }
+
+    fn side_of(buckets: &BTreeMap<i32, f64>) -> Side {
+        let mut side = Side::default();
+        buckets.iter().for_each(|(&index, &count)| side.push(index, (count, 0.0), false));
+        side
+    }
+
+    fn of_side(side: &Side) -> Buckets<'_> {
+        Buckets::plain(&side.spans, &side.counts)
+    }
+
+    /// The buckets of a side, whose runs must be canonical.
+    fn map_of(side: &Side) -> BTreeMap<i32, f64> {
+        assert!(side.spans.iter().all(|s| s.length > 0) && side.spans.iter().skip(1).all(|s| s.offset > 0), "{side:?}");
+        let length: u32 = side.spans.iter().map(|s| s.length).sum();
+        assert_eq!(length as usize, side.counts.len(), "{side:?}");
+        indexed(&side.spans, &side.counts).collect()
+    }
+
+    #[test]
+    fn merging_adds_bucket_by_bucket() {
+        let mut random = SmallRng::seed_from_u64(11);
+        for _ in 0..300 {
+            let (a, b) = (some_buckets(&mut random), some_buckets(&mut random));
+            let sign = if random.random_range(0_u32..2) == 0 { 1.0 } else { -1.0 };
+            let (left, right) = (side_of(&a), side_of(&b));
+            let mut expected = a.clone();
+            for (index, count) in &b {
+                *expected.entry(*index).or_default() += sign * count;
+            }
+            assert_eq!(map_of(&merge(of_side(&left), of_side(&right), sign, 0, 0.0, false)), expected);
+            let compensated = merge(of_side(&left), of_side(&right), sign, 0, 0.0, true);
+            assert_eq!((map_of(&compensated), compensated.lost.len()), (expected.clone(), expected.len()));
+            assert!(compensated.lost.iter().all(|lost| *lost == 0.0), "whole numbers lose nothing");
+            let rest: BTreeMap<i32, f64> = expected.into_iter().filter(|(_, count)| *count != 0.0).collect();
+            let compact = without_empty(of_side(&compensated));
+            assert!(is_compact(&compact.spans, &compact.counts));
+            assert_eq!(map_of(&compact), rest);
+        }
+    }
+
+    /// A bucket goes to the first one of the lower resolution that ends at its end or behind.
+    #[test]
+    fn reducing_keeps_ends_and_totals() {
+        let mut random = SmallRng::seed_from_u64(12);
+        for _ in 0..300 {
+            let (buckets, fall) = (some_buckets(&mut random), random.random_range(0_u32..5));
+            let schema = random.random_range(0_i32..5);
+            let width = 1_i32 << fall;
+            let mut expected = BTreeMap::new();
+            for (index, count) in &buckets {
+                let target = index.div_euclid(width) + i32::from(index.rem_euclid(width) > 0);
+                *expected.entry(target).or_insert(0.0) += count;
+            }
+            let side = side_of(&buckets);
+            for compensated in [false, true] {
+                let got = reduce(of_side(&side), schema, schema - fall as i32, compensated);
+                assert_eq!(map_of(&got), expected, "{buckets:?} by {fall}");
+            }
+            // Step by step is the same as at once.
+            let mut steps = side_of(&buckets);
+            for by in 0..fall as i32 {
+                steps = reduce(of_side(&steps), schema - by, schema - by - 1, false);
+            }
+            assert_eq!(map_of(&steps), expected);
+        }
+    }
+
+    #[test]
+    fn what_counts_have_lost_goes_along() {
+        let s = spans(&[(1, 2), (1, 1)]);
+        let (counts, lost) = ([1e17, 1.0, 0.0], [0.25, 0.5, 2.0]);
+        let got = reduce(Buckets { spans: &s, counts: &counts, lost: &lost }, 1, 0, true);
+        // Indexes 1 and 2 become 1, 4 becomes 2.
+        assert_eq!(
+            (&got.spans, &got.counts[..], &got.lost[..]),
+            (&spans(&[(1, 2)]), &[1e17, 0.0][..], &[1.75, 2.0][..])
+        );
+        // An empty bucket that has lost something is not empty.
+        let kept = without_empty(Buckets { spans: &s, counts: &[0.0, 0.0, 3.0], lost: &[0.0, 1e-20, 0.0] });
+        assert_eq!(
+            (&kept.counts[..], &kept.lost[..], &kept.spans),
+            (&[0.0, 3.0][..], &[1e-20, 0.0][..], &spans(&[(2, 1), (1, 1)]))
+        );
+        // Counts take over what they have lost where they can hold it.
+        let totals =
+            |side: &Side| side.counts.iter().zip(&side.lost).map(|(count, lost)| count + lost).collect::<Vec<_>>();
+        let own = Buckets { spans: &s, counts: &counts, lost: &lost };
+        assert_eq!(totals(&merge(own, own, 1.0, 0, 0.0, true)), [2e17, 3.0, 4.0]);
+        assert_eq!(totals(&merge(own, own, -1.0, 0, 0.0, true)), [0.0; 3]);
+    }
+
+    #[test]
+    fn bounds_that_both_have() {
+        let check = |a: &[f64], b: &[f64], expected: &[f64]| {
+            assert_eq!(
+                (common_bounds(a, b), common_bounds(b, a)),
+                (expected.to_vec(), expected.to_vec()),
+                "{a:?} {b:?}"
+            );
+        };
+        check(&[], &[], &[]);
+        check(&[1.0], &[], &[]);
+        check(&[1.0, 2.0], &[3.0, 4.0], &[]);
+        check(&[1.0, 2.0], &[1.0, 2.0], &[1.0, 2.0]);
+        check(&[0.1, 0.5, 1.0, 5.0], &[0.5, 2.0, 5.0, 10.0], &[0.5, 5.0]);
+        check(&[-1.0, 0.0], &[-0.0], &[0.0]);
+    }
+
+    #[test]
+    fn custom_buckets_on_few_bounds_or_none() {
+        let s = spans(&[(0, 3)]);
+        let buckets = Buckets::plain(&s, &[1.0, 2.0, 4.0]);
+        let all = merge_custom((buckets, &[1.0, 2.0]), (buckets, &[5.0, 6.0]), 1.0, &[]);
+        assert_eq!((&all.counts[..], &all.spans), (&[14.0][..], &spans(&[(0, 1)])));
+        let none = merge_custom((buckets, &[1.0, 2.0]), (buckets, &[1.0, 2.0]), -1.0, &[1.0, 2.0]);
+        assert_eq!((none.counts.len(), none.spans.len()), (0, 0), "empty buckets are left out");
+        // Those beyond the last bound are in the last bucket, wherever they say that they are.
+        let beyond = spans(&[(7, 1)]);
+        let far = merge_custom((Buckets::plain(&beyond, &[3.0]), &[1.0, 2.0]), (buckets, &[2.0, 9.0]), 1.0, &[2.0]);
+        assert_eq!((&far.counts[..], &far.spans), (&[1.0, 9.0][..], &spans(&[(0, 2)])));
     }
 }

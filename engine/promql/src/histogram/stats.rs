@@ -48,4 +48,28 @@ mod tests {
         assert!(got.iter().all(|h| h.positive.is_empty()));
         assert_eq!((got[1].count, got[1].sum), (3.0, 6.0));
     }
+
+    #[test]
+    fn hints_that_are_given_stay() {
+        use ResetHint::{Gauge, NotReset, Reset, Unknown};
+        let hinted = |count: f64, reset_hint| Histogram { reset_hint, ..exponential(0, 0, &[count]) };
+        let hints = |list: &[Histogram]| stats_only(list).iter().map(|h| h.reset_hint).collect::<Vec<_>>();
+        assert!(hints(&[]).is_empty());
+        assert_eq!(hints(&[hinted(5.0, Reset), hinted(1.0, NotReset), hinted(9.0, Gauge)]), [Reset, NotReset, Gauge]);
+        assert_eq!(hints(&[hinted(5.0, Unknown), hinted(1.0, Unknown)]), [Unknown, Reset]);
+        // Markers of the end are passed over: the neighbour before them counts.
+        let stale = Histogram::stale;
+        assert_eq!(hints(&[stale(), hinted(5.0, Unknown)])[1], Unknown, "nothing is before it");
+        let list = [hinted(5.0, Unknown), stale(), stale(), hinted(6.0, Unknown), stale(), hinted(2.0, Unknown)];
+        let got = hints(&list);
+        assert_eq!([got[0], got[3], got[5]], [Unknown, NotReset, Reset]);
+    }
+
+    #[test]
+    fn the_kind_of_buckets_is_kept_and_nothing_else() {
+        let custom = super::super::testing::custom(&[1.0], &[2.0, 3.0]);
+        let got = stats_only(std::slice::from_ref(&custom)).remove(0);
+        assert_eq!((got.schema, got.count, got.sum, got.float), (custom.schema, 5.0, 10.0, true));
+        assert!(got.custom_bounds.is_empty() && got.positive_spans.is_empty() && got.zero_count == 0.0);
+    }
 }

@@ -38,4 +38,21 @@ mod tests {
         let h = with_negative(with_zero(exponential(0, 1, &[1.0, 0.0, 2.0]), 0.001, 3.0), 1, &[4.0]);
         assert_eq!(text(&h), "{count:10, sum:6, [-2,-1):4, [-0.001,0.001]:3, (1,2]:1, (4,8]:2}");
     }
+
+    #[test]
+    fn custom_buckets_reach_to_infinity() {
+        let custom = super::super::testing::custom(&[1.0, 2.5], &[2.0, 0.0, 3.0]);
+        assert_eq!(text(&custom), "{count:5, sum:10, [-Inf,1]:2, (2.5,+Inf]:3}");
+        let h = Histogram { sum: f64::NAN, ..exponential(0, 1, &[0.5, 1e6]) };
+        assert_eq!(text(&h), "{count:1.0000005e+06, sum:NaN, (1,2]:0.5, (2,4]:1e+06}");
+        // A difference may have fewer than none.
+        let h = with_zero(exponential(0, -1, &[-1.0]), 0.25, -2.0);
+        assert_eq!(text(&h), "{count:-3, sum:-2, [-0.25,0.25]:-2, (0.25,0.5]:-1}");
+    }
+
+    #[test]
+    fn negative_buckets_come_from_afar() {
+        let h = with_negative(exponential(0, 1, &[]), 0, &[1.0, 0.0, 2.0]);
+        assert_eq!(text(&h), "{count:3, sum:0, [-4,-2):2, [-1,-0.5):1}");
+    }
 }

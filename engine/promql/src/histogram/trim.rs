@@ -205,4 +205,72 @@ mod tests {
         trim_lower(&mut h, 2.5);
         assert_eq!(populated(&h), [(0, 2.0), (1, 4.0), (2, 4.0)]);
     }
+
+    /// What is left: buckets, count, sum.
+    fn left(mut h: Histogram, limit: f64, keep: Keep) -> (Vec<(i32, f64)>, f64, f64) {
+        trim(&mut h, limit, keep);
+        (populated(&h), h.count, h.sum)
+    }
+
+    /// As upstream: a bucket without a lower end is taken to begin at zero where it ends above, and to be at the limit where
+    /// it ends below.
+    #[test]
+    fn the_first_custom_bucket() {
+        let above = || custom(&[4.0], &[8.0, 2.0]);
+        assert_eq!(left(above(), 1.0, Keep::Below), (vec![(0, 2.0)], 2.0, 1.0));
+        assert_eq!(left(above(), 4.0, Keep::Below), (vec![(0, 8.0)], 8.0, 16.0));
+        assert_eq!(left(above(), 1.0, Keep::Above), (vec![(0, 6.0), (1, 2.0)], 8.0, 23.0));
+        assert_eq!(left(above(), 0.0, Keep::Below), (vec![], 0.0, 0.0));
+        let below = || custom(&[-5.0, 5.0], &[4.0, 4.0, 4.0]);
+        assert_eq!(left(below(), -7.0, Keep::Below), (vec![(0, 4.0)], 4.0, -28.0));
+        assert_eq!(left(below(), -7.0, Keep::Above), (vec![(1, 4.0), (2, 4.0)], 8.0, 20.0));
+        assert_eq!(left(below(), f64::NEG_INFINITY, Keep::Below), (vec![], 0.0, 0.0));
+    }
+
+    /// What lies beyond the last bound is at the limit, or gone.
+    #[test]
+    fn the_last_custom_bucket() {
+        let h = || custom(&[5.0, 10.0], &[4.0, 4.0, 4.0]);
+        assert_eq!(left(h(), 11.0, Keep::Below), (vec![(0, 4.0), (1, 4.0)], 8.0, 40.0));
+        assert_eq!(left(h(), 11.0, Keep::Above), (vec![(2, 4.0)], 4.0, 44.0));
+        assert_eq!(left(h(), 10.0, Keep::Above), (vec![(2, 4.0)], 4.0, 40.0));
+        let before = h();
+        assert_eq!(
+            left(h(), f64::INFINITY, Keep::Below),
+            (populated(&before), before.count, before.sum),
+            "nothing is cut"
+        );
+        assert_eq!(left(h(), f64::INFINITY, Keep::Above), (vec![], 0.0, 0.0));
+    }
+
+    #[test]
+    fn the_zero_bucket_is_linear() {
+        let positive = || with_zero(exponential(0, 1, &[4.0]), 0.5, 4.0);
+        let negative = || with_zero(with_negative(exponential(0, 1, &[]), 1, &[4.0]), 0.5, 4.0);
+        let both = || with_zero(with_negative(exponential(0, 1, &[4.0]), 1, &[4.0]), 0.5, 4.0);
+        let zero = |mut h: Histogram, limit: f64, keep: Keep| {
+            trim(&mut h, limit, keep);
+            (h.zero_count, h.count, h.sum)
+        };
+        assert_eq!(zero(positive(), 0.25, Keep::Below), (2.0, 2.0, 0.25));
+        assert_eq!(zero(positive(), -0.25, Keep::Below), (0.0, 0.0, 0.0));
+        assert_eq!(zero(negative(), -0.25, Keep::Above), (2.0, 2.0, -0.25));
+        assert_eq!(zero(negative(), 0.25, Keep::Above), (0.0, 0.0, 0.0));
+        // With observations on both sides it reaches to both.
+        assert_eq!(zero(both(), 0.0, Keep::Above).0, 2.0);
+        assert_eq!(zero(both(), -0.25, Keep::Above).0, 3.0);
+        assert_eq!(zero(both(), 0.5, Keep::Below).0, 4.0);
+    }
+
+    /// What is cut off above and what is cut off below are together what was there.
+    #[test]
+    fn both_parts_make_the_whole() {
+        let h = with_negative(with_zero(exponential(1, -3, &[1.0, 5.0, 2.0, 7.0]), 0.125, 3.0), -2, &[2.0, 4.0]);
+        for i in -40..=40 {
+            let limit = f64::from(i) / 16.0;
+            let (_, below, _) = left(h.clone(), limit, Keep::Below);
+            let (_, above, _) = left(h.clone(), limit, Keep::Above);
+            assert!((below + above - h.count).abs() < 1e-9, "{limit}: {below} and {above} of {}", h.count);
+        }
+    }
 }

@@ -194,4 +194,77 @@ mod tests {
         check("1__0", 3, None);
         check("1e", 2, None);
     }
+
+    #[test]
+    fn underscores_stand_between_digits() {
+        for (text, expected) in [
+            ("1_000", Ok(1000.0)),
+            ("0x_1_f", Ok(31.0)),
+            ("0_7", Ok(7.0)),
+            ("1_0e1_0", Ok(1e11)),
+            ("1_", Err(())),
+            ("1__0", Err(())),
+            ("1_.5", Err(())),
+            ("1._5", Err(())),
+            ("1e_5", Err(())),
+            ("1_e5", Err(())),
+            ("0x1_", Err(())),
+            ("_1", Err(())),
+        ] {
+            assert_eq!(value(text).map_err(drop), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_numbers_of_all_bases() {
+        for (text, expected) in [
+            ("0", 0.0),
+            ("00", 0.0),
+            ("017", 15.0),
+            ("019", 19.0),
+            ("017.5", 17.5),
+            ("017e1", 170.0),
+            ("0XfF", 255.0),
+            ("0x7fffffffffffffff", 9_223_372_036_854_775_808.0),
+            ("9223372036854775807", 9_223_372_036_854_775_808.0),
+            ("9007199254740993", 9_007_199_254_740_992.0),
+            ("0777777777777777777777", 9_223_372_036_854_775_808.0),
+            ("100000000000000000000", 1e20),
+            ("1E+3", 1000.0),
+            (".5e1", 5.0),
+            ("1e-400", 0.0),
+            ("iNf", f64::INFINITY),
+        ] {
+            assert_eq!(value(text), Ok(expected), "{text}");
+        }
+        assert!(value("NAN").is_ok_and(f64::is_nan));
+        for text in ["", "0b11", "1e", "0x1.8", "0xg", "1.2.3", "infinity", "1 "] {
+            assert!(value(text).is_err(), "{text}");
+        }
+    }
+
+    /// Whatever stands there, what is read ends at a character and is what is read of it alone.
+    #[test]
+    fn reading_ends_within_the_text() {
+        use rand::rngs::SmallRng;
+        use rand::{RngExt, SeedableRng};
+
+        const PARTS: [&str; 14] = ["0", "1", "9", "x", "e", ".", "_", "m", "s", "h", "+", "é", " ", "F"];
+        let mut random = SmallRng::seed_from_u64(31);
+        for _ in 0..3000 {
+            let mut text = String::from("1");
+            for _ in 0..random.random_range(0_usize..8) {
+                text += PARTS[random.random_range(0..PARTS.len())];
+            }
+            let (length, kind) = scan(&text);
+            let read = text.get(..length).unwrap_or_else(|| panic!("{text}: {length}"));
+            if kind.is_some() {
+                // What is no number after all (`1e`) is known once it is read.
+                if kind == Some(TokenKind::Duration) || value(read).is_ok() {
+                    assert_eq!(scan(read), (length, kind), "{text}");
+                }
+                assert!(!text[length..].starts_with(|c: char| c == '_' || c.is_ascii_alphanumeric()), "{text}: {read}");
+            }
+        }
+    }
 }

@@ -138,4 +138,60 @@ mod tests {
         check(r#""\Uffffffff""#, "escape sequence is an invalid Unicode code point");
         check("'\u{fffd}'", "invalid UTF-8 rune");
     }
+
+    #[test]
+    fn escapes_at_their_ends() {
+        let check = |text: &str, expected: &[u8]| {
+            assert_eq!(decode_bytes(text), Ok((expected.to_vec(), text.len())), "{text}");
+        };
+        check(r#""""#, b"");
+        check("``", b"");
+        check(r#""\000\177\377""#, b"\x00\x7f\xff");
+        check(r#""\x00\xfF""#, b"\x00\xff");
+        check(r#""\u0000\uD7FF\uE000""#, "\0\u{d7ff}\u{e000}".as_bytes());
+        check(r#""\U0010FFFF""#, "\u{10ffff}".as_bytes());
+        check(r#""\ufffd""#, "\u{fffd}".as_bytes());
+        check("`\\x41\"'\r\n`", b"\\x41\"'\r\n");
+        check("'\u{1f600}\"`'", "\u{1f600}\"`".as_bytes());
+        let fail = |text: &str, expected: &str| assert_eq!(decode_bytes(text), Err(expected.to_owned()), "{text}");
+        fail(r#""\8""#, "unknown escape sequence U+0038 '8'");
+        fail(r#"'\"'"#, "unknown escape sequence U+0022 '\"'");
+        fail("\"\\\n\"", "unknown escape sequence U+000A");
+        fail(r#""\é""#, "unknown escape sequence U+00E9 'é'");
+        fail(r#""\u12""#, "illegal character U+0022 '\"' in escape sequence");
+        fail(r#""\08""#, "illegal character U+0038 '8' in escape sequence");
+        fail(r#""\xé""#, "illegal character U+00E9 'é' in escape sequence");
+        fail(r#""\U00110000""#, "escape sequence is an invalid Unicode code point");
+        fail(r#""\uDFFF""#, "escape sequence is an invalid Unicode code point");
+        fail(r#""\777""#, "escape sequence is an invalid Unicode code point");
+        fail(r#""\U0010"#, "escape sequence not terminated");
+        fail("`\u{fffd}`", "invalid UTF-8 rune");
+        fail("\"", "unterminated quoted string");
+    }
+
+    /// What is written in quotes is read as the same bytes, whatever they are.
+    #[test]
+    fn quoting_and_reading_are_inverse() {
+        use rand::rngs::SmallRng;
+        use rand::{RngExt, SeedableRng};
+
+        use super::super::quote::{quote, quote_bytes};
+
+        let mut random = SmallRng::seed_from_u64(32);
+        for _ in 0..500 {
+            let bytes: Vec<u8> =
+                (0..random.random_range(0_usize..12)).map(|_| random.random_range(0_u32..256) as u8).collect();
+            let written = quote_bytes(&bytes);
+            assert_eq!(decode_bytes(&format!("{written} rest")), Ok((bytes, written.len())), "{written}");
+            let text: String = (0..random.random_range(0_usize..12))
+                .filter_map(|_| char::from_u32(random.random_range(0..0x11_0000)))
+                .collect();
+            let written = quote(&text);
+            assert_eq!(decode_bytes(&written), Ok((text.into_bytes(), written.len())), "{written}");
+        }
+        for text in ["\u{fffd}", "'\"`\\", "\n\r\t\0\u{7f}\u{85}", "e\u{301}\u{200d}"] {
+            assert_eq!(decode_bytes(&quote(text)).map(|(bytes, _)| bytes), Ok(text.as_bytes().to_vec()), "{text:?}");
+        }
+        assert_eq!(replace_broken(b"a\xf0\x9f\x98z\xc3"), "a\u{fffd}\u{fffd}\u{fffd}z\u{fffd}");
+    }
 }

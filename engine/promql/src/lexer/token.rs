@@ -190,3 +190,55 @@ fn shortened(text: &str) -> String {
     let end = text.char_indices().nth(10).map_or(text.len(), |(i, _)| i);
     format!("{}...", quote(&text[..end]))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a word may be: a label in lists, a metric, a function, the start of an expression.
+    #[test]
+    fn what_keywords_may_stand_for() {
+        for (word, label, metric, function, starts) in [
+            ("and", true, true, false, true),
+            ("UNLESS", true, true, false, true),
+            ("atan2", true, false, false, false),
+            ("bool", true, false, false, false),
+            ("by", true, true, false, true),
+            ("Without", false, true, false, true),
+            ("on", true, false, false, false),
+            ("ignoring", true, false, false, false),
+            ("group_right", true, false, false, false),
+            ("fill_left", true, true, false, true),
+            ("offset", true, true, false, true),
+            ("smoothed", true, true, false, true),
+            ("start", true, true, true, true),
+            ("Range", true, true, true, true),
+            ("MIN_OF", true, true, true, true),
+            ("sum", true, false, false, true),
+            ("count_values", true, false, false, true),
+            ("nan", false, false, false, true),
+            ("Inf", false, false, false, true),
+        ] {
+            let kind = keyword(word).unwrap_or_else(|| panic!("{word}"));
+            let found = (kind.is_label(), kind.is_metric_keyword(), kind.is_named_function(), kind.starts_expr());
+            assert_eq!(found, (label, metric, function, starts), "{word}");
+        }
+        for word in ["", "a", "rate", "summ", "infinity", "count_valuess", "группа", "ＳＵＭ", "step_", "group-left"]
+        {
+            assert_eq!(keyword(word), None, "{word}");
+        }
+        assert!(TokenKind::MetricIdentifier.is_label() && TokenKind::Identifier.starts_expr());
+        assert!(!TokenKind::String.is_label() && !TokenKind::RightParen.starts_expr() && !TokenKind::Eof.starts_expr());
+        assert!(!TokenKind::Op(BinaryOp::Mul).starts_expr() && TokenKind::Op(BinaryOp::Sub).starts_expr());
+    }
+
+    #[test]
+    fn long_texts_are_cut_after_ten_characters() {
+        let check = |text: &str, expected: &str| assert_eq!(shortened(text), expected);
+        check("'12345678'", "\"'12345678'\"");
+        check("'123456789'", "\"'123456789\"...");
+        check("'ééééé'", "\"'ééééé'\"...");
+        check("'éééééééééééé'", "\"'ééééééééé\"...");
+        check("\"a\"", r#""\"a\"""#);
+    }
+}

@@ -11,6 +11,10 @@ const RANGE_START: DurationPlace =
 const STEP_START: DurationPlace =
     DurationPlace { name: "subquery selector", expected: "number, duration, step(), range(), or \"]\"" };
 
+/// The furthest times that `@` tells of, in milliseconds: those beyond stand for these. Offsets, ranges and look-backs
+/// can be added to them.
+const AT_MS_MAX: i64 = 1 << 62;
+
 impl Parser<'_> {
     /// Reads all modifiers of an operand.
     pub(super) fn modified(&mut self, mut expr: Expr) -> Result<Expr> {
@@ -148,7 +152,7 @@ impl Parser<'_> {
             };
             return Err(ParseError::new(pos, format!("timestamp out of bounds for @ modifier: {shown}")));
         }
-        Ok((seconds * 1000.0).round() as i64)
+        Ok(((seconds * 1000.0).round() as i64).clamp(-AT_MS_MAX, AT_MS_MAX))
     }
 }
 

@@ -121,6 +121,12 @@ fn selectors() {
     check("foo[5m] @ 1m", Some(At::Time(60_000)));
     check("foo @ start()", Some(At::Start));
     check("foo[5y] @ end ( )", Some(At::End));
+    // All that may be added to a time leaves it a number.
+    let furthest = 1_i64 << 62;
+    check("foo @ 4e15", Some(At::Time(4_000_000_000_000_000_000)));
+    check("foo @ 9e18", Some(At::Time(furthest)));
+    check("foo[100y] @ -9e18 offset 100y", Some(At::Time(-furthest)));
+    check("foo @ 4611686018427388.000", Some(At::Time(furthest)));
     check("foo offset 1m", None);
     assert!(selector("foo anchored").anchored && selector("foo[5m] SMOOTHED").smoothed);
     assert_eq!(selector("foo offset 0s").offset, None);

@@ -96,9 +96,13 @@ fn groups(room: &Room, table: &SeriesTable) -> Result<(Vec<HistogramGroup>, Vec<
     Ok((groups, bad, out))
 }
 
-/// Reads an upper bound as Go's `ParseFloat` does for what occurs in labels.
+/// Reads an upper bound as Go's `ParseFloat` does for what occurs in labels: numbers that are too large are none, and NaN
+/// has no sign.
 fn parse_bound(text: &str) -> Option<f64> {
-    if text.is_empty() || text.ends_with(char::is_whitespace) { None } else { text.parse().ok() }
+    let bound: f64 = text.parse().ok()?;
+    let has_digits = text.bytes().any(|b| b.is_ascii_digit());
+    let is_read = bound.is_finite() || (!has_digits && (bound.is_infinite() || !text.starts_with(['+', '-'])));
+    is_read.then_some(bound)
 }
 
 /// Writes a quantile as a label: a whole number gets `.0` (`labels.FormatOpenMetricsFloat`).
@@ -109,7 +113,8 @@ fn open_metrics_float(v: f64) -> String {
     if v.is_infinite() {
         return if v > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let text = float_text(v);
+    // Zero has no sign.
+    let text = float_text(v + 0.0);
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
 }
 
@@ -132,5 +137,67 @@ mod tests {
         assert_eq!(out.value(0, "a"), "1");
         assert_eq!(open_metrics_float(1.0), "1.0");
         assert_eq!(open_metrics_float(0.25), "0.25");
+    }
+
+    #[test]
+    fn bounds_as_go_reads_them() {
+        let read = |text: &str| parse_bound(text).map(f64::to_bits);
+        for (text, bound) in [
+            ("0", 0.0),
+            ("-0", -0.0),
+            ("1.", 1.0),
+            (".5", 0.5),
+            ("+2", 2.0),
+            ("-2.5e-3", -0.0025),
+            ("1E3", 1000.0),
+            ("1e-400", 0.0),
+            ("1.7976931348623157e308", f64::MAX),
+            ("Inf", f64::INFINITY),
+            ("+inf", f64::INFINITY),
+            ("Infinity", f64::INFINITY),
+            ("-INF", f64::NEG_INFINITY),
+        ] {
+            assert_eq!(read(text), Some(bound.to_bits()), "{text}");
+        }
+        assert!(parse_bound("nan").is_some_and(f64::is_nan) && parse_bound("NaN").is_some_and(f64::is_nan));
+        for text in ["", " ", "1 ", " 1", "1,5", "one", "1s", "e3", ".", "-", "++1", "1e400", "-1e400", "-nan", "+NaN"]
+        {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn quantiles_as_labels() {
+        for (q, label) in [
+            (0.0, "0.0"),
+            (-0.0, "0.0"),
+            (1.0, "1.0"),
+            (-2.0, "-2.0"),
+            (0.99, "0.99"),
+            (1e-9, "1e-09"),
+            (1e21, "1e+21"),
+            (f64::NAN, "NaN"),
+            (f64::INFINITY, "+Inf"),
+            (f64::NEG_INFINITY, "-Inf"),
+        ] {
+            assert_eq!(open_metrics_float(q), label);
+        }
+    }
+
+    #[test]
+    fn a_series_of_its_own_bounds_is_no_other() {
+        let mut b = SeriesTableBuilder::default();
+        // Bounds that are equal as numbers are two buckets; those of another metric are another histogram.
+        b.push([("__name__", "m_bucket"), ("le", "1")]);
+        b.push([("__name__", "m_bucket"), ("le", "1.0")]);
+        b.push([("__name__", "n_bucket"), ("le", "1")]);
+        b.push([("__name__", "m_bucket"), ("le", "-Inf")]);
+        let (groups, bad, out) = groups(&Room::unbounded(), &b.finish()).unwrap();
+        assert_eq!(bad, Vec::<u32>::new());
+        assert_eq!(groups[0].classic, [(3, f64::NEG_INFINITY), (0, 1.0), (1, 1.0)]);
+        assert_eq!(groups[1].classic, [(2, 1.0)]);
+        assert_eq!((out.metric(0), out.metric(1)), ("m_bucket", "n_bucket"));
+        // A row with `le` is a native histogram with that label, too, whatever it means.
+        assert_eq!(groups.iter().filter_map(|g| g.native).collect::<Vec<_>>(), [0, 1, 2, 3]);
     }
 }

@@ -244,4 +244,79 @@ mod tests {
         assert!(bucket_fraction(0.0, 1.0, &mut buckets(&[(1.0, 2.0)])).is_nan());
         assert!(bucket_fraction(f64::NAN, 1.0, &mut buckets(&[(INF, 2.0)])).is_nan());
     }
+
+    #[test]
+    fn between_the_ends_of_a_bucket() {
+        let list = [(1.0, 2.0), (2.0, 4.0), (INF, 4.0)];
+        for (q, expected) in [(0.25, 0.5), (0.5, 1.0), (0.75, 1.5), (1.0, 2.0)] {
+            check(q, &list, expected);
+        }
+        // The first bucket begins at zero unless it ends there or below.
+        let negative = [(-2.0, 1.0), (-1.0, 3.0), (INF, 4.0)];
+        for (q, expected) in [(0.1, -2.0), (0.25, -2.0), (0.5, -1.5), (0.75, -1.0), (0.9, -1.0)] {
+            check(q, &negative, expected);
+        }
+        check(0.5, &[(0.0, 2.0), (4.0, 4.0), (INF, 4.0)], 0.0);
+        // Of what lies beyond the last bound only that is known.
+        check(0.5, &[(1.0, 0.0), (INF, 4.0)], 1.0);
+        check(0.99, &[(-1.0, 0.0), (INF, 4.0)], -1.0);
+        check(0.5, &[], f64::NAN);
+        check(0.5, &[(1.0, 1.0), (f64::NEG_INFINITY, 1.0)], f64::NAN);
+    }
+
+    #[test]
+    fn neither_order_nor_doubles_matter() {
+        let list = [(1.0, 2.0), (1.0, 1.0), (2.0, 6.0), (INF, 5.0), (INF, 5.0)];
+        let joined = [(1.0, 3.0), (2.0, 6.0), (INF, 10.0)];
+        for turn in 0..list.len() {
+            let mut turned = list;
+            turned.rotate_left(turn);
+            for q in [0.0, 0.1, 0.3, 0.5, 0.6] {
+                let (expected, _) = bucket_quantile(q, &mut buckets(&joined));
+                check(q, &turned, expected);
+            }
+            let mut sorted = buckets(&turned);
+            assert_eq!(bucket_fraction(0.5, 1.5, &mut sorted), bucket_fraction(0.5, 1.5, &mut buckets(&joined)));
+            assert_eq!(sorted, buckets(&joined));
+        }
+    }
+
+    #[test]
+    fn fixes_say_where_and_how_far() {
+        let mut list = buckets(&[(1.0, 10.0), (2.0, 9.0), (3.0, 8.0), (4.0, 10.0), (5.0, 12.0), (INF, 11.5)]);
+        let (_, fix) = bucket_quantile(0.5, &mut list);
+        assert_eq!(fix, Some(Fix { min_bucket: 2.0, max_bucket: INF, max_diff: 2.0 }));
+        let counts: Vec<f64> = list.iter().map(|b| b.count).collect();
+        assert_eq!(counts, [10.0, 10.0, 10.0, 10.0, 12.0, 12.0]);
+        // What was lifted once stays so.
+        assert_eq!(bucket_quantile(0.5, &mut list).1, None);
+        // Rounding goes both ways without a word, also where nothing is known.
+        let mut list = buckets(&[(1.0, 1e13), (2.0, 1e13 + 1.0), (INF, 1e13 - 1.0)]);
+        assert_eq!(bucket_quantile(2.0, &mut list.clone()).1, None, "nobody looked");
+        assert_eq!(bucket_quantile(0.5, &mut list).1, None);
+        assert!(list.iter().all(|b| b.count == 1e13));
+        let mut all = ForcedMonotonicity::new(Fix { min_bucket: 2.0, max_bucket: 3.0, max_diff: 1.0 }, 50);
+        all.merge(&ForcedMonotonicity::new(Fix { min_bucket: 1.0, max_bucket: 2.5, max_diff: 7.0 }, 20));
+        all.merge(&ForcedMonotonicity::new(Fix { min_bucket: 9.0, max_bucket: INF, max_diff: 0.5 }, 90));
+        let expected =
+            ForcedMonotonicity { samples: 3, min_ts: 20, max_ts: 90, min_bucket: 1.0, max_bucket: INF, max_diff: 7.0 };
+        assert_eq!(all, expected);
+    }
+
+    #[test]
+    fn fractions_below_zero() {
+        let share = |lower, upper| bucket_fraction(lower, upper, &mut buckets(&[(-1.0, 2.0), (1.0, 4.0), (INF, 4.0)]));
+        assert_eq!(share(-INF, -1.0), 0.5);
+        assert_eq!(share(-1.0, 0.0), 0.25);
+        assert_eq!(share(-INF, 0.0), 0.75);
+        assert_eq!(share(1.0, INF), 0.0);
+        assert_eq!(share(1.0, 1.0), 0.0);
+        assert_eq!(share(2.0, -2.0), 0.0);
+        // Nothing is known of where observations are in a bucket that has no lower end.
+        assert_eq!(share(-5.0, -1.0), 0.0);
+        assert_eq!(share(-5.0, 1.0), 0.5);
+        assert!(bucket_fraction(0.0, 1.0, &mut buckets(&[(1.0, 0.0), (INF, 0.0)])).is_nan());
+        assert!(bucket_fraction(0.0, f64::NAN, &mut buckets(&[(1.0, 2.0), (INF, 2.0)])).is_nan());
+        assert!(bucket_fraction(0.0, 1.0, &mut vec![]).is_nan());
+    }
 }

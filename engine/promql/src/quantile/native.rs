@@ -233,4 +233,76 @@ mod tests {
             assert!((back - q).abs() < 1e-9, "{q} {value} {back}");
         }
     }
+
+    #[test]
+    fn parts_of_the_line_make_the_whole() {
+        let wide = with_negative(with_zero(exponential(1, -3, &[1.0, 5.0, 2.0, 7.0]), 0.125, 3.0), -2, &[2.0, 4.0]);
+        let narrow = custom(&[-2.0, 0.5, 3.0], &[1.0, 2.0, 3.0, 4.0]);
+        let cuts = [f64::NEG_INFINITY, -3.0, -0.6, -0.1, 0.0, 0.05, 0.3, 0.9, 2.5, f64::INFINITY];
+        for h in [wide, narrow, with_zero(exponential(0, 1, &[]), 1.0, 5.0), exponential(-2, 0, &[1.0, 0.0, 9.0])] {
+            let parts = cuts.windows(2).map(|w| histogram_fraction(w[0], w[1], &h).0);
+            let parts: Vec<f64> = parts.collect();
+            assert!(parts.iter().all(|part| (0.0..=1.0).contains(part)), "{parts:?} of {h:?}");
+            assert!((parts.iter().sum::<f64>() - 1.0).abs() < 1e-12, "{parts:?} of {h:?}");
+        }
+    }
+
+    #[test]
+    fn quantiles_ascend() {
+        let h = with_negative(with_zero(exponential(1, -3, &[1.0, 5.0, 0.0, 7.0]), 0.125, 3.0), -2, &[2.0, 4.0]);
+        for h in [h, custom(&[-2.0, 0.5, 3.0], &[1.0, 2.0, 3.0, 4.0]), exponential(3, 100, &[0.5, 0.0, 0.25])] {
+            let values: Vec<f64> = (0..=100).map(|i| histogram_quantile(f64::from(i) / 100.0, &h).0).collect();
+            assert!(values.windows(2).all(|w| w[0] <= w[1] + 1e-12 * w[1].abs()), "{values:?} of {h:?}");
+        }
+    }
+
+    #[test]
+    fn observations_on_one_side_narrow_the_zero_bucket() {
+        let negative = with_zero(with_negative(exponential(0, 1, &[]), 1, &[4.0]), 0.5, 4.0);
+        check(0.75, &negative, -0.25);
+        check(1.0, &negative, 0.0);
+        check(0.25, &negative, -(2.0_f64.sqrt()));
+        let share = |lower, upper| histogram_fraction(lower, upper, &negative).0;
+        assert_eq!((share(-0.25, 0.0), share(0.0, 1.0), share(-2.0, -1.0)), (0.25, 0.0, 0.5));
+        let positive = with_zero(exponential(0, 1, &[4.0]), 0.5, 4.0);
+        check(0.0, &positive, 0.0);
+        assert_eq!(histogram_fraction(-1.0, 0.0, &positive).0, 0.0);
+        // Without any other it reaches to both.
+        let alone = with_zero(exponential(0, 1, &[]), 0.5, 4.0);
+        check(0.5, &alone, 0.0);
+        check(1.0, &alone, 0.5);
+        assert_eq!(histogram_fraction(-0.25, 0.25, &alone).0, 0.5);
+    }
+
+    #[test]
+    fn custom_buckets_without_an_end() {
+        let h = custom(&[2.0, 4.0], &[2.0, 1.0, 1.0]);
+        for (q, expected) in [(0.0, 0.0), (0.25, 1.0), (0.5, 2.0), (0.75, 4.0), (0.9, 4.0), (1.0, 4.0)] {
+            check(q, &h, expected);
+        }
+        let below = custom(&[-2.0, 4.0], &[2.0, 2.0]);
+        check(0.25, &below, -2.0);
+        check(0.75, &below, 1.0);
+        let share = |lower, upper, h: &Histogram| histogram_fraction(lower, upper, h).0;
+        assert_eq!(share(4.0, f64::INFINITY, &h), 0.25);
+        assert_eq!(share(3.0, 4.0, &h), 0.125);
+        assert!(share(f64::NAN, 1.0, &h).is_nan() && share(0.0, 1.0, &Histogram::default()).is_nan());
+        assert_eq!((share(1.0, 1.0, &h), share(2.0, 1.0, &h)), (0.0, 0.0));
+    }
+
+    #[test]
+    fn nan_observations_only_where_there_are_some() {
+        let mut h = exponential(0, 1, &[4.0, 4.0]);
+        h.sum = f64::NAN;
+        // A sum that is NaN of observations that are all in buckets tells of infinities of both signs.
+        assert_eq!(histogram_quantile(0.25, &h).1, None);
+        assert_eq!(histogram_fraction(1.0, 2.0, &h), (0.5, None));
+        h.count = 16.0;
+        assert_eq!(histogram_fraction(1.0, f64::INFINITY, &h), (0.5, Some(NanNote::Fraction)));
+        assert_eq!(histogram_fraction(5.0, 1.0, &h), (0.0, None), "nothing is between");
+        let (value, note) = histogram_quantile(0.75, &h);
+        assert!(value.is_nan() && note == Some(NanNote::Result));
+        assert_eq!(histogram_quantile(-1.0, &h), (f64::NEG_INFINITY, None));
+        assert_eq!(histogram_quantile(1.5, &h), (f64::INFINITY, None));
+    }
 }

@@ -75,4 +75,49 @@ mod tests {
         assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, true), 2.0);
         assert_eq!(interpolate((0, 10.0), (10, 4.0), 5, false), 7.0);
     }
+
+    /// The values of a raw window by what is said of them: a value at each end, and the samples strictly between.
+    #[test]
+    fn ends_and_what_is_between() {
+        let (ts, values) = ([0, 10, 20, 30], [0.0, 1.0, 2.0, 30.0]);
+        let check = |count: usize, start: i64, end: i64, smoothed: bool, expected: &[(i64, f64)]| {
+            let (ts, values) = extend_floats(&ts[..count], &values[..count], start, end, smoothed);
+            let got: Vec<(i64, f64)> = ts.into_iter().zip(values).collect();
+            assert_eq!(got, expected, "{count} samples within {start} to {end}, smoothed: {smoothed}");
+        };
+        for smoothed in [false, true] {
+            check(0, 0, 10, smoothed, &[]);
+            check(1, 5, 9, smoothed, &[]);
+            check(3, 20, 25, smoothed, &[]);
+            // Samples at the ends are the ends.
+            check(3, 0, 20, smoothed, &[(0, 0.0), (10, 1.0), (20, 2.0)]);
+            check(3, 10, 20, smoothed, &[(10, 1.0), (20, 2.0)]);
+            // Before the first sample nothing is known but that.
+            check(2, -50, 10, smoothed, &[(-50, 0.0), (0, 0.0), (10, 1.0)]);
+            // Behind the last one neither.
+            check(3, 10, 99, smoothed, &[(10, 1.0), (20, 2.0), (99, 2.0)]);
+        }
+        check(2, 14, 16, false, &[]);
+        check(3, 14, 22, false, &[(14, 1.0), (20, 2.0), (22, 2.0)]);
+        check(3, 14, 16, true, &[(14, 1.4), (16, 1.6)]);
+        check(4, 25, 29, true, &[(25, 16.0), (29, 27.2)]);
+    }
+
+    #[test]
+    fn samples_around_a_window() {
+        let ts = [0, 10, 20, 30];
+        for (start, end, anchored, smoothed) in [
+            (-5, 5, (0, 3), (0, 1)),
+            (0, 10, (0, 3), (0, 1)),
+            (5, 15, (0, 3), (0, 2)),
+            (10, 20, (1, 3), (1, 2)),
+            (15, 20, (1, 3), (1, 2)),
+            (20, 99, (2, 3), (2, 3)),
+            (35, 40, (2, 3), (2, 3)),
+        ] {
+            assert_eq!(outer_samples(&ts, start, end, false), anchored, "{start} to {end}");
+            assert_eq!(outer_samples(&ts, start, end, true), smoothed, "{start} to {end}");
+        }
+        assert_eq!((outer_samples(&ts[..1], 5, 9, false), outer_samples(&ts[..1], 5, 9, true)), ((0, 0), (0, 0)));
+    }
 }

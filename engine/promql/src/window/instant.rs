@@ -205,4 +205,94 @@ mod tests {
         assert_eq!(row(&samples, InstantValue::Value, 3), [Some(1.0), None, None]);
         assert_eq!(row(&samples, InstantValue::Timestamp, 3), [Some(0.0), Some(0.025), Some(0.025)]);
     }
+
+    fn smoothed(samples: &SeriesSamples<'_>, steps: usize) -> (Vec<Option<f64>>, Vec<(u32, f64)>, Vec<String>) {
+        use crate::annotation::{Annotations, Level};
+        use crate::ast::PosRange;
+        use crate::functions::Scratch;
+
+        let (mut values, mut present) = (vec![0.0; steps], vec![false; steps]);
+        let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
+        let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: true, lookback_ms: 50 };
+        let grid = Grid { start: 0, step_ms: 25, steps };
+        let call = RangeCall { grid, window, at: None, params: &[], windows: None, pace: None };
+        let (mut annotations, mut scratch) = (Annotations::default(), Scratch::default());
+        let pos = PosRange::default();
+        let mut ctx = KernelContext { annotations: &mut annotations, pos, metric_name: "m", scratch: &mut scratch };
+        instant_smoothed(samples, &call, &mut out, &mut ctx);
+        let hists = out.hists.iter().map(|(step, h)| (*step, h.count)).collect();
+        let floats = values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect();
+        (floats, hists, annotations.texts(Level::Warning, ""))
+    }
+
+    #[test]
+    fn values_between_samples() {
+        let samples = SeriesSamples { ts: &[10, 60, 150], values: &[1.0, 6.0, 5.0], ..SeriesSamples::default() };
+        let (floats, hists, warnings) = smoothed(&samples, 9);
+        // At 0 and 125 nothing is before, at 75 the next one is too far; at 200 the last one is too old.
+        let between = Some(6.0 - 40.0 / 90.0);
+        let expected = [None, Some(2.5), Some(5.0), Some(6.0), between, None, Some(5.0), Some(5.0), None];
+        let close = |(a, b): (&Option<f64>, &Option<f64>)| match (a, b) {
+            (Some(a), Some(b)) => (a - b).abs() < 1e-12,
+            (a, b) => a == b,
+        };
+        assert!(floats.iter().zip(&expected).all(close), "{floats:?}");
+        assert!(hists.is_empty() && warnings.is_empty());
+    }
+
+    #[test]
+    fn histograms_between_samples() {
+        use crate::histogram::testing::{custom, exponential};
+
+        let h = |count: f64| exponential(0, 1, &[count]);
+        let hists = [h(10.0), h(60.0)];
+        let samples = SeriesSamples { hist_ts: &[10, 60], hists: &hists, ..SeriesSamples::default() };
+        let (floats, counts, _) = smoothed(&samples, 6);
+        assert_eq!(floats, [None; 6]);
+        assert_eq!(counts, [(1, 25.0), (2, 50.0), (3, 60.0), (4, 60.0)]);
+        // Floats and histograms around one step are no value, nor are kinds of buckets that do not fit.
+        let mixed = SeriesSamples { ts: &[30], values: &[1.0], ..samples };
+        let (floats, counts, warnings) = smoothed(&mixed, 2);
+        assert!(floats == [None; 2] && counts.is_empty() && warnings.len() == 1, "{floats:?} {counts:?}");
+        let kinds = [h(10.0), custom(&[1.0], &[1.0, 2.0])];
+        let (_, counts, warnings) = smoothed(&SeriesSamples { hist_ts: &[10, 60], hists: &kinds, ..samples }, 4);
+        assert_eq!((counts, warnings.len()), (vec![(3, 3.0)], 1));
+    }
+
+    #[test]
+    fn start_times_and_histograms_by_what_is_asked() {
+        let hists = [Histogram { count: 3.0, ..Histogram::default() }, Histogram::stale()];
+        let samples = SeriesSamples {
+            ts: &[0],
+            values: &[f64::NAN],
+            start_ts: &[-7000],
+            hist_ts: &[25, 75],
+            hists: &hists,
+            hist_start_ts: &[1500, 0],
+        };
+        let value = row(&samples, InstantValue::Value, 4);
+        assert!(value[0].is_some_and(f64::is_nan) && value[1..] == [None; 3], "NaN is a value like any other");
+        assert_eq!(row(&samples, InstantValue::StartTimestamp, 4), [Some(-7.0), Some(1.5), Some(1.5), None]);
+        assert_eq!(row(&samples, InstantValue::Timestamp, 4), [Some(0.0), Some(0.025), Some(0.025), None]);
+    }
+
+    #[test]
+    fn windows_that_are_known() {
+        let values = [1.0, stale_nan(), 3.0];
+        let samples =
+            SeriesSamples { ts: &[0, 25, 50], values: &values, start_ts: &[1000, 0, 3000], ..SeriesSamples::default() };
+        let windows = [(0, 1), (0, 2), (1, 3), (3, 3)].map(|(lo, hi)| Cursor { lo, hi });
+        let of = |what| {
+            let (mut values, mut present) = (vec![0.0; 4], vec![false; 4]);
+            let mut out = SeriesOut { values: &mut values, present: &mut present, hists: vec![] };
+            let window = Window { range_ms: 0, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 50 };
+            let grid = Grid { start: 0, step_ms: 25, steps: 4 };
+            let call = RangeCall { grid, window, at: None, params: &[], windows: Some(&windows), pace: None };
+            instant(&samples, &call, what, &mut out);
+            values.iter().zip(&present).map(|(&v, &p)| p.then_some(v)).collect::<Vec<_>>()
+        };
+        assert_eq!(of(InstantValue::Value), [Some(1.0), None, Some(3.0), None]);
+        assert_eq!(of(InstantValue::Timestamp), [Some(0.0), None, Some(0.05), None]);
+        assert_eq!(of(InstantValue::StartTimestamp), [Some(1.0), None, Some(3.0), None]);
+    }
 }

@@ -1,5 +1,7 @@
 use proptest::prelude::*;
 use quiver_types::ResetHint;
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 
 use super::*;
 use crate::annotation::Level;
@@ -151,4 +153,138 @@ fn what_does_not_fit_is_annotated() {
     let no_reset = Histogram { reset_hint: ResetHint::NotReset, ..a };
     let hints = "warning: conflicting counter resets during histogram aggregation";
     check(AggregateOp::Sum, &[reset, no_reset], None, hints);
+}
+
+/// Rows with holes: what is missing has a number all the same.
+fn some_rows(random: &mut SmallRng, groups: u32, steps: usize) -> Rows {
+    let cell = |random: &mut SmallRng| match random.random_range(0_u32..6) {
+        0 => None,
+        1 => Some(f64::NAN),
+        _ => Some(f64::from(random.random_range(-50_i32..50))),
+    };
+    let rows = random.random_range(0_usize..12);
+    (0..rows).map(|_| (random.random_range(0..groups), (0..steps).map(|_| cell(random)).collect())).collect()
+}
+
+fn folded(op: AggregateOp, groups: usize, steps: usize, rows: &Rows) -> Accumulator {
+    let mut state = Accumulator::new(op, groups, steps, PosRange::default());
+    for (group, cells) in rows {
+        let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(777.0)).collect();
+        let present: Vec<bool> = cells.iter().map(Option::is_some).collect();
+        state.fold(*group, 0, &values, &present, &[], "m");
+    }
+    state
+}
+
+fn cells_of(state: Accumulator) -> Vec<Option<f64>> {
+    let block = state.finish(&[0.5], &mut Annotations::default());
+    block.values.iter().zip(&block.present).map(|(&v, &p)| p.then_some(v)).collect()
+}
+
+/// A state that was written down and read again goes on as if nothing had been, in whatever order its rows are read.
+#[test]
+fn states_travel() {
+    let (groups, steps) = (4, 3);
+    let mut random = SmallRng::seed_from_u64(41);
+    for _ in 0..40 {
+        let (first, second) = (some_rows(&mut random, 4, steps), some_rows(&mut random, 4, steps));
+        for op in OPS {
+            let mut expected = folded(op, groups, steps, &first);
+            expected.merge(folded(op, groups, steps, &second));
+            let mut got = Accumulator::new(op, groups, steps, PosRange::default());
+            for state in [folded(op, groups, steps, &first), folded(op, groups, steps, &second)] {
+                for mut parts in state.into_parts() {
+                    if op != AggregateOp::Quantile {
+                        turn(&mut parts, steps);
+                    }
+                    got.merge(Accumulator::of_parts(op, groups, steps, PosRange::default(), parts));
+                }
+            }
+            let (got, expected) = (cells_of(got), cells_of(expected));
+            let equal = got.iter().zip(&expected).all(|(a, b)| same(*a, *b));
+            assert!(equal && got.len() == groups * steps, "{op:?}: {got:?}, not {expected:?}");
+        }
+    }
+}
+
+/// Puts the first row of parts last and leaves out the row of a group that has seen nothing.
+fn turn(parts: &mut Parts, steps: usize) {
+    parts.groups.rotate_left(1);
+    parts.numbers.iter_mut().for_each(|rows| rows.rotate_left(steps));
+    parts.flags.iter_mut().for_each(|rows| rows.rotate_left(steps));
+    if let Some(row) = parts.flags[0].chunks(steps).position(|seen| !seen.contains(&true)) {
+        parts.groups.remove(row);
+        parts.numbers.iter_mut().for_each(|rows| drop(rows.drain(row * steps..(row + 1) * steps)));
+        parts.flags.iter_mut().for_each(|rows| drop(rows.drain(row * steps..(row + 1) * steps)));
+    }
+}
+
+#[test]
+fn histograms_travel_with_what_was_seen_of_them() {
+    let hinted = |reset_hint| Histogram { reset_hint, ..exponential(0, 1, &[1.0]) };
+    let state = |op, list: &[Histogram]| {
+        let mut state = Accumulator::new(op, 2, 2, PosRange::default());
+        list.iter().for_each(|h| state.fold(1, 0, &[0.0; 2], &[false; 2], &[(1, h.clone())], "m"));
+        state
+    };
+    for op in [AggregateOp::Sum, AggregateOp::Avg] {
+        let mut whole = Accumulator::new(op, 2, 2, PosRange::default());
+        for list in [&[hinted(ResetHint::Reset)][..], &[hinted(ResetHint::NotReset), exponential(0, 1, &[4.0])]] {
+            let mut parts = state(op, list).into_parts();
+            assert_eq!(parts[0].hists.iter().map(|part| part.slot).collect::<Vec<_>>(), [3]);
+            whole.merge(Accumulator::of_parts(op, 2, 2, PosRange::default(), parts.remove(0)));
+        }
+        let mut annotations = Annotations::default();
+        let block = whole.finish(&[], &mut annotations);
+        let count = if op == AggregateOp::Sum { 6.0 } else { 2.0 };
+        assert_eq!(block.hists.iter().map(|h| (h.0, h.1, h.2.count)).collect::<Vec<_>>(), [(1, 1, count)]);
+        let text = "PromQL warning: conflicting counter resets during histogram aggregation (1:1)";
+        assert_eq!(annotations.texts(Level::Warning, ""), [text], "{op:?}");
+        // Kinds that do not fit stay so, and what comes later does not count.
+        let misfit = state(op, &[exponential(0, 1, &[1.0]), custom(&[1.0], &[1.0, 2.0])]);
+        let parts = misfit.into_parts().remove(0);
+        assert!(parts.hists[0].incompatible);
+        let mut again = Accumulator::of_parts(op, 2, 2, PosRange::default(), parts);
+        again.merge(state(op, &[exponential(0, 1, &[1.0])]));
+        let block = again.finish(&[], &mut Annotations::default());
+        assert!(block.hists.is_empty() && !block.present.contains(&true), "{op:?}");
+    }
+}
+
+#[test]
+fn rows_may_begin_late() {
+    for (op, expected) in [
+        (AggregateOp::Sum, [Some(1.0), Some(7.0), Some(5.0), None]),
+        (AggregateOp::Count, [Some(1.0), Some(2.0), Some(1.0), None]),
+        (AggregateOp::Max, [Some(1.0), Some(5.0), Some(5.0), None]),
+        (AggregateOp::Avg, [Some(1.0), Some(3.5), Some(5.0), None]),
+        (AggregateOp::Group, [Some(1.0), Some(1.0), Some(1.0), None]),
+        (AggregateOp::Quantile, [Some(1.0), Some(3.5), Some(5.0), None]),
+    ] {
+        let mut state = Accumulator::new(op, 1, 4, PosRange::default());
+        state.fold(0, 1, &[5.0, 5.0], &[true, true], &[], "m");
+        state.fold(0, 0, &[1.0, 2.0], &[true, true], &[], "m");
+        state.fold(0, 3, &[9.0], &[false], &[], "m");
+        state.fold(0, 4, &[], &[], &[], "m");
+        assert_eq!(cells_of(state), expected, "{op:?}");
+    }
+}
+
+#[test]
+fn memory_is_told_of_what_grows() {
+    let h = exponential(0, 1, &[1.0; 100]);
+    for op in OPS {
+        assert!(Accumulator::handles(op));
+        let mut state = Accumulator::new(op, 1, 2, PosRange::default());
+        assert_eq!(state.grown_bytes(), 0, "{op:?}");
+        state.fold(0, 0, &[1.0, 2.0], &[true, true], &[], "m");
+        assert_eq!(state.grown_bytes() > 0, op == AggregateOp::Quantile, "{op:?}");
+        let before = state.grown_bytes();
+        state.fold(0, 0, &[0.0; 2], &[false; 2], &[(0, h.clone()), (1, h.clone())], "m");
+        let sums = matches!(op, AggregateOp::Sum | AggregateOp::Avg);
+        assert_eq!(state.grown_bytes() - before >= 2 * h.memory_bytes(), sums, "{op:?}");
+    }
+    for op in [AggregateOp::Topk, AggregateOp::Limitk, AggregateOp::LimitRatio, AggregateOp::CountValues] {
+        assert!(!Accumulator::handles(op), "{op:?}");
+    }
 }
