@@ -42,12 +42,13 @@ async fn edges(fx: &Fixture) -> Vec<String> {
 #[tokio::test]
 async fn resources_that_are_one() {
     let fx = fixture().await;
-    let seen = |first: &str, last: &str| json!({"firstSeen": format!("2026-01-{first}T00:00:00.000Z"), "lastSeen": format!("2026-01-{last}T00:00:00.000Z")});
+    let day = |day: &str| format!("2026-01-{day}T00:00:00.000Z");
+    let seen = |first: &str, last: &str| json!({"firstSeen": day(first), "lastSeen": day(last)});
     let a = service(&fx, "a", seen("02", "03")).await;
     let b = service(&fx, "b", seen("01", "05")).await;
     let c = service(&fx, "c", json!({})).await;
-    let (x, y) = (service(&fx, "x", json!({})).await, service(&fx, "y", json!({})).await);
-    for (source, target) in [(&b, &x), (&c, &x), (&a, &b), (&y, &b), (&x, &y)] {
+    let (east, west) = (service(&fx, "x", json!({})).await, service(&fx, "y", json!({})).await);
+    for (source, target) in [(&b, &east), (&c, &east), (&a, &b), (&west, &b), (&east, &west)] {
         calls(&fx, source, target).await;
     }
     let before = edges(&fx).await;
