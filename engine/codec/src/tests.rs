@@ -443,3 +443,17 @@ fn columns_come_back() {
     let read = pass.read_schema(&pass.write_schema(&schema).unwrap()).unwrap();
     assert_eq!(read.fields(), schema.fields());
 }
+
+#[test]
+fn what_was_refused_first_is_told_once() {
+    let codec = codec();
+    let pass = Pass::new(&codec.shared, &SessionConfig::new());
+    let rows = StreamingTableExec::try_new(Arc::new(Schema::empty()), vec![], None, None, false, None).unwrap();
+    let plan = Arc::new(rows) as Arc<dyn ExecutionPlan>;
+    assert!(pass.refuse("one".to_owned()).to_string().contains("one has no written form"));
+    assert!(pass.refuse("two".to_owned()).to_string().contains("two has no written form"));
+    let told = pass.write(&plan).unwrap_err().to_string();
+    assert!(told.contains("one has no written form") && !told.contains("two"), "{told}");
+    let told = pass.write(&plan).unwrap_err().to_string();
+    assert!(told.contains("node `StreamingTableExec` has no written form"), "{told}");
+}

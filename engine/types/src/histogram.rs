@@ -295,4 +295,66 @@ mod tests {
         assert_eq!(read_histogram(&column, 2), None);
         assert_eq!(empty_histograms().len(), 0);
     }
+
+    #[test]
+    fn equal_bytes_are_equal_histograms() {
+        let one = || Histogram {
+            schema: 1,
+            count: 3.0,
+            positive_spans: vec![Span { offset: 0, length: 2 }],
+            positive: vec![1.0, 2.0],
+            ..Histogram::default()
+        };
+        let others = [
+            Histogram { schema: -1, ..one() },
+            Histogram { zero_threshold: 1.0, ..one() },
+            Histogram { zero_count: 1.0, ..one() },
+            Histogram { count: 4.0, ..one() },
+            Histogram { sum: -0.0, ..one() },
+            Histogram { positive: vec![1.0, 3.0], ..one() },
+            Histogram { positive_spans: vec![Span { offset: 0, length: 1 }, Span { offset: 0, length: 1 }], ..one() },
+            Histogram { positive_spans: Vec::new(), positive: Vec::new(), ..one() },
+            // The same buckets on the other side.
+            Histogram {
+                negative_spans: one().positive_spans,
+                negative: one().positive,
+                positive_spans: Vec::new(),
+                positive: Vec::new(),
+                ..one()
+            },
+            Histogram { custom_bounds: vec![1.0], ..one() },
+            Histogram { reset_hint: ResetHint::Reset, ..one() },
+            Histogram { float: true, ..one() },
+        ];
+        assert_eq!(one().canonical_bytes(), one().canonical_bytes());
+        let mut all: Vec<Vec<u8>> = others.iter().map(Histogram::canonical_bytes).collect();
+        all.push(one().canonical_bytes());
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), others.len() + 1);
+        assert!(Histogram { positive: vec![0.0; 1000], ..one() }.memory_bytes() >= one().memory_bytes() + 7000);
+        assert_eq!([0, 1, 2, 3, 4, 255].map(ResetHint::from_number).map(|hint| hint as u8), [0, 1, 2, 3, 0, 0]);
+    }
+
+    #[test]
+    fn columns_of_another_shape_are_none() {
+        let mut builder = HistogramBuilder::default();
+        assert!(builder.is_empty());
+        builder.push(&Histogram { schema: CUSTOM_SCHEMA, custom_bounds: vec![0.5, f64::MAX], ..Histogram::default() });
+        assert_eq!(builder.len(), 1);
+        let column = builder.finish();
+        assert!(builder.is_empty() && builder.finish().is_empty(), "it begins anew");
+        assert_eq!(read_histogram(&column, 0).map(|h| h.custom_bounds), Some(vec![0.5, f64::MAX]));
+        let fields = histogram_fields();
+        for at in 0..fields.len() {
+            let mut columns = column.columns().to_vec();
+            let mut fields = fields.to_vec();
+            columns[at] = Arc::new(arrow::array::StringArray::from(vec!["x"]));
+            fields[at] = Arc::new(Field::new(fields[at].name(), DataType::Utf8, false));
+            let other = StructArray::new(fields.into(), columns, None);
+            assert_eq!(read_histogram(&other, 0), None, "{at}");
+        }
+        let fewer = StructArray::new(fields[..13].to_vec().into(), column.columns()[..13].to_vec(), None);
+        assert_eq!(read_histogram(&fewer, 0), None);
+    }
 }

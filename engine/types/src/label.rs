@@ -180,4 +180,72 @@ mod tests {
         check(&[("__name__", "a"), ("A", "1")], &[("__name__", "a"), ("A", "2")]);
         check(&[("__name__", "a"), ("A", "2")], &[("__name__", "a"), ("B", "1")]);
     }
+
+    #[test]
+    fn pairs_of_equal_names_and_without_a_value() {
+        let shown = |pairs: &[(&str, &str)]| {
+            let set = LabelSet::from_pairs(pairs.iter().copied());
+            set.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        };
+        assert_eq!(shown(&[("a", "1"), ("a", "2"), ("b", "x"), ("a", "3")]), "a=3,b=x", "the last one wins");
+        assert_eq!(shown(&[("a", "1"), ("a", "")]), "", "also where it is none");
+        assert_eq!(shown(&[("a", ""), ("a", "1")]), "a=1");
+        assert_eq!(shown(&[("", "x"), ("é", "ü"), ("z", "\0")]), "=x,z=\0,é=ü", "by bytes");
+        let set = LabelSet::from_pairs([("job", ""), ("service", "cart"), ("app", "shop")]);
+        let service =
+            |labels: &[&str]| set.service(&labels.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>()).to_owned();
+        assert_eq!(service(&["job", "service", "app"]), "cart");
+        assert_eq!(
+            (service(&["app", "service"]), service(&["host"]), service(&[])),
+            ("shop".to_owned(), String::new(), String::new())
+        );
+    }
+
+    /// Breaks where bytes that are cut off or damaged are read beyond their end.
+    #[test]
+    fn bytes_that_are_not_canonical_end_the_walk() {
+        let long = "v".repeat(20_000);
+        let set = LabelSet::from_pairs([("a", "1"), ("b", long.as_str()), ("c", "3")]);
+        assert_eq!(set.get("b"), long);
+        let bytes = set.canonical();
+        for cut in [0, 1, 2, 3, 4, 5, 6, 7, 100, bytes.len() - 5, bytes.len() - 1] {
+            let found = Pairs::new(&bytes[..cut]).count();
+            assert!(found < 3 && found <= cut / 4, "{cut}: {found}");
+        }
+        assert_eq!(Pairs::new(bytes).count(), 3);
+        for wrong in [
+            &[1, 0xff, 1, b'x'][..],
+            &[0xff, 0xff, 0xff, 0xff, 0xff, 0x01],
+            &[0xff, 0xff, 0xff, 0xff, 0x0f, 1],
+            &[1, b'a'],
+        ] {
+            assert_eq!(Pairs::new(wrong).count(), 0, "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn series_order_is_one() {
+        let mut random = 13_u64;
+        let mut next = |below: usize| {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) as usize % below
+        };
+        let mut set = || {
+            let names = [METRIC_NAME, "a", "B", "aa"];
+            let pairs: Vec<_> = names.iter().map(|name| (*name, ["", "x", "y", "xy"][next(4)])).collect();
+            LabelSet::from_pairs(pairs)
+        };
+        let mut sets: Vec<LabelSet> = (0..60).map(|_| set()).collect();
+        for a in &sets {
+            for b in &sets {
+                assert_eq!(a.cmp_series(b), b.cmp_series(a).reverse(), "{a:?} {b:?}");
+                assert_eq!(a.cmp_series(b) == Ordering::Equal, a == b, "{a:?} {b:?}");
+            }
+        }
+        sets.sort_by(LabelSet::cmp_series);
+        assert!(sets.is_sorted_by_key(|set| set.metric().to_owned()), "metrics lie together");
+        let orders =
+            (0..sets.len()).all(|i| (i..sets.len()).all(|j| sets[i].cmp_series(&sets[j]) != Ordering::Greater));
+        assert!(orders, "it is transitive");
+    }
 }

@@ -48,3 +48,32 @@ impl MemoryPressure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn the_first_who_gives_memory_back_is_asked() {
+        let pressure = MemoryPressure::default();
+        assert!(!pressure.is_short());
+        pressure.relieve();
+        let asked = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
+        for who in 0..2 {
+            let asked = Arc::clone(&asked);
+            pressure.relieved_by(move || {
+                asked[who].fetch_add(1, Relaxed);
+            });
+        }
+        pressure.tell(true);
+        assert!(pressure.is_short(), "nobody is asked for that alone");
+        pressure.relieve();
+        pressure.relieve();
+        assert_eq!([0, 1].map(|who| asked[who].load(Relaxed)), [2, 0]);
+        pressure.tell(false);
+        assert_eq!((pressure.is_short(), format!("{pressure:?}")), (false, "MemoryPressure(false)".to_owned()));
+    }
+}

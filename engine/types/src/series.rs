@@ -195,4 +195,30 @@ mod tests {
         assert_eq!(t.keep(|n| n != "__name__").labels(1).collect::<Vec<_>>(), [("b", "2")]);
         assert_eq!(t.with_column("b", None).value(0, "b"), "");
     }
+
+    #[test]
+    fn columns_are_replaced_and_narrowed() {
+        let mut builder = SeriesTableBuilder::default();
+        builder.push([("a", "1"), ("b", "")]);
+        builder.push([("c", "x")]);
+        builder.push([("a", "1"), ("c", "y")]);
+        let table = builder.finish();
+        let names = |table: &SeriesTable| table.names().iter().map(|name| (**name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(names(&table), ["a", "c"], "what has no value is no column");
+        let values = |name: &str| (0..3).map(|row| table.value(row, name).to_owned()).collect::<Vec<_>>();
+        assert_eq!(values("a"), ["1", "", "1"]);
+        assert_eq!(values("c"), ["", "x", "y"]);
+        assert_eq!((table.value(0, "b"), table.metric(0), table.column("b").is_none()), ("", "", true));
+        let a = table.column("a").expect("there");
+        assert_eq!((a.values.len(), a.codes.as_slice()), (2, &[1, 0, 1][..]), "each value stands once");
+        // A column under another name, between others, and over one that is there.
+        let more = table.with_column("b", Some(a.clone())).with_column("c", Some(a.clone()));
+        assert_eq!(names(&more), ["a", "b", "c"]);
+        assert_eq!(more.labels(2).collect::<Vec<_>>(), [("a", "1"), ("b", "1"), ("c", "1")]);
+        assert_eq!(names(&more.with_column("x", None)), ["a", "b", "c"]);
+        let few = more.keep(|name| name == "b").take(&[1, 2, 2]);
+        assert_eq!((few.len(), few.labels(0).count(), few.value(2, "b"), few.value(2, "a")), (3, 0, "1", ""));
+        assert!(table.take(&[]).is_empty() && !SeriesTable::unlabelled().is_empty());
+        assert_eq!(SeriesTable::unlabelled().labels(0).count(), 0);
+    }
 }

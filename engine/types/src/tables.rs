@@ -162,4 +162,38 @@ mod tests {
         assert_eq!(table.chosen(&rows, &[]).unwrap().num_rows(), 2);
         assert!(table.chosen(&rows, &["time"]).unwrap_err().message.contains("lack `time`"), "it was always there");
     }
+
+    /// Parts are sorted and divided by columns that are there, whichever table it is.
+    #[test]
+    fn keys_and_times_are_columns() {
+        for table in TABLES {
+            let columns = table.columns();
+            // Spans are sorted by the minute of their start, series by their labels' order.
+            let keys = table.sort_key.iter().filter(|key| **key != "minute");
+            for key in keys.chain((table.name != "metrics").then_some(&table.time_column)) {
+                assert!(columns.field_with_name(key).is_ok(), "{}.{key}", table.name);
+            }
+            assert_eq!((table.columns_of(table.version), table.window_ms > 0), (columns, true), "{}", table.name);
+            assert_eq!(table_named(table.name), Some(table.number));
+            let kinds: std::collections::HashSet<&str> = table.files.iter().map(|file| file.kind).collect();
+            assert_eq!(kinds.len(), table.files.len(), "{}", table.name);
+        }
+        assert_eq!(table_named("Metrics"), None);
+    }
+
+    fn table_named(name: &str) -> Option<u16> {
+        table(name).map(|table| table.number)
+    }
+
+    #[test]
+    fn tables_of_rows_are_found_by_their_numbers() {
+        for of in history::TABLES {
+            assert_eq!(history::numbered(of.number).map(|found| found.name), Some(of.name));
+            let columns = of.columns();
+            // Nothing is NULL at rest, and who may see a row must see its services.
+            assert!(columns.fields().iter().all(|field| !field.is_nullable()), "{}", of.name);
+            assert!(columns.field_with_name(history::SERVICE).is_ok() && !of.dynamic, "{}", of.name);
+        }
+        assert!([0, metrics::TABLE.number, logs::TABLE.number].iter().all(|n| history::numbered(*n).is_none()));
+    }
 }

@@ -192,7 +192,7 @@ mod tests {
             (random >> 33) as usize % below
         };
         for _ in 0..150 {
-            let pattern: String = (0..1 + next(6)).map(|_| ["a", "/", "*", "**", ".", "b"][next(6)]).collect();
+            let pattern: String = (0..=next(6)).map(|_| ["a", "/", "*", "**", ".", "b"][next(6)]).collect();
             let glob = Glob::parse(&pattern, false).expect("a pattern");
             for _ in 0..30 {
                 let text: String = (0..next(7)).map(|_| ["a", "/", "b", ".", "\n"][next(5)]).collect();

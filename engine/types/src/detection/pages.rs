@@ -144,4 +144,46 @@ mod tests {
             SpanRow { service: "", name: "documentLoad", kind: 1, status: 0, duration_ns: 1, attributes, resource };
         assert!(PageRow::of(&row).is_none(), "not of a browser");
     }
+
+    #[test]
+    fn paths_of_addresses() {
+        for (url, path) in [
+            ("https://shop.example/cart?a=1#top", "/cart"),
+            ("https://shop.example", "/"),
+            ("https://shop.example?a=/b", "/"),
+            ("https://shop.example#/b", "/"),
+            ("/cart/7#x?y", "/cart/7"),
+            ("cart", "cart"),
+            ("", "/"),
+            ("?a", "/"),
+            ("https://h/a/https://other/b", "/a/https://other/b"),
+        ] {
+            assert_eq!(path_of(url), path, "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_told_of_a_page() {
+        let of = Happened { kind: Some("userAction"), name: Some("Buy"), application: None };
+        let look = |key: &str| match key {
+            "http.url" => Some(Cow::Borrowed("https://h/a?b")),
+            "location.href" => Some(Cow::Borrowed("https://h/later")),
+            "client.geo.country_iso_code" => Some(Cow::Borrowed("DE")),
+            _ => None,
+        };
+        for (key, expected) in [
+            ("kind", Some("userAction")),
+            ("application", None),
+            ("action.name", Some("Buy")),
+            ("url.full", Some("https://h/a?b")),
+            ("url.path", Some("/a")),
+            ("geo.country", Some("DE")),
+            ("page.title", None),
+            ("no.such", None),
+        ] {
+            assert_eq!(told(key, &of, &look).as_deref(), expected, "{key}");
+        }
+        let loaded = Happened { kind: Some("pageLoad"), ..of };
+        assert_eq!(told("action.name", &loaded, &look), None, "nobody acted");
+    }
 }
