@@ -178,3 +178,6 @@ impl TableSnapshot for LayeredSnapshot {
 pub fn folder_error(problems: &[String]) -> Error {
     Error::invalid(problems.join("\n"))
 }
+
+#[cfg(test)]
+mod tests;

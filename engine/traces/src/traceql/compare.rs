@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// Series as texts: labels but for their types, then times and counts.
-    fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize) -> Vec<String> {
+    fn shown(counts: &[(&str, &str, &str, i64, u8)], values: usize, memory: &Collected) -> Vec<String> {
         let comparison = Comparison { selection: Expr::True, window: None, values };
         let one = |one: &MetricSeries| {
             let labels = one
@@ -161,12 +161,13 @@ mod tests {
                 .map(|(name, value)| format!("{name}={}", value["stringValue"].as_str().unwrap_or("no text")));
             labels.chain(one.points.iter().map(|(at, count)| format!("{at}:{count}"))).collect::<Vec<_>>().join(" ")
         };
-        series(&comparison, &groups(counts), &memory(4 << 20)).expect("series").iter().map(one).collect()
+        series(&comparison, &groups(counts), memory).expect("series").iter().map(one).collect()
     }
 
     /// Breaks where other values are given than the commonest, or nothing says that some are left out.
     #[test]
     fn the_commonest_values_of_each_side_are_given() {
+        let memory = memory(4 << 20);
         let counts = [
             ("baseline", "span.a", "x", 0, 3),
             ("baseline", "span.a", "y", 0, 1),
@@ -180,7 +181,7 @@ mod tests {
         let (baseline, selection) = ("__meta_type=baseline span.a=", "__meta_type=selection span.a=");
         let total = "__meta_type=baseline_total span.a=nil 0:8 60:4".to_owned();
         assert_eq!(
-            shown(&counts, 2),
+            shown(&counts, 2, &memory),
             [
                 "__meta_error=__too_many_values__ span.a=nil".to_owned(),
                 format!("{baseline}y 0:1 60:4"),
@@ -191,7 +192,7 @@ mod tests {
             ]
         );
         assert_eq!(
-            shown(&counts, 4),
+            shown(&counts, 4, &memory),
             [
                 format!("{baseline}y 0:1 60:4"),
                 format!("{baseline}w 0:3"),
@@ -201,7 +202,7 @@ mod tests {
                 format!("{selection}x 0:1"),
             ]
         );
-        assert_eq!(shown(&[], 1), [""; 0]);
+        assert_eq!(shown(&[], 1, &memory), [""; 0]);
     }
 
     /// Both sides of one attribute may have too many values; that is said once, and of each attribute.
@@ -214,7 +215,7 @@ mod tests {
             .flat_map(|(side, key)| ["x", "y"].map(|value| (side, key, value, 0, 1)))
             .filter(|one| one.1 != "span.c" || one.2 == "x")
             .collect();
-        let found = shown(&counts, 1);
+        let found = shown(&counts, 1, &memory(4 << 20));
         let said: Vec<&String> = found.iter().filter(|one| one.starts_with("__meta_error")).collect();
         let of = |key: &str| format!("__meta_error=__too_many_values__ {key}=nil");
         assert_eq!(said, [&of("span.a"), &of("span.b")]);

@@ -332,11 +332,11 @@ mod tests {
         assert_eq!(named[0].labels, [(NAME.to_owned(), json!({"stringValue": "(rate * rate)"}))]);
     }
     /// What arithmetic makes of the numbers of its queries, which come one for each.
-    fn worked_out(text: &str, found: &[&[(i64, f64)]]) -> Vec<Vec<(i64, f64)>> {
+    fn worked_out(text: &str, found: &[&[(i64, f64)]], memory: &Collected) -> Vec<Vec<(i64, f64)>> {
         let figures = Figures::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         let one = |points: &&[(i64, f64)]| vec![MetricSeries { points: points.to_vec(), ..MetricSeries::default() }];
         let mut found: VecDeque<Vec<MetricSeries>> = found.iter().map(one).collect();
-        let series = figures.0.worked_out(&mut found, &memory(1 << 20)).expect("numbers");
+        let series = figures.0.worked_out(&mut found, memory).expect("numbers");
         assert!(found.is_empty(), "{text} leaves numbers of queries");
         series.into_iter().map(|one| one.points).collect()
     }
@@ -345,9 +345,10 @@ mod tests {
     #[test]
     fn numbers_are_worked_out_step_by_step() {
         const Q: &str = "({} | rate())";
+        let memory = memory(1 << 20);
         let check = |text: &str, found: &[&[(i64, f64)]], expected: &[&[(i64, f64)]]| {
             let text = text.replace('q', Q);
-            assert_eq!(worked_out(&text, found), expected, "{text}");
+            assert_eq!(worked_out(&text, found, &memory), expected, "{text}");
         };
         let (some, zero): (&[(i64, f64)], &[(i64, f64)]) = (&[(0, 4.0), (60, 6.0)], &[(0, 0.0), (60, 2.0)]);
         check("q * 2 + 1", &[some], &[&[(0, 9.0), (60, 13.0)]]);

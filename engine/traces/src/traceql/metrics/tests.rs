@@ -160,11 +160,11 @@ fn exemplars_are_the_first_of_each_step() {
 /// Breaks where an answer is made before the memory is asked for it.
 #[test]
 fn series_count_in_the_memory_of_their_query() {
-    let long = "x".repeat(2 << 20);
+    let (long, memory) = ("x".repeat(2 << 20), memory(1 << 20));
     for function in ["rate()", "histogram_over_time(.n)", "quantile_over_time(.n, 0.5)"] {
         let metric = metric(&format!("{{}} | {function} by (name)"));
         let groups = groups(&metric, &[(long.as_str(), 0, 4.0)]);
-        let found = series_of(&metric, &groups, &memory(1 << 20));
+        let found = series_of(&metric, &groups, &memory);
         assert!(matches!(found, Err(TraceError::Engine(_))), "{function}");
     }
 }
