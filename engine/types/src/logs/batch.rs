@@ -234,7 +234,8 @@ mod tests {
 
     fn rows(batch: &LogsBatch) -> Vec<Row> {
         let row = |row: usize| {
-            let fields = batch.row(row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            let text = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+            let fields: Vec<(String, String)> = batch.row(row).map(text).collect();
             let severity = batch.severity.get(row).copied().unwrap_or(0);
             let observed = batch.observed.get(row).copied().unwrap_or(0);
             (batch.time[row], batch.row_streams[row], severity, observed, fields)

@@ -402,7 +402,10 @@ mod tests {
             let moment = i128::from(ns.saturating_add(-7)) - 5;
             assert_eq!(hour.matches(ns), moment.rem_euclid(24) <= 11, "{ns}");
         }
-        let written = |period_ns: i64| serde_json::json!({"text": "", "period_ns": period_ns, "phase_ns": 0, "zone_ns": 0, "part_ns": [0, 1]});
+        let written = |period_ns: i64| {
+            let part = serde_json::json!([0, 1]);
+            serde_json::json!({"text": "", "period_ns": period_ns, "phase_ns": 0, "zone_ns": 0, "part_ns": part})
+        };
         assert!(serde_json::from_value::<TimePredicate>(written(1)).is_ok());
         for period_ns in [0, -1, i64::MIN] {
             assert!(serde_json::from_value::<TimePredicate>(written(period_ns)).is_err(), "{period_ns}");

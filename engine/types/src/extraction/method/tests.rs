@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 
 fn named(found: &[(Cow<'_, str>, Cow<'_, str>)]) -> String {
@@ -113,7 +115,7 @@ fn what_is_wrong_with_a_method_is_told() {
     check("regex", Some(""), json!({}), &["/expression REQUIRED"]);
     check("regex", Some("(.)"), json!({}), &["/expression INVALID_VALUE"]);
     check("regex", Some("(?P<a>.)"), json!({"caseSensitive": "no"}), &["/options/caseSensitive INVALID_TYPE"]);
-    check("regex", Some(&format!("(?P<a>{})", "x".repeat(1024))), json!({}), &["/expression INVALID_REGEX"]);
+    check("regex", Some(format!("(?P<a>{})", "x".repeat(1024)).as_str()), json!({}), &["/expression INVALID_REGEX"]);
     check("regex", Some("(?P<a>.{1000}){1000}"), json!({}), &["/expression INVALID_REGEX"]);
     check("json", None, json!({"maxDepth": 32}), &[]);
     check("json", None, json!({"maxDepth": 33}), &["/options/maxDepth OUT_OF_RANGE"]);

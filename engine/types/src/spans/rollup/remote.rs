@@ -139,8 +139,8 @@ mod tests {
     #[test]
     fn what_names_nobody() {
         for (pairs, protocol) in [
-            (&[][..], 0),
-            (&[("http.method", "GET"), ("url.path", "/")], 4),
+            (&[("http.method", "GET"), ("url.path", "/")][..], 4),
+            (&[], 0),
             (&[("db.operation", "SELECT")], 1),
             (&[("server.address", "")], 0),
             (&[("dbx", "1"), ("httpx", "1"), ("personal", "x"), ("messaging", "x")], 0),
