@@ -212,4 +212,54 @@ mod tests {
         assert_eq!(numbers(&made), (0..1000).collect::<Vec<i64>>());
         assert!(largest.load(Relaxed) <= 16, "{largest:?} rows");
     }
+
+    async fn next(pieces: &mut Pieces) -> RecordBatch {
+        pieces.next().await.expect("a piece").expect("rows")
+    }
+
+    #[tokio::test]
+    async fn pieces_are_as_long_as_their_work_lets_them() {
+        let mut pieces = Pieces::new(one_batch(100_000));
+        let longer = PIECE_ROWS * GROWTH_MAX;
+        let mut from = 0;
+        for (rows, worked) in [
+            // However little the work is, they do not grow at once.
+            (PIECE_ROWS, Some((PIECE_ROWS, Duration::ZERO))),
+            (longer, Some((longer, PIECE_TIME * 4))),
+            // A few rows that took no time say nothing of others.
+            (longer / 4, Some((1, Duration::ZERO))),
+            (longer / 4, Some((longer / 4, Duration::from_secs(3600)))),
+            (PIECE_ROWS_MIN, None),
+        ] {
+            let piece = next(&mut pieces).await;
+            assert_eq!(numbers(&[piece]), (from..from + rows as i64).collect::<Vec<_>>());
+            from += rows as i64;
+            if let Some((rows, time)) = worked {
+                pieces.took(rows, time);
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_that_are_left_come_again() {
+        let mut pieces = Pieces::new(one_batch(100));
+        let piece = next(&mut pieces).await;
+        assert_eq!(piece.num_rows(), PIECE_ROWS);
+        pieces.leave(piece, 3);
+        // The next ones are as short, but not shorter than is bearable.
+        let piece = next(&mut pieces).await;
+        assert_eq!(numbers(std::slice::from_ref(&piece)), (3..3 + PIECE_ROWS_MIN as i64).collect::<Vec<_>>());
+        pieces.leave(piece, 0);
+        let mut seen = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            seen.extend(numbers(&[piece.expect("rows")]));
+        }
+        assert_eq!(seen, (3..100).collect::<Vec<i64>>());
+        // The last rows of the last batch, too.
+        let mut pieces = Pieces::new(one_batch(5));
+        let piece = next(&mut pieces).await;
+        pieces.leave(piece, 4);
+        assert_eq!(numbers(&[next(&mut pieces).await]), [4]);
+        assert!(pieces.next().await.is_none());
+    }
 }

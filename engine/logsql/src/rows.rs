@@ -338,4 +338,56 @@ mod tests {
         assert_eq!((made.to_string(), made.index("b"), made.index("*")), ("t, a, b, *".to_owned(), Some(2), None));
         assert_eq!(unique(["b", "a", "b"].map(str::to_owned)), ["b", "a"]);
     }
+
+    #[test]
+    fn columns_of_each_kind_become_plain_text() {
+        use arrow::array::{DictionaryArray, Int32Array, TimestampNanosecondArray};
+        let coded: DictionaryArray<arrow::datatypes::UInt32Type> = [Some("x"), None].into_iter().collect();
+        let columns: [(ArrayRef, [&str; 2]); 6] = [
+            (view(&["é", ""]), ["é", ""]),
+            (Arc::new(StringArray::from(vec!["", "b"])), ["", "b"]),
+            (Arc::new(TimestampNanosecondArray::from(vec![Some(1_500_000_000), None])), ["1970-01-01T00:00:01.5Z", ""]),
+            (Stored::Int(vec![None, Some(-7)].into()).into_array(2), ["", "-7"]),
+            (Stored::Coded(coded).into_array(2), ["x", ""]),
+            (Stored::Missing.into_array(2), ["", ""]),
+        ];
+        for (column, want) in columns {
+            let plain = as_view(&column).expect("texts");
+            assert_eq!(plain.data_type(), &DataType::Utf8View);
+            let plain = texts(&plain).expect("texts");
+            let mut scratch = String::new();
+            let found = [0, 1].map(|row| plain.get(row, &mut scratch).to_owned());
+            assert_eq!(found, want, "{}", column.data_type());
+        }
+        let wrong: ArrayRef = Arc::new(Int32Array::from(vec![1]));
+        let error = as_view(&wrong).expect_err("no texts");
+        assert!(error.to_string().contains("a column of Int32 holds no texts"), "{error}");
+    }
+
+    #[test]
+    fn batches_without_columns_have_rows() {
+        let none = batch(&Shape::default(), Vec::new(), 5).expect("rows");
+        assert_eq!((none.num_rows(), none.num_columns()), (5, 0));
+        assert!(matches!(texts_of(&none, &Shape::default(), "a"), Ok(Texts::Missing)));
+        assert!(batch(&Shape::of_texts(["a"], false), Vec::new(), 5).is_err());
+        assert!(batch(&Shape::of_texts(["a"], false), vec![missing(4)], 5).is_err());
+        let empty =
+            batch(&Shape::of_texts(["a"], true), vec![missing(2), empty_rest(2).expect("a map")], 2).expect("rows");
+        let map = Rest::of(&empty, &Shape::of_texts(["a"], true)).expect("a map");
+        assert_eq!((0..2).map(|row| map.row(row).count()).sum::<usize>(), 0);
+    }
+
+    #[test]
+    fn a_part_of_a_batch_has_its_own_maps() {
+        let shape = Shape::of_texts(["a"], true);
+        let all: &[&[(&str, &str)]] = &[&[("b", "1")], &[("b", "2"), ("c", "3")], &[], &[("d", "4")]];
+        let rows = batch(&shape, vec![view(&["w", "x", "y", "z"]), rest(all)], 4).expect("rows");
+        for (from, len) in [(0, 4), (1, 2), (1, 3), (3, 1), (4, 0)] {
+            let part = rows.slice(from, len);
+            let map = Rest::of(&part, &shape).expect("a map");
+            let found: Vec<Vec<(&str, &str)>> = (0..len).map(|row| map.row(row).collect()).collect();
+            assert_eq!(found, all[from..from + len], "{from} {len}");
+            assert_eq!(rows_within(&part, usize::MAX), len);
+        }
+    }
 }

@@ -466,3 +466,95 @@ impl Running<'_> {
         self.planner().around(query, rows, context, &needs, scope)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{StringViewArray, UInt64Array};
+    use quiver_query::Limits;
+    use quiver_types::Access;
+
+    use super::*;
+    use crate::parse;
+    use crate::pipes::rows::Rows as OwnRows;
+    use crate::pipes::testing::engine;
+    use crate::rows::{Column, Kind, RestBuilder, batch};
+
+    fn rows() -> Rows {
+        let shape = Shape::of_texts(["b", "a"], true);
+        let mut rest = RestBuilder::new(3);
+        let maps: [&[(&str, &str)]; 3] = [&[("c", "1"), ("d", "2")], &[], &[("c", "")]];
+        for fields in maps {
+            fields.iter().for_each(|(name, value)| rest.push(name, value));
+            rest.end_row();
+        }
+        let column = |values: [&str; 3]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(values)) };
+        let columns = vec![column(["x", "", "é"]), column(["", "", "y"]), rest.finish().expect("a map")];
+        let batch = batch(&shape, columns, 3).expect("rows");
+        Rows { shape: Arc::new(shape), batch, memory: None }
+    }
+
+    fn texts(rows: &Rows) -> Vec<String> {
+        let text = |row: Vec<(String, String)>| {
+            row.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ")
+        };
+        rows.to_texts().expect("texts").into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn rows_have_the_fields_that_are_not_empty() {
+        let rows = rows();
+        assert_eq!(texts(&rows), ["b=x c=1 d=2", "", "b=é a=y"]);
+        assert_eq!(texts(&rows.slice(1, 2)), ["", "b=é a=y"]);
+        assert_eq!(texts(&rows.slice(0, 2).slice(0, 1)), ["b=x c=1 d=2"]);
+        let none = rows.slice(3, 0);
+        assert!(none.is_empty() && texts(&none).is_empty());
+        assert_eq!(format!("{rows:?}"), "3 rows of b, a, *");
+        let counts = Shape { columns: vec![Column { name: "n".to_owned(), kind: Kind::Count }], rest: false };
+        let batch = batch(&counts, vec![Arc::new(UInt64Array::from(vec![1])) as ArrayRef], 1).expect("rows");
+        let counts = Rows { shape: Arc::new(counts), batch, memory: None };
+        assert!(counts.to_texts().is_err(), "a number of rows is no text");
+    }
+
+    #[test]
+    fn few_rows_let_their_block_go() {
+        let block = |rows: usize| {
+            let texts = (0..rows).map(|i| format!("a text that is longer than a view {i:08}"));
+            let texts: ArrayRef = Arc::new(StringViewArray::from_iter_values(texts));
+            batch(&Shape::of_texts(["a"], false), vec![texts], rows).expect("rows")
+        };
+        let large = block(2000);
+        let few = unpinned(large.slice(10, 3)).expect("rows");
+        assert_eq!(few, large.slice(10, 3));
+        let bytes = get_record_batch_memory_size(&few);
+        assert!(bytes < PINNED_BYTES_MIN / 8, "{bytes}");
+        // Most of a block, and a part of a small one, stay where they are.
+        for part in [large.slice(0, 1900), block(50).slice(0, 1)] {
+            let kept = unpinned(part.clone()).expect("rows");
+            assert_eq!(get_record_batch_memory_size(&kept), get_record_batch_memory_size(&part));
+        }
+    }
+
+    #[test]
+    fn answers_have_as_many_rows_as_their_context_allows() {
+        let (runtime, logsql) = engine();
+        let own = ["1", "2", "3"].map(|value| vec![("a".to_owned(), value.to_owned())]);
+        let query = Query { pipes: vec![Pipe::from(OwnRows(own.to_vec()))], ..parse("*").expect("a query") };
+        let scope = QueryScope::default();
+        let ctx = |rows_max: u64| QueryContext::new(Access::full(), Limits { rows_max, ..Limits::default() });
+        let collect = |rows_max: u64| runtime.block_on(logsql.collect(&query, &scope, &ctx(rows_max)));
+        let found = collect(3).expect("all of them");
+        assert_eq!(found.iter().flat_map(texts).collect::<Vec<_>>(), ["a=1", "a=2", "a=3"]);
+        let each = runtime.block_on(logsql.each_row(&query, &scope, &ctx(2), |_| Ok(())));
+        for error in [collect(2).expect_err("too many"), each.expect_err("too many")] {
+            assert_eq!(error.kind, ErrorKind::LimitExceeded);
+            assert_eq!(error.message, "the answer has more than 2 rows");
+        }
+        // What is called says where it ends.
+        let mut seen = 0;
+        let enough = runtime.block_on(logsql.each_row(&query, &scope, &ctx(3), |_| {
+            seen += 1;
+            Err(Error::invalid("enough"))
+        }));
+        assert_eq!((seen, enough.expect_err("it ended").message), (1, "enough".to_owned()));
+    }
+}

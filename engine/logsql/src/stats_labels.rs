@@ -203,4 +203,38 @@ mod tests {
         assert!(stepped("* | count() | limit 3").is_err());
         assert!(stepped("* | count() | drop _time").is_err());
     }
+
+    #[test]
+    fn values_go_with_their_names() {
+        let values = |query: &str| stats_columns(&crate::parse(query).expect(query)).expect(query).values.join(" ");
+        assert_eq!(values("* | by (x) count() n, sum(a) s | rename n as m"), "s m");
+        assert_eq!(values("* | by (x) count() n, count(a) m | copy n as m"), "n m");
+        assert_eq!(values("* | by (x) count() n | math n * 2 as d"), "n d");
+        let refused = |query: &str, part: &str| {
+            let error = stats_columns(&crate::parse(query).expect(query)).expect_err(query);
+            assert_eq!(error.kind, ErrorKind::Execution, "{query}");
+            assert!(error.message.contains(part), "{query}: {error}");
+        };
+        refused("*", "the query must have a `stats` pipe");
+        refused("* | sort by (a)", "the query must have a `stats` pipe");
+        refused("* | by (x) count() n | rename x as n", "overwrites `n`");
+        refused("* | by (x) count() n | copy n as x", "overwrites `x`, by which rows are grouped");
+        refused("* | by (x) count() n | math n * 2 as x", "overwrites `x`, by which rows are grouped");
+    }
+
+    #[test]
+    fn steps_have_an_offset_and_one_place() {
+        let hour = (3_600_000_000_000, "1h");
+        let stepped = |query: &str, offset| by_step(crate::parse(query).expect(query), hour, offset);
+        let shown = |query: &str, offset| stepped(query, offset).expect(query).0.to_string();
+        let offset = Some((1_800_000_000_000, "30m"));
+        assert_eq!(shown("* | count() n", offset), "* | stats by (_time:1h offset 30m) count(*) as n");
+        // Its own steps give way.
+        assert_eq!(shown("* | by (_time:5m) count() n", None), "* | stats by (_time:1h) count(*) as n");
+        // Limits before the first `stats` are no matter.
+        assert!(stepped("* | limit 3 | count() n", None).is_ok());
+        let refused = stepped("* | count() n | offset 1", None).expect_err("refused");
+        assert!(refused.message.contains("cannot stand in a query over steps"), "{refused}");
+        assert!(stepped("* | sort by (a)", None).is_err());
+    }
 }

@@ -217,3 +217,107 @@ fn rest_of(rows: &RecordBatch, input: &Shape, output: &Shape, rest: Option<&Rest
     }
     builder.finish()
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, StringViewArray};
+    use quiver_query::from_datafusion;
+
+    use super::*;
+
+    fn column(values: &[&str]) -> ArrayRef {
+        Arc::new(values.iter().map(|value| Some(*value).filter(|v| !v.is_empty())).collect::<StringViewArray>())
+    }
+
+    fn shown(rows: &RecordBatch, place: usize) -> Vec<String> {
+        rows.column(place).as_string_view().iter().map(|value| value.unwrap_or("").to_owned()).collect()
+    }
+
+    fn rest(rows: &[&[(&str, &str)]]) -> ArrayRef {
+        let mut builder = RestBuilder::new(rows.len());
+        for row in rows {
+            row.iter().for_each(|(name, value)| builder.push(name, value));
+            builder.end_row();
+        }
+        builder.finish().expect("a map")
+    }
+
+    /// Copies `a` into `b`.
+    fn copied(a: &[&str], b: &[&str], overwrite: Overwrite, room: usize) -> Result<Made> {
+        let shape = Shape::of_texts(["a", "b"], false);
+        let rows = batch(&shape, vec![column(a), column(b)], a.len())?;
+        let cells = Cells { sources: vec!["a".to_owned()], targets: vec!["b".to_owned()], overwrite, condition: None };
+        let mut compute: Compute = Box::new(|values, made| made[0].push_str(values[0]));
+        cells.apply(&mut compute, &rows, room, &shape, &shape)
+    }
+
+    #[test]
+    fn old_values_stay_or_go() {
+        for (overwrite, want) in [
+            (Overwrite::Always, ["x", "", "y"]),
+            (Overwrite::SkipEmpty, ["x", "old", "y"]),
+            (Overwrite::KeepOriginal, ["old", "old", "y"]),
+        ] {
+            let made = copied(&["x", "", "y"], &["old", "old", ""], overwrite, usize::MAX).expect("made");
+            assert_eq!(shown(&made.batch, 1), want, "{overwrite:?}");
+            assert_eq!((made.taken, made.bytes), (3, 2));
+        }
+    }
+
+    #[test]
+    fn no_more_is_made_than_there_is_room_for() {
+        for (room, taken) in [(0, 1), (2, 1), (3, 2), (4, 2), (5, 3), (usize::MAX, 4)] {
+            let made = copied(&["xx", "yy", "zz", "w"], &["", "", "", ""], Overwrite::Always, room).expect("made");
+            assert_eq!((made.taken, made.batch.num_rows()), (taken, taken), "{room}");
+        }
+        let longest = "x".repeat(VALUE_LEN_MAX);
+        assert!(copied(&[&longest], &[""], Overwrite::Always, usize::MAX).is_ok());
+        let error = copied(&[&format!("{longest}x")], &[""], Overwrite::Always, usize::MAX).err().expect("too long");
+        let error = from_datafusion(error);
+        assert_eq!(error.kind, ErrorKind::LimitExceeded);
+        assert_eq!(error.message, "the bytes of a value that a pipe makes come to more than 8 MiB");
+        assert_eq!(bounded([1, 2, VALUE_LEN_MAX].into_iter()).expect("a sum"), VALUE_LEN_MAX + 3);
+    }
+
+    #[test]
+    fn fields_move_between_columns_and_the_map() {
+        let input = Shape::of_texts(["a"], true);
+        let maps = rest(&[&[("b", "2"), ("c", "3")], &[("b", "4")]]);
+        let rows = batch(&input, vec![column(&["1", ""]), maps], 2).expect("rows");
+        let output = Shape::of_texts(["b"], true);
+        let made = assemble(&rows, &input, &output, &[]).expect("rows");
+        assert_eq!(shown(&made, 0), ["2", "4"]);
+        let map = Rest::of(&made, &output).expect("a map");
+        assert_eq!(map.row(0).collect::<Vec<_>>(), [("a", "1"), ("c", "3")]);
+        assert_eq!(map.row(1).count(), 0);
+        let narrow = assemble(&rows, &input, &Shape::of_texts(["c", "none", "a"], false), &[]).expect("rows");
+        assert_eq!([0, 1, 2].map(|i| shown(&narrow, i)), [["3", ""], ["", ""], ["1", ""]]);
+        // What was made comes first; of two under a name the last.
+        let new = [("a", column(&["x", "y"])), ("a", column(&["z", ""]))];
+        let made = assemble(&rows, &input, &input, &new).expect("rows");
+        assert_eq!(shown(&made, 0), ["z", ""]);
+    }
+
+    #[test]
+    fn fields_that_patterns_mean() {
+        let shape = Shape::of_texts(["b", "a1", "a2"], true);
+        let maps = rest(&[&[("a0", "r"), ("c", "s")], &[("a0", "t")]]);
+        let rows =
+            batch(&shape, vec![column(&["1", ""]), column(&["", ""]), column(&["3", ""]), maps], 2).expect("rows");
+        let of = |patterns: &[FieldPattern], row: usize| {
+            let chosen = Chosen::new(&rows, &shape, patterns).expect("texts");
+            let mut first = "old".to_owned();
+            let found = chosen.first(row, &mut first);
+            let all =
+                chosen.row(row).iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(" ");
+            assert_eq!(found, !all.is_empty());
+            (all, first)
+        };
+        let name = |name: &str| FieldPattern::Name(name.to_owned());
+        let prefix = |name: &str| FieldPattern::Prefix(name.to_owned());
+        assert_eq!(of(&[name("c"), prefix("a")], 0), ("c=s a2=3 a0=r".to_owned(), "s".to_owned()));
+        assert_eq!(of(&[name("a1"), name("b")], 0), ("b=1".to_owned(), "1".to_owned()));
+        assert_eq!(of(&[name("b"), prefix("a")], 1), ("a0=t".to_owned(), "t".to_owned()));
+        assert_eq!(of(&[name("none")], 0), (String::new(), String::new()));
+    }
+}

@@ -357,3 +357,84 @@ impl Finish {
         Ok(filter_record_batch(&rows, &kept.into())?)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{AsArray, StringViewArray};
+
+    use super::*;
+    use crate::rows::{Column, RestBuilder};
+
+    fn sort(by: &[&str]) -> Sort {
+        let column = |name: &str, kind| Column { name: name.to_owned(), kind };
+        let input = Shape { columns: vec![column("t", Kind::Time), column("a", Kind::Text)], rest: false };
+        Sort::by(input, by.iter().map(|name| ((*name).to_owned(), false)).collect())
+    }
+
+    #[test]
+    fn rows_that_are_looked_for() {
+        let fetch = |offset: u64, limit: Option<u64>, partition_by: &[&str]| {
+            let partition_by = partition_by.iter().map(|name| (*name).to_owned()).collect();
+            Sort { offset, limit, partition_by, ..sort(&["a"]) }.fetch()
+        };
+        assert_eq!((fetch(0, None, &[]), fetch(7, None, &[])), (None, None));
+        assert_eq!((fetch(0, Some(2), &[]), fetch(3, Some(2), &[])), (Some(2), Some(5)));
+        assert_eq!(fetch(1, Some(u64::MAX), &[]), Some(usize::MAX));
+        // Each partition has rows of its own.
+        assert_eq!(fetch(0, Some(2), &["g"]), None);
+    }
+
+    #[test]
+    fn columns_of_keys() {
+        let names = |sort: Sort| -> Vec<String> {
+            sort.keyed_schema().fields().iter().skip(2).map(|field| field.name().clone()).collect()
+        };
+        // A time is a key by itself.
+        assert_eq!(names(sort(&["t", "a"])), ["__q_key1"]);
+        assert_eq!(names(sort(&["a", "t"])), ["__q_key0"]);
+        assert_eq!(names(sort(&["t"])), [""; 0]);
+        assert_eq!(names(Sort { compared: Compared::Top, ..sort(&["t", "t"]) }), ["__q_key1"]);
+        assert_eq!(names(sort(&["none"])), ["__q_key0"]);
+        assert_eq!(names(sort(&[])), ["__q_key0"]);
+        let ranked = |name: &str| Sort { rank: Some(name.to_owned()), ..sort(&["a"]) }.output().to_string();
+        assert_eq!((ranked("r"), ranked("a")), ("t, a, r".to_owned(), "t, a".to_owned()));
+    }
+
+    #[test]
+    fn texts_after_their_length() {
+        let key = |text: &str| {
+            let mut key = Vec::new();
+            push_length_first(&mut key, text);
+            key
+        };
+        let mut texts = ["ab", "b", "", "aaa", "a", "ä"];
+        texts.sort_by_key(|text| key(text));
+        assert_eq!(texts, ["", "a", "b", "ab", "ä", "aaa"]);
+        assert_eq!(key(&"x".repeat(300))[..3], [0xac, 0x02, b'x']);
+        assert_eq!(key(&"x".repeat(127))[..2], [0x7f, b'x']);
+    }
+
+    #[test]
+    fn rows_have_one_key_wherever_their_fields_stand() {
+        let column = |values: [&str; 3]| -> ArrayRef {
+            Arc::new(values.iter().map(|value| Some(*value).filter(|v| !v.is_empty())).collect::<StringViewArray>())
+        };
+        let (a, b) = (["x", "", "x"], ["2", "10", ""]);
+        let columns = Shape::of_texts(["b", "a"], false);
+        let of_columns = batch(&columns, vec![column(b), column(a)], 3).expect("rows");
+        let mut maps = RestBuilder::new(3);
+        for value in b {
+            maps.push("b", value);
+            maps.end_row();
+        }
+        let with_map = Shape::of_texts(["a"], true);
+        let of_map = batch(&with_map, vec![column(a), maps.finish().expect("a map")], 3).expect("rows");
+        let keys = row_key(&of_columns, &columns).expect("keys");
+        assert_eq!(&keys, &row_key(&of_map, &with_map).expect("keys"));
+        // Names come first: a row without `a` is behind those that have it. Then values, of which the shorter row is less.
+        let keys = keys.as_binary::<i32>();
+        let mut order = [0, 1, 2];
+        order.sort_by_key(|row| keys.value(*row));
+        assert_eq!(order, [2, 0, 1]);
+    }
+}

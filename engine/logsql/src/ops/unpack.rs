@@ -278,3 +278,57 @@ impl<'a> Writer<'a> {
         Ok(Made { batch: batch(output, arrays, taken)?, taken, bytes })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rows::{empty_rest, missing};
+
+    #[test]
+    fn rows_of_many_fields_have_each_once() {
+        let shape = Shape::of_texts(["a"], true);
+        let rows = batch(&shape, vec![missing(2), empty_rest(2).expect("a map")], 2).expect("rows");
+        let mut writer = Writer::new(&rows, &shape, &shape).expect("a writer");
+        let name = |i: usize| format!("f{i:02}");
+        for row in 0..2 {
+            writer.begin(row);
+            for value in ["old", "1"] {
+                (0..MANY + 8).rev().for_each(|i| writer.put(&name(i), value, Overwrite::Always));
+            }
+            writer.put("a", "x", Overwrite::Always);
+            writer.put(&name(0), "", Overwrite::SkipEmpty);
+            writer.put(&name(1), "new", Overwrite::KeepOriginal);
+            writer.put(&name(2), "", Overwrite::Always);
+            writer.put("z", "new", Overwrite::KeepOriginal);
+            writer.end();
+        }
+        let made = writer.finish(&shape).expect("rows");
+        let map = Rest::of(&made.batch, &shape).expect("a map");
+        let mut expected: Vec<(String, &str)> = (0..MANY + 8).filter(|i| *i != 2).map(|i| (name(i), "1")).collect();
+        expected.push(("z".to_owned(), "new"));
+        for row in 0..2 {
+            let found: Vec<(String, &str)> = map.row(row).map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(found, expected);
+        }
+        // Each name has three bytes, and an empty value is counted by its name alone.
+        assert_eq!((made.taken, made.bytes), (2, 2 * (1 + (MANY + 7) * 4 + 3 + 4)));
+    }
+
+    #[test]
+    fn without_a_map_only_columns_are_written() {
+        let shape = Shape::of_texts(["a", "b"], false);
+        let rows = batch(&shape, vec![missing(1), missing(1)], 1).expect("rows");
+        let mut writer = Writer::new(&rows, &shape, &shape).expect("a writer");
+        writer.begin_empty();
+        writer.put("b", "1", Overwrite::KeepOriginal);
+        writer.put("b", "2", Overwrite::KeepOriginal);
+        writer.put("c", "3", Overwrite::Always);
+        writer.end();
+        let made = writer.finish(&shape).expect("rows");
+        let column = |name: &str| texts_of(&made.batch, &shape, name).expect("texts");
+        let mut scratch = String::new();
+        assert_eq!(column("b").get(0, &mut scratch), "1");
+        assert!(column("a").is_empty(0));
+        assert_eq!((made.taken, made.bytes, made.batch.num_columns()), (1, 1, 2));
+    }
+}

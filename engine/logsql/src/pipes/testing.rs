@@ -82,7 +82,7 @@ fn written(mut row: Vec<(String, String)>) -> String {
 }
 
 /// An engine, and a runtime for those who ask it.
-fn engine() -> &'static (tokio::runtime::Runtime, LogsqlEngine) {
+pub(crate) fn engine() -> &'static (tokio::runtime::Runtime, LogsqlEngine) {
     static ENGINE: OnceLock<(tokio::runtime::Runtime, LogsqlEngine)> = OnceLock::new();
     ENGINE.get_or_init(|| {
         let settings = EngineSettings {
