@@ -130,4 +130,40 @@ mod tests {
         let warnings = a.first_texts(Level::Warning, "0123456789", 1);
         assert_eq!(warnings, ["PromQL warning: y3 (1:4)", "1 more warning annotations omitted"]);
     }
+
+    #[test]
+    fn places_at_the_ends_of_texts() {
+        for (text, offset, place) in [
+            ("", 0, (1, 1)),
+            ("", 9, (1, 1)),
+            ("ab", 2, (1, 3)),
+            ("ab", 99, (1, 3)),
+            ("\n", 0, (1, 1)),
+            ("\n", 1, (2, 1)),
+            ("a\n\nb", 3, (3, 1)),
+            ("a\r\nb", 3, (2, 1)),
+            ("ü+", 2, (1, 3)),
+        ] {
+            assert_eq!(line_column(text, offset), place, "{text:?} at {offset}");
+        }
+    }
+
+    #[test]
+    fn files_come_first_and_each_once() {
+        let (mut a, mut b) = (Annotations::default(), Annotations::default());
+        assert!(a.is_empty());
+        a.leave_out(["f2".to_owned(), "f1".to_owned()]);
+        assert!(!a.is_empty());
+        b.leave_out(["f1".to_owned(), "f0".to_owned()]);
+        b.warn(PosRange { start: 5, end: 6 }, "x");
+        b.info(PosRange { start: 1, end: 6 }, "x");
+        a.warn(PosRange { start: 2, end: 3 }, "x");
+        a.merge(b);
+        assert_eq!(a.left_out(), ["f0", "f1", "f2"]);
+        assert_eq!(a.texts(Level::Warning, "0123456789"), ["f0", "f1", "f2", "PromQL warning: x (1:6)"]);
+        assert_eq!(a.texts(Level::Info, "0123456789"), ["PromQL info: x (1:2)"]);
+        assert_eq!(a.first_texts(Level::Info, "", 0), ["1 more info annotations omitted"]);
+        assert_eq!(a.first_texts(Level::Warning, "", 4).len(), 4, "none is left out");
+        assert_eq!(a.first_texts(Level::Warning, "", 3)[3], "1 more warning annotations omitted");
+    }
 }

@@ -96,4 +96,28 @@ mod tests {
         let (a, b) = (inc(1.0, 5e100, 0.0), inc(-5e100, 0.0, 0.0));
         assert_eq!(total(merge(a, b)), 1.0);
     }
+
+    #[test]
+    fn means_of_equal_sums_are_equal() {
+        // One sum in different halves.
+        let (a, b): ((f64, f64), (f64, f64)) = ((1e16, 1.5), (1e16 + 2.0, -0.5));
+        assert_eq!(total(a), total(b));
+        for count in [1.0, 3.0, 7.0] {
+            assert_eq!(mean(a, count).to_bits(), mean(b, count).to_bits(), "{count}");
+        }
+        assert_eq!(mean((6.0, 0.0), 4.0), 1.5);
+        assert_eq!(mean((f64::INFINITY, 0.0), 2.0), f64::INFINITY);
+        assert!(mean((f64::NAN, 0.0), 2.0).is_nan() && mean((0.0, 0.0), 0.0).is_nan());
+    }
+
+    #[test]
+    fn beyond_the_largest_number_nothing_is_compensated() {
+        assert_eq!(inc(f64::MAX, f64::MAX, 5.0), (f64::INFINITY, 0.0));
+        assert_eq!(total((f64::NEG_INFINITY, f64::NAN)), f64::NEG_INFINITY);
+        assert_eq!(merge((f64::MAX, 1.0), (f64::MAX, 1.0)), (f64::INFINITY, 0.0));
+        assert_eq!(merge((1.0, 0.25), (2.0, 0.5)), (3.0, 0.75));
+        let (mut sums, mut lost) = ([f64::MAX, 1.0], [3.0, 4.0]);
+        inc_all([f64::MAX, 2.0], &mut sums, &mut lost);
+        assert_eq!((sums, lost), ([f64::INFINITY, 3.0], [0.0, 4.0]));
+    }
 }

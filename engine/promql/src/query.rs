@@ -487,3 +487,52 @@ pub(crate) struct Evaluated {
     samples: Option<SampleStats>,
     memory: Arc<QueryMemory>,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ast::PosRange;
+
+    #[test]
+    fn steps_of_a_range() {
+        for ((start_ms, end_ms, step_ms), steps) in [
+            ((0, 0, 1), 1),
+            ((0, 9, 10), 1),
+            ((0, 10, 10), 2),
+            ((-15, 14, 10), 3),
+            ((-15, 15, 10), 4),
+            ((5, 1005, 1), 1001),
+        ] {
+            let times = range_times(start_ms, end_ms, step_ms).expect("a range");
+            let grid = grid(times);
+            assert_eq!((grid.start, grid.step_ms, grid.steps), (start_ms, step_ms, steps), "{times:?}");
+            assert!(grid.end() <= end_ms && grid.end() + step_ms > end_ms, "{times:?}");
+        }
+        let instant = grid(QueryTimes { start_ms: 7, end_ms: 7, step_ms: 0 });
+        assert_eq!((instant.start, instant.step_ms, instant.steps), (7, 1, 1));
+        let fault = |start, end, step| range_times(start, end, step).map_err(|e| (e.kind, e.message)).err();
+        let before = Some((ErrorKind::Invalid, "end timestamp must not be before start time".to_owned()));
+        assert_eq!((fault(5, 4, 1), fault(5, 4, 0)), (before.clone(), before));
+        let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
+        let width = Some((ErrorKind::Invalid, text.to_owned()));
+        assert_eq!((fault(5, 5, 0), fault(5, 9, -1)), (width.clone(), width));
+    }
+
+    /// Only what is no expression is a fault of the text.
+    #[test]
+    fn errors_of_the_text_and_others() {
+        let of = |error: ParseError| {
+            let error = PromqlError::from(error);
+            (matches!(error, PromqlError::Parse(_)), error.kind(), error.to_string())
+        };
+        let parsed = crate::parser::parse("1 +\n ").expect_err("no expression");
+        assert_eq!(of(parsed), (true, ErrorKind::Invalid, "2:2: parse error: unexpected end of input".to_owned()));
+        for kind in [ErrorKind::LimitExceeded, ErrorKind::Cancelled, ErrorKind::Timeout] {
+            let ended = ParseError::of(PosRange { start: 1, end: 2 }, Error::new(kind, "no more")).locate("m + n");
+            assert_eq!(of(ended), (false, kind, "no more".to_owned()));
+        }
+        let rows = too_many_rows(5, 4);
+        let expected = (ErrorKind::LimitExceeded, "the answer has 5 series, more than the limit of 4");
+        assert_eq!((rows.kind, rows.message.as_str()), expected);
+    }
+}

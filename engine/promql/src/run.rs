@@ -151,3 +151,66 @@ impl RunState {
         self.ctx.check("query execution").map_err(quiver_query::to_datafusion)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_query::{Limits, from_datafusion};
+    use quiver_types::Access;
+
+    use super::*;
+    use crate::annotation::Level;
+    use crate::ast::PosRange;
+
+    fn state(limits: Limits) -> RunState {
+        RunState::new(QueryContext::new(Access::full(), limits), None)
+    }
+
+    fn fault(outcome: Result<()>) -> Option<(ErrorKind, String)> {
+        outcome.err().map(|error| {
+            let error = from_datafusion(error);
+            (error.kind, error.message)
+        })
+    }
+
+    #[test]
+    fn values_and_visits_have_their_limits() {
+        let run =
+            state(Limits { samples_max: 10, timeout: std::time::Duration::from_millis(90_900), ..Limits::default() });
+        assert_eq!((fault(run.hold(4)), fault(run.hold(6)), fault(run.hold(0))), (None, None, None));
+        let too_many = Some((ErrorKind::LimitExceeded, TOO_MANY_SAMPLES.to_owned()));
+        assert_eq!((fault(run.hold(1)), fault(run.hold(0))), (too_many.clone(), too_many));
+        assert_eq!((fault(run.visit(179_999_999_999)), fault(run.visit(1))), (None, None));
+        let text = "query looks at 180000000007 samples in its windows, more than the 180000000000 that its time limit of 90 s \
+                    allows; try a shorter range or a longer step";
+        assert_eq!(fault(run.visit(7)), Some((ErrorKind::LimitExceeded, text.to_owned())));
+        let all = state(Limits::default());
+        assert_eq!(fault(all.visit(u64::MAX)).map(|(kind, _)| kind), Some(ErrorKind::LimitExceeded));
+    }
+
+    #[test]
+    fn who_is_gone_is_told_at_the_next_batch() {
+        let run = state(Limits::default());
+        run.ctx.cancel.cancel();
+        let gone = Some((ErrorKind::Cancelled, "query was canceled in query execution".to_owned()));
+        assert_eq!((fault(run.did(1)), fault(run.hold(0))), (None, gone));
+    }
+
+    #[test]
+    fn a_rehearsal_tells_the_query_nothing() {
+        let run = Arc::new(state(Limits::default()));
+        run.meet_histograms();
+        let answer: Arc<RunState> = run.shared(PlanRun::Answer).of_query().expect("a query");
+        let rehearsal: Arc<RunState> = run.shared(PlanRun::Rehearsal).of_query().expect("a query");
+        assert!(Arc::ptr_eq(&answer, &run) && !Arc::ptr_eq(&rehearsal, &run));
+        let mut annotations = Annotations::default();
+        annotations.warn(PosRange::default(), "x");
+        rehearsal.annotate(annotations.clone());
+        assert!(run.annotations().is_empty() && rehearsal.met_histograms());
+        answer.annotate(annotations.clone());
+        answer.annotate(annotations);
+        answer.annotate(Annotations::default());
+        assert_eq!(run.annotations().texts(Level::Warning, ""), ["PromQL warning: x (1:1)"]);
+        assert!(run.sample_stats().is_none(), "nobody asked for counts");
+        assert!(run.take_memory().0.is_empty());
+    }
+}

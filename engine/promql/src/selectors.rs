@@ -58,4 +58,21 @@ mod tests {
         check("topk(scalar(k), -max_over_time(x[1h:5m]))", &["k", "x"]);
         check("histogram_quantile(0.9, sum by (le) (rate(h[1m])))", &["h"]);
     }
+
+    #[test]
+    fn selectors_that_are_there_more_than_once() {
+        let check = |text: &str, expected: &[&str]| {
+            let expr = parse(text).unwrap();
+            let mut names: Vec<String> = repeated(&expr).iter().map(|m| m[0].value.clone()).collect();
+            names.sort_unstable();
+            assert_eq!(names, expected, "{text}");
+        };
+        check("a + b", &[]);
+        check("a / a", &["a"]);
+        // Ranges, offsets and modifiers are no part of what is selected.
+        check("rate(a[5m]) + a offset 1h + b + max_over_time(b[1h:] @ 5)", &["a", "b"]);
+        check("a{x='1'} + a{x='2'} + a{x=~'1'}", &[]);
+        check("a{x='1'} + a{x='1'}", &["1"]);
+        check("{__name__='a'} + a", &["a"]);
+    }
 }

@@ -69,4 +69,32 @@ mod tests {
         }
         assert!(sort_numbers(&mut vec![1], |_| Err(()), |a, b| a.cmp(&b)).is_err(), "it was told to end");
     }
+
+    /// Work is told of before it is done, and what ends it leaves no number out.
+    #[test]
+    fn whoever_hears_of_the_work_may_end_it() {
+        use std::cell::Cell;
+
+        for most in [0, 1, 2, 3, 4] {
+            let heard = Cell::new(0_usize);
+            let mut numbers: Vec<u32> = (0..10_000).rev().collect();
+            let did = |_| {
+                heard.set(heard.get() + 1);
+                if heard.get() > most { Err(heard.get()) } else { Ok(()) }
+            };
+            let ended = sort_numbers(&mut numbers, did, |a, b| a.cmp(&b));
+            assert_eq!(ended, Err(most + 1));
+            numbers.sort_unstable();
+            assert!(numbers.iter().zip(0..).all(|(number, expected)| *number == expected) && numbers.len() == 10_000);
+        }
+        // Runs that are in order already are merged without a look.
+        let heard = Cell::new(0_usize);
+        let mut numbers: Vec<u32> = (0..10_000).collect();
+        let did = |_| -> Result<(), ()> {
+            heard.set(heard.get() + 1);
+            Ok(())
+        };
+        assert_eq!(sort_numbers(&mut numbers, did, |a, b| a.cmp(&b)), Ok(()));
+        assert_eq!(heard.get(), 3, "once for each run");
+    }
 }

@@ -306,4 +306,58 @@ mod tests {
         assert_eq!(histogram_samples(&h), 13);
         assert_eq!(histogram_samples(&Histogram::default()), 11);
     }
+
+    #[test]
+    fn histograms_and_wider_windows_count() {
+        let hists = [Histogram::default(), Histogram::default()];
+        let samples = SeriesSamples {
+            ts: &[100, 150],
+            values: &[1.0, 2.0],
+            hist_ts: &[120, 180],
+            hists: &hists,
+            ..SeriesSamples::default()
+        };
+        let plain = Window { range_ms: 50, offset_ms: 0, anchored: false, smoothed: false, lookback_ms: 30 };
+        let check = |window: Window, first: usize, from_scan: bool, total: &[u64], read: &[u64]| {
+            let mut counts = Counts::new(4);
+            let call = RangeCall { grid: grid(100, 50, 3), window, at: None, params: &[], windows: None, pace: None };
+            counts.range(&samples, &call, first, from_scan);
+            assert_eq!((&counts.total[..], &counts.read[..]), (total, read), "{window:?} from {first}");
+        };
+        // A histogram counts for eleven. Windows: (50, 100], (100, 150], (150, 200].
+        check(plain, 0, true, &[1, 12, 11, 0], &[1, 12, 11, 0]);
+        check(plain, 1, true, &[0, 1, 12, 11], &[0, 1, 12, 11]);
+        check(plain, 0, false, &[1, 12, 11, 0], &[0, 0, 0, 0]);
+        // Windows begin 30 earlier, or reach 30 further, too; what was read by the step before is not read again.
+        check(Window { anchored: true, ..plain }, 0, true, &[1, 13, 12, 0], &[1, 12, 11, 0]);
+        check(Window { smoothed: true, ..plain }, 0, true, &[12, 24, 12, 0], &[12, 12, 0, 0]);
+    }
+
+    #[test]
+    fn an_instant_selector_counts_what_it_gave() {
+        let (mut values, mut present) = (vec![0.0; 3], vec![true, false, true]);
+        let hists = vec![(1, Histogram::default())];
+        let out = SeriesOut { values: &mut values, present: &mut present, hists };
+        let mut counts = Counts::new(5);
+        counts.instant(&out, 2);
+        counts.instant(&out, 1);
+        assert_eq!((&counts.total[..], &counts.read[..]), (&[0, 1, 12, 12, 1][..], &[0, 1, 12, 12, 1][..]));
+    }
+
+    #[test]
+    fn a_subquery_that_is_the_answer() {
+        let tallies = Tallies::new(grid(1000, 1, 1));
+        let inner = tallies.child(0, grid(700, 100, 4), Merge::Whole);
+        let deeper = tallies.child(inner, grid(700, 100, 1), Merge::Once);
+        let mut counts = Counts::new(4);
+        (0..4).for_each(|step| counts.both(step, 2));
+        tallies.add(inner, &counts);
+        let mut counts = Counts::new(1);
+        counts.both(0, 5);
+        tallies.add(deeper, &counts);
+        let stats = tallies.finish(3);
+        // What is evaluated once counts as looked at in each of four steps.
+        assert_eq!((stats.total(), stats.read(), stats.peak), (8 + 4 * 5, 8 + 5, 3));
+        assert_eq!((stats.start_ms, stats.step_ms, stats.total_per_step.len()), (1000, 1, 1));
+    }
 }

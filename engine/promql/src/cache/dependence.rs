@@ -220,4 +220,32 @@ mod tests {
         assert_eq!(unchanged("m offset -1m", 1_060_001), 1);
         assert_eq!(unchanged("m @ 500 + m", 400_000), 0);
     }
+
+    #[test]
+    fn fixed_times_and_what_is_nested() {
+        let check = |text: &str, moving: &[(i64, i64)], fixed: &[(i64, i64)]| {
+            let fixed: Vec<_> = fixed.iter().map(|&(min, max)| MillisRange::new(min, max)).collect();
+            assert_eq!(of(text), Some(Dependence { moving: moving.to_vec(), fixed }), "{text}");
+        };
+        check("topk(scalar(n), m offset 1m)", &[(-360_000, -60_000), (-300_000, 0)], &[]);
+        check("max_over_time(sum_over_time(m[1m:])[10m:1m])", &[(-960_000, 0)], &[]);
+        check("m + m + (m)", &[(-300_000, 0)], &[]);
+        // What is within a subquery with a time of its own is counted from there, unless it has one, too.
+        check("max_over_time((m offset 1m)[10m:] @ 1000)", &[], &[(40_000, 940_000)]);
+        check("max_over_time((m @ 5)[10m:] offset 1h)", &[], &[(-295_000, 5000)]);
+        // `timestamp` forgets the offset of a selector with a time.
+        check("timestamp(m offset 1m @ 1000)", &[], &[(640_000, 940_000), (700_000, 1_000_000)]);
+        check("increase(m[1m] anchored)", &[(-360_000, 0)], &[]);
+        check("m smoothed", &[(-300_000, 300_000)], &[]);
+    }
+
+    #[test]
+    fn a_change_of_what_is_fixed_changes_all_steps() {
+        let grid = Grid { start: 1_000_000, step_ms: 15_000, steps: 10 };
+        let rests_on = of("m @ 500 + n").expect("it is kept");
+        let unchanged = |at: i64| rests_on.unchanged(grid, |range| range.contains(at).then_some(at));
+        assert_eq!([199_999, 200_000, 500_000, 500_001].map(unchanged), [10, 0, 0, 10]);
+        assert_eq!(rests_on.unchanged(grid, |_| None), 10);
+        assert_eq!(of("1").expect("it is kept").unchanged(grid, |range| Some(range.min)), 10, "it rests on nothing");
+    }
 }

@@ -158,4 +158,38 @@ mod tests {
         cache.put(key("large"), entry(10_000));
         assert!(cache.get(&key("large")).is_none(), "an eighth of the room at most");
     }
+
+    #[test]
+    fn what_is_kept_is_what_was_put_last() {
+        let key = |step_ms: i64, phase_ms: i64| Key {
+            expr: "m".to_owned(),
+            step_ms,
+            phase_ms,
+            lookback_ms: 1,
+            access: Access::full(),
+        };
+        let entry = |written: u64, cells: usize| {
+            let block = Block { rows: vec![0], steps: cells, values: vec![0.0; cells], ..Block::default() };
+            let table = Arc::new(SeriesTable::unlabelled());
+            let grid = Grid { start: 0, step_ms: 1, steps: cells };
+            let result = StepResult { table, grid, blocks: Arc::new(vec![block]), order: Arc::new(vec![(0, 0, 0)]) };
+            Entry { result: Arc::new(result), version: Version { written, dropped: 0 } }
+        };
+        let cache = ResultCache::new(100_000);
+        cache.put(key(15, 0), entry(1, 1000));
+        let before = cache.stats().bytes;
+        cache.put(key(15, 0), entry(2, 500));
+        let stats = cache.stats();
+        assert!(stats.entries == 1 && stats.bytes < before, "{stats:?}: the smaller one took the place of the larger");
+        assert_eq!(cache.get(&key(15, 0)).map(|kept| kept.version.written), Some(2));
+        // Other steps are other results.
+        assert!(cache.get(&key(15, 1)).is_none() && cache.get(&key(30, 0)).is_none());
+        let off = ResultCache::new(0);
+        off.put(key(15, 0), entry(1, 1));
+        assert!(!off.is_on() && cache.is_on() && off.get(&key(15, 0)).is_none());
+        assert_eq!((off.stats().entries, off.stats().bytes), (0, 0));
+        cache.count(3, 4);
+        cache.count(0, 5);
+        assert_eq!((cache.stats().steps_kept, cache.stats().steps_evaluated), (3, 9));
+    }
 }

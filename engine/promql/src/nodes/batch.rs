@@ -210,4 +210,38 @@ mod tests {
         assert_eq!(batch.num_rows(), 1);
         assert!(b.flush().unwrap().is_none());
     }
+
+    #[test]
+    fn what_is_no_matrix_is_refused() {
+        let block = || Block { rows: vec![3], steps: 1, values: vec![1.0], present: vec![true], ..Block::default() };
+        let batch = to_batch(block(), &matrix_schema(1, true)).unwrap();
+        for columns in [&[0][..], &[1, 0], &[0, 0], &[0, 1, 1]] {
+            assert!(to_block(batch.project(columns).unwrap()).is_err(), "{columns:?}");
+        }
+        assert!(to_block(batch.project(&[0, 1]).unwrap()).is_ok());
+        let with_histogram = Block { hists: vec![(0, 0, Histogram::default())], ..block() };
+        assert!(to_batch(with_histogram, &matrix_schema(1, false)).is_err(), "there is no place for it");
+    }
+
+    #[test]
+    fn batches_are_of_a_good_size() {
+        assert_eq!((rows_per_batch(0), rows_per_batch(1)), (VALUES_PER_BATCH, VALUES_PER_BATCH));
+        assert_eq!((rows_per_batch(1000), rows_per_batch(VALUES_PER_BATCH), rows_per_batch(usize::MAX)), (131, 1, 1));
+        let steps = VALUES_PER_BATCH / 3;
+        let mut out = BlockBuilder::new(steps, matrix_schema(steps, true));
+        assert_eq!(out.rows_max(), 3);
+        let mut sizes = Vec::new();
+        for row in 0..8 {
+            let (values, present) = out.row(row);
+            (values[0], present[0]) = (f64::from(row), row % 4 != 3);
+            if row == 7 {
+                out.histograms([(1, Histogram::default())]);
+            }
+            // Row 3 has nothing, row 7 a histogram only.
+            assert_eq!(out.settle(), usize::from(row != 3), "{row}");
+            sizes.extend(out.full().unwrap().map(|batch| batch.num_rows()));
+        }
+        sizes.extend(out.flush().unwrap().map(|batch| batch.num_rows()));
+        assert_eq!(sizes, [3, 3, 1]);
+    }
 }

@@ -318,4 +318,27 @@ mod tests {
         assert!(turns.load(SeqCst) >= 4, "{} turns", turns.load(SeqCst));
         other.abort();
     }
+
+    #[test]
+    fn rows_of_a_matrix_by_their_numbers() {
+        let h = |count: f64| Histogram { count, ..Histogram::default() };
+        let block = |rows: &[u32], hists: Vec<(u32, u32, Histogram)>| Block {
+            rows: rows.to_vec(),
+            steps: 2,
+            values: rows.iter().flat_map(|row| [f64::from(*row), 0.5]).collect(),
+            present: rows.iter().flat_map(|_| [true, false]).collect(),
+            hists,
+        };
+        let matrix = Matrix::new(vec![block(&[4, 1], vec![(1, 1, h(3.0))]), block(&[0], vec![])], 6);
+        assert_eq!(matrix.arrival().collect::<Vec<_>>(), [4, 1, 0]);
+        assert!(matrix.row(2).is_none() && matrix.row(5).is_none());
+        let row = matrix.row(1).expect("a row");
+        assert_eq!((row.values, row.present, row.hists.len()), (&[1.0, 0.5][..], &[true, false][..], 1));
+        assert_eq!((row.histogram(0), row.histogram(1).map(|h| h.count)), (None, Some(3.0)));
+        let mut steps = Vec::new();
+        row.each_step(|step| steps.push(step));
+        assert_eq!(steps, [0, 1]);
+        assert!(matrix.row(4).is_some_and(|row| row.hists.is_empty() && row.values[0] == 4.0));
+        assert!(split_hists(&mut block(&[1, 2], vec![])).is_empty(), "no lists where there is nothing");
+    }
 }

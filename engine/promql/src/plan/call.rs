@@ -353,4 +353,72 @@ mod tests {
         ];
         assert_eq!(absent_labels(&matchers), [("a", "1")]);
     }
+
+    #[test]
+    fn natural_order_of_numbers_within_texts() {
+        use std::cmp::Ordering::{Equal, Greater, Less};
+
+        for (a, b, expected) in [
+            ("", "", Equal),
+            ("", "0", Less),
+            ("1", "1", Equal),
+            ("2", "10", Less),
+            ("1.9", "1.10", Less),
+            ("v1.2.3", "v1.2", Greater),
+            ("01", "1", Greater),
+            ("0", "00", Less),
+            ("a1b", "a1c", Less),
+            ("a1", "a1b", Less),
+            ("a", "1", Greater),
+            ("disk9", "disk10", Less),
+            ("é2", "é10", Less),
+            ("99999999999999999999999", "100000000000000000000000", Less),
+            ("²", "2", Greater),
+        ] {
+            assert_eq!((natural(a, b), natural(b, a)), (expected, expected.reverse()), "{a} {b}");
+        }
+        assert_eq!(chunks("ab12c003"), ["ab", "12", "c", "003"]);
+        assert_eq!((chunks(""), chunks("7")), (vec![], vec!["7"]));
+    }
+
+    #[test]
+    fn ranks_by_labels_then_by_all() {
+        let mut builder = SeriesTableBuilder::default();
+        builder.push([("host", "h10"), ("x", "1")]);
+        builder.push([("host", "h9"), ("x", "2")]);
+        builder.push([("x", "3")]);
+        builder.push([("host", "h9"), ("x", "1")]);
+        let (table, room) = (builder.finish(), Room::unbounded());
+        let text = |name: &str| Text::new(name.as_bytes().to_vec());
+        let ranked = |names: &[&Text], descending| label_ranks(&room, &table, names, descending).unwrap();
+        let host = text("host");
+        assert_eq!(ranked(&[&host], false), [3, 2, 0, 1]);
+        assert_eq!(ranked(&[&host], true), [0, 1, 3, 2]);
+        // Names of no label, and such as can be none, tell nothing apart: all labels decide.
+        let (other, broken) = (text("y"), Text::new(vec![0xff]));
+        assert_eq!(ranked(&[&other, &broken], false), ranked(&[], false));
+        assert_eq!(ranked(&[&text("x"), &host], false), [1, 2, 3, 0]);
+    }
+
+    #[test]
+    fn labels_that_are_pinned_twice_are_not() {
+        let pinned = |query: &str| {
+            let expr = crate::parser::parse(query).expect(query);
+            let ExprKind::VectorSelector(selector) = expr.kind else { panic!("{query}") };
+            let labels = absent_labels(&selector.matchers);
+            labels.into_iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>().join(",")
+        };
+        for (query, expected) in [
+            ("m", ""),
+            ("m{a='1',b='2'}", "a=1,b=2"),
+            ("m{a='1',a='1'}", ""),
+            ("m{a='1',a='2',a='3'}", ""),
+            ("m{a!='1',a='2'}", "a=2"),
+            ("m{a='2',a!='1'}", ""),
+            ("m{a=~'x',b='y'}", "b=y"),
+            ("{'a b'='c d', __name__='m'}", "a b=c d"),
+        ] {
+            assert_eq!(pinned(query), expected, "{query}");
+        }
+    }
 }

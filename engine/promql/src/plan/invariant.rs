@@ -57,3 +57,60 @@ pub(crate) fn step_invariant(expr: &Expr) -> (bool, bool) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::parse;
+
+    /// Whether an expression is independent of the step, and whether it is evaluated once.
+    #[test]
+    fn what_does_not_depend_on_the_step() {
+        for (query, invariant, once) in [
+            ("1", true, false),
+            ("'a'", true, false),
+            ("m", false, false),
+            ("m @ 5", true, true),
+            ("m @ start()", true, true),
+            ("(-m @ 5)", true, true),
+            ("m[5m] @ 5", true, false),
+            ("m[5m:1m] @ end()", true, false),
+            ("(m @ 5)[5m:1m]", false, false),
+            ("rate(m[5m] @ 5)", true, true),
+            ("rate(m[5m])", false, false),
+            ("predict_linear(m[5m] @ 5, 60)", false, false),
+            ("sum(m @ 5)", true, true),
+            ("sum((m @ 5))", true, true),
+            ("topk(scalar(n), m @ 5)", true, true),
+            ("1 + 2", true, true),
+            ("m @ 5 + 1", true, true),
+            ("m @ 5 + n", false, false),
+            ("n + m @ 5 + 1", false, false),
+            ("time()", false, false),
+            ("pi()", true, true),
+            ("start()", false, false),
+            ("hour()", false, false),
+            ("hour(m @ 5)", false, false),
+            ("timestamp(m @ 5)", true, true),
+            ("timestamp((m @ 5))", true, true),
+            ("timestamp(m @ 5 + 1)", false, false),
+            ("timestamp(m)", false, false),
+            ("label_replace(m @ 5, 'a', 'b', 'c', 'd')", true, true),
+            ("max_of(1, time())", false, false),
+        ] {
+            let expr = parse(query).expect(query);
+            assert_eq!((step_invariant(&expr).0, evaluates_once(&expr)), (invariant, once), "{query}");
+        }
+    }
+
+    #[test]
+    fn chains_from_their_first_operand() {
+        let expr = parse("(a + b) - c * d - e").expect("a chain");
+        let (first, operators) = chain(&expr);
+        assert!(matches!(first.kind, ExprKind::Paren(_)));
+        let shown: Vec<_> = operators.iter().map(|(b, pos)| (b.op.as_str(), pos.start, pos.end)).collect();
+        assert_eq!(shown, [("-", 0, 15), ("-", 0, 19)]);
+        let alone = parse("((a))").expect("an operand");
+        assert!(chain(&alone).1.is_empty() && matches!(unparen(&alone).kind, ExprKind::VectorSelector(_)));
+    }
+}

@@ -373,4 +373,63 @@ mod tests {
         assert!(column(&large, 1, ["x".repeat(1 << 16).as_str()]).is_err());
         assert!(column(&large, 1, ["x".repeat(1 << 12).as_str()]).is_ok());
     }
+
+    #[test]
+    fn order_by_name_then_value_then_length() {
+        let rows: [&[(&str, &str)]; 8] = [
+            &[("a", "1"), ("c", "1")],
+            &[("a", "1"), ("b", "9")],
+            &[("a", "1")],
+            &[("b", "0")],
+            &[],
+            &[("a", "ä")],
+            &[("A", "z")],
+            &[("a", "1"), ("b", "9"), ("c", "0")],
+        ];
+        let t = table(&rows);
+        let order = sorted(&Room::unbounded(), &t).unwrap();
+        // As lists of pairs compare, byte by byte.
+        let mut expected: Vec<u32> = (0..8).collect();
+        expected.sort_by(|&a, &b| rows[a as usize].cmp(rows[b as usize]));
+        assert_eq!(order, expected);
+        let places = ranks(&Room::unbounded(), &t).unwrap();
+        assert!(order.iter().zip(0..).all(|(&row, rank)| places[row as usize] == rank));
+        assert!(sorted(&Room::unbounded(), &table(&[])).unwrap().is_empty());
+        assert_eq!(
+            sorted(&Room::unbounded(), &table(&[&[("a", "1")], &[("a", "1")]])).unwrap(),
+            [0, 1],
+            "equal rows stay"
+        );
+    }
+
+    #[test]
+    fn new_values_are_kept_once() {
+        let room = Room::unbounded();
+        let texts = ["b", "", "a", "b", "", "ü"];
+        let made = column(&room, texts.len(), texts).unwrap();
+        assert_eq!(*made.codes, [1, 0, 2, 1, 0, 3]);
+        assert_eq!(made.values.iter().map(|v| &**v).collect::<Vec<_>>(), ["", "b", "a", "ü"]);
+        assert_eq!(column(&room, 0, []).unwrap().values.len(), 1, "the empty text is there from the first");
+    }
+
+    #[test]
+    fn names_of_some_rows_or_of_all() {
+        let room = Room::unbounded();
+        let t =
+            table(&[&[("__name__", "m"), ("__type__", "gauge"), ("a", "1")], &[("__name__", "n"), ("__unit__", "s")]]);
+        let shown = |flags: &[bool]| {
+            let t = drop_names(&room, &t, flags).unwrap();
+            (0..t.len()).map(|row| show(t.labels(row))).collect::<Vec<_>>()
+        };
+        assert_eq!(shown(&[true, true]), [r#"{a="1"}"#, "{}"]);
+        assert_eq!(shown(&[true, false]), [r#"{a="1"}"#, r#"{__name__="n", __unit__="s"}"#]);
+        assert_eq!(
+            shown(&[false, false]),
+            [r#"{__name__="m", __type__="gauge", a="1"}"#, r#"{__name__="n", __unit__="s"}"#]
+        );
+        assert_eq!(
+            show([("a b", "x\"\n"), ("1a", ""), ("", "ü"), ("a:b", "c")]),
+            r#"{"a b"="x\"\n", "1a"="", ""="ü", "a:b"="c"}"#
+        );
+    }
 }

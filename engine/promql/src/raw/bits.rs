@@ -137,4 +137,49 @@ mod tests {
         w.uvarbit(8);
         assert_eq!(w.finish(), [0b1011_1110, 0b0010_0000]);
     }
+
+    #[test]
+    fn numbers_that_just_fit() {
+        for bits in [3, 6, 9, 14, 17, 20, 56] {
+            let half = 1_i64 << (bits - 1);
+            assert!(fits(half, bits) && fits(-half + 1, bits) && !fits(half + 1, bits) && !fits(-half, bits), "{bits}");
+        }
+        let signed = |value: i64| {
+            let mut w = BitWriter::default();
+            w.varbit(value);
+            w.len()
+        };
+        // Prefix and number: 5, 9, 13, 17, 24, 32, 64 and 72 bits.
+        for (value, bytes) in
+            [(4, 1), (5, 2), (-4, 2), (32, 2), (33, 2), (256, 2), (257, 3), (2048, 3), (2049, 3), (131_072, 3)]
+        {
+            assert_eq!(signed(value), bytes, "{value}");
+        }
+        assert_eq!((signed(131_073), signed(1 << 24), signed((1 << 24) + 1)), (4, 4, 8));
+        assert_eq!((signed(1 << 55), signed((1 << 55) + 1), signed(i64::MAX)), (8, 9, 9));
+        let unsigned = |value: u64| {
+            let mut w = BitWriter::default();
+            w.uvarbit(value);
+            w.len()
+        };
+        assert_eq!((unsigned(0), unsigned(7), unsigned(63), unsigned(u64::MAX)), (1, 1, 2, 9));
+        assert_eq!((unsigned((1 << 56) - 1), unsigned(1 << 56)), (8, 9));
+    }
+
+    #[test]
+    fn varints_of_whole_bytes() {
+        let of = |value: i64| {
+            let mut w = BitWriter::default();
+            w.varint(value);
+            w.finish()
+        };
+        assert_eq!((of(0), of(-1), of(1), of(63), of(64)), (vec![0], vec![1], vec![2], vec![126], vec![0x80, 1]));
+        assert_eq!(of(i64::MIN), [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1]);
+        // Wherever the bits stand.
+        let mut w = BitWriter::default();
+        w.bit(true);
+        w.uvarint(300);
+        w.double(-0.0);
+        assert_eq!(w.finish(), [0b1101_0110, 0b0000_0001, 0b0100_0000, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
 }

@@ -365,4 +365,82 @@ mod tests {
         };
         assert_eq!((bits(0.005), bits(33_554.43), bits(33_554.431), bits(-1.0), bits(0.0001)), (1, 4, 9, 9, 9));
     }
+
+    #[test]
+    fn chunks_hold_so_many_samples_and_no_more() {
+        let sizes = |count: i64, hists: &[i64]| {
+            let ts: Vec<i64> = (0..count).map(|i| 10 * i).collect();
+            let (values, list) = (vec![1.0; ts.len()], vec![Histogram::default(); hists.len()]);
+            let samples =
+                SeriesSamples { ts: &ts, values: &values, hist_ts: hists, hists: &list, ..SeriesSamples::default() };
+            let mut sizes = Vec::new();
+            chunks(&samples, |c| {
+                assert!(c.min_ms <= c.max_ms);
+                sizes.push(if c.encoding == Encoding::Xor { u16::from_be_bytes([c.data[0], c.data[1]]) } else { 0 });
+            });
+            sizes
+        };
+        assert_eq!(sizes(0, &[]), [0_u16; 0]);
+        assert_eq!(sizes(1, &[]), [1]);
+        assert_eq!(sizes(120, &[]), [120]);
+        assert_eq!(sizes(121, &[]), [120, 1]);
+        assert_eq!(sizes(240, &[2405]), [120, 120, 0]);
+        assert_eq!(sizes(3, &[-5, 5, 15]), [0, 1, 0, 1, 0, 1]);
+        assert_eq!(sizes(0, &[1, 2]), [0, 0]);
+    }
+
+    #[test]
+    fn times_at_their_ends_come_back() {
+        let read = |ts: &[i64]| {
+            let values: Vec<f64> = ts.iter().map(|t| *t as f64).collect();
+            let chunk = xor(ts, &values);
+            assert_eq!((chunk.min_ms, chunk.max_ms), (ts[0], ts[ts.len() - 1]));
+            let read = read_xor(&chunk.data);
+            assert!(read.iter().zip(&values).all(|((_, bits), value)| *bits == value.to_bits()));
+            read.into_iter().map(|(t, _)| t).collect::<Vec<_>>()
+        };
+        // Differences of distances at the ends of each width.
+        let mut ts = vec![-1_000_000_000_000, -999_999_000_000];
+        let mut delta = 1_000_000;
+        for change in
+            [0, 1, -1, 8192, -8191, 8193, -8192, 65_536, -65_535, 65_537, 524_288, -524_287, 524_289, -524_288]
+        {
+            delta += change;
+            ts.push(ts[ts.len() - 1] + delta);
+        }
+        assert_eq!(read(&ts), ts);
+        assert_eq!(read(&[0]), [0]);
+        assert_eq!(read(&[-(1 << 62), 1 << 61]), [-(1 << 62), 1 << 61]);
+    }
+
+    #[test]
+    fn float_histograms_have_their_numbers_as_they_are() {
+        let h = Histogram {
+            schema: CUSTOM_SCHEMA,
+            custom_bounds: vec![0.5, 1e9],
+            count: 2.5,
+            sum: -1.5,
+            positive_spans: vec![Span { offset: 0, length: 1 }],
+            positive: vec![2.5],
+            reset_hint: ResetHint::Gauge,
+            float: true,
+            ..Histogram::default()
+        };
+        let chunk = histogram(0, &h);
+        assert_eq!(chunk.encoding, Encoding::FloatHistogram);
+        let mut r = Bits(&chunk.data, 0);
+        assert_eq!((r.take(16), r.take(8), r.take(8)), (1, 0xc0, 0), "one, a gauge, no zero bucket");
+        assert_eq!((r.ones(8), r.signed(9)), (3, i64::from(CUSTOM_SCHEMA)), "schema");
+        assert_eq!((r.ones(8), r.take(3), r.ones(8), r.take(3)), (1, 1, 1, 1), "one span of one bucket");
+        assert_eq!((r.take(1), r.take(1)), (0, 0), "that begins at 0; no negative span");
+        assert_eq!((r.ones(8), r.take(3)), (1, 2), "two bounds");
+        assert_eq!((r.ones(8), r.take(9)), (3, 501), "a bound of thousandths");
+        assert_eq!((r.take(1), f64::from_bits(r.take(64))), (0, 1e9), "one that is too large for that");
+        assert_eq!(r.take(1), 0, "time");
+        let numbers: Vec<f64> = (0..4).map(|_| f64::from_bits(r.take(64))).collect();
+        assert_eq!(numbers, [2.5, 0.0, -1.5, 2.5], "count, zero count, sum, bucket");
+        assert_eq!(deltas(&[5.0, 7.0, 7.0, 1.0]).collect::<Vec<_>>(), [5, 2, 0, -6]);
+        assert_eq!(deltas(&[]).count(), 0);
+        assert_eq!((Encoding::of(0), Encoding::of(2), Encoding::of(4)), (None, Some(Encoding::Histogram), None));
+    }
 }
