@@ -213,9 +213,21 @@ mod tests {
         let (tell, asked) = tokio::sync::oneshot::channel();
         tokio::spawn(async move {
             let Ok((mut stream, _)) = socket.accept().await else { return };
-            let mut head = [0; 4096];
-            let length = stream.read(&mut head).await.unwrap_or(0);
-            let _ = tell.send(String::from_utf8_lossy(&head[..length]).into_owned());
+            let (mut asked, mut buffer) = (String::new(), [0; 4096]);
+            // What is not read would reset the connection when it is closed.
+            let is_whole = |asked: &str| {
+                let (head, body) = asked.split_once("\r\n\r\n")?;
+                let (_, length) = head.split_once("content-length: ")?;
+                Some(body.len() >= length.split("\r\n").next()?.parse::<usize>().ok()?)
+            };
+            while is_whole(&asked) != Some(true) {
+                let length = stream.read(&mut buffer).await.unwrap_or(0);
+                if length == 0 {
+                    break;
+                }
+                asked.push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+            let _ = tell.send(asked);
             let _ = stream.write_all(answer.as_bytes()).await;
             let _ = stream.shutdown().await;
         });
