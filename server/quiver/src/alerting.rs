@@ -267,4 +267,77 @@ mod tests {
             egress(&settings(&[("egress.allow", "[\"10.0.0.0/99\"]")])).unwrap_err().message.contains("egress.allow")
         );
     }
+
+    #[test]
+    fn where_the_service_is_seen() {
+        let at = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
+        for (flags, address, expected) in [
+            (&[][..], at("127.0.0.1:1"), "http://127.0.0.1:1"),
+            (&[][..], at("0.0.0.0:2"), "http://127.0.0.1:2"),
+            (&[][..], at("[::]:3"), "http://127.0.0.1:3"),
+            (&[][..], at("[::1]:4"), "http://[::1]:4"),
+            (&[("http.listen", "10.0.0.1:5")][..], None, "http://10.0.0.1:5"),
+            (&[("http.listen", "10.0.0.1:5")][..], at("10.0.0.1:6"), "http://10.0.0.1:6"),
+            (&[("alerting.external_url", "https://a.example//")][..], at("127.0.0.1:1"), "https://a.example"),
+        ] {
+            assert_eq!(external_url(&settings(flags), address), expected, "{flags:?}");
+        }
+    }
+
+    #[test]
+    fn spans_as_milliseconds() {
+        let span = |duration| Span(Some(duration));
+        for (span, expected) in [
+            (Span(None), 0),
+            (span(std::time::Duration::ZERO), 0),
+            (span(std::time::Duration::from_micros(1999)), 1),
+            (span(std::time::Duration::from_secs(90)), 90_000),
+            (span(std::time::Duration::MAX), i64::MAX),
+        ] {
+            assert_eq!(millis(span), expected, "{span:?}");
+        }
+    }
+
+    /// Templates are read from one directory, by patterns, and from nowhere else.
+    #[test]
+    fn template_files_of_a_policy() {
+        let dir = tempfile::tempdir().unwrap();
+        let inner = dir.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        for (name, text) in [("inner/b.tmpl", "B"), ("inner/a.tmpl", "A"), ("outside.tmpl", "X")] {
+            std::fs::write(dir.path().join(name), text).unwrap();
+        }
+        std::os::unix::fs::symlink(dir.path().join("outside.tmpl"), inner.join("link.md")).unwrap();
+        let read = |pattern: &str| {
+            let found = template_files(Some(&inner), pattern)?;
+            Ok::<_, String>(found.into_iter().map(|(_, text)| text).collect::<String>())
+        };
+        assert_eq!(read("*.tmpl").as_deref(), Ok("AB"));
+        assert_eq!(read("a.tmpl").as_deref(), Ok("A"));
+        assert_eq!(read("none*").as_deref(), Ok(""));
+        for outside in ["../outside.tmpl", "*.md", &dir.path().join("outside.tmpl").display().to_string()] {
+            let told = read(outside).unwrap_err();
+            assert!(told.contains("not below"), "{outside}: {told}");
+        }
+        let told = template_files(None, "*.tmpl").unwrap_err();
+        assert_eq!(told, "templates `*.tmpl` are not read: `alerting.files_dir` is not set");
+    }
+
+    #[test]
+    fn labels_of_the_service() {
+        let labels = |texts: &str| external_labels(&settings(&[("alerting.external_labels", texts)]));
+        let shown =
+            |texts: &str| labels(texts).unwrap().into_iter().map(|(n, v)| format!("{n}={v};")).collect::<String>();
+        for (texts, expected) in [
+            ("[\"b=2\", \"a=1\"]", "a=1;b=2;"),
+            ("[\"a=\"]", "a=;"),
+            ("[\"a==b\"]", "a==b;"),
+            ("[\"a=1\", \"a=2\"]", "a=2;"),
+        ] {
+            assert_eq!(shown(texts), expected, "{texts}");
+        }
+        for texts in ["[\"=1\"]", "[\"a\"]", "[\"\"]"] {
+            assert!(labels(texts).unwrap_err().message.contains("`name=value` is wanted"), "{texts}");
+        }
+    }
 }

@@ -355,4 +355,37 @@ mod tests {
         let least = Addresses { http: at(1), otlp_http: None, otlp_grpc: None, zipkin: None, postgres: None };
         assert_eq!(listening(&least), "quiver listens: http 127.0.0.1:1, otlp-http off, otlp-grpc off");
     }
+
+    /// The arguments of a command that works on a data directory.
+    fn on(data: &Path, more: &[&str]) -> ServeArgs {
+        let data = data.display().to_string();
+        let args = ["quiver", "check-config", "--data", &data].into_iter().chain(more.iter().copied());
+        let Cli { command: Some(Command::CheckConfig(args)), .. } = Cli::try_parse_from(args).unwrap() else {
+            panic!("another command")
+        };
+        args
+    }
+
+    /// A name that is misspelt makes no empty directory, and says so.
+    #[test]
+    fn directories_over_which_no_server_has_run() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().join("data");
+        let told = |outcome: Result<Settings, Failure>| outcome.map(|s| s.store.data).map_err(|e| e.to_string());
+        let shown = data.display().to_string();
+        let lacks = format!("no server has run over the data directory `{shown}`; name another one by ");
+        let by = |more: &[&str], expected: &str| {
+            let error = told(installed(&on(&data, more), ANY)).unwrap_err();
+            assert!(error.starts_with(&lacks) && error.contains(expected), "{error}");
+        };
+        by(&[], "`--server`");
+        by(&["--store", "file:///elsewhere"], "quiver catalog rebuild");
+        assert!(told(written(&on(&data, &[]))).unwrap_err().contains("`store.url`"));
+        assert_eq!(told(written(&on(&data, &["--store", "file:///elsewhere"]))), Ok(shown.clone()));
+        assert!(!data.exists());
+        // Its WAL alone tells that a server has written there, its catalog alone what it knew.
+        std::fs::create_dir_all(data.join("wal")).unwrap();
+        assert_eq!(told(written(&on(&data, &[]))), Ok(shown));
+        by(&[], "`--data`");
+    }
 }

@@ -277,4 +277,35 @@ mod tests {
         assert!(b.series.len() > 300);
         assert!(b.exemplars.iter().all(|e| b.series.len() > e.series as usize) && !b.exemplars.is_empty());
     }
+
+    /// Values depend on the time alone: what comes in together is what comes in one by one.
+    #[test]
+    fn samples_do_not_depend_on_their_neighbours() {
+        let told = Told::default();
+        let (first, second) = (1_700_000_000_000, 1_700_000_005_000);
+        let (both, one, other) = (batch(&[first, second], &told), batch(&[first], &told), batch(&[second], &told));
+        let each = |from: usize| both.values.iter().skip(from).step_by(2).copied().collect::<Vec<_>>();
+        assert_eq!((each(0), each(1)), (one.values.clone(), other.values.clone()));
+        assert_eq!((&both.label_bytes, &both.label_bytes), (&one.label_bytes, &other.label_bytes));
+        assert!(one.values.iter().zip(&other.values).any(|(a, b)| a != b));
+        assert!(both.exemplars.is_empty() && both.metadata.len() == META.len());
+    }
+
+    /// Bad minutes show where the shop has them, and nowhere else.
+    #[test]
+    fn whose_requests_fail() {
+        let (before, after) = (900.0, 1_200.0);
+        for (service, fails, is_slow) in [
+            ("payment", true, false),
+            ("checkout", true, false),
+            ("gateway", true, true),
+            ("catalog", false, true),
+            ("storefront", false, true),
+            ("search", false, false),
+        ] {
+            let grows = |of: fn(&str, f64) -> f64, from: f64, to: f64| of(service, to) > of(service, from);
+            assert_eq!(grows(failing, before, after), fails, "{service}");
+            assert_eq!(grows(slow, 200.0, 500.0), is_slow, "{service}");
+        }
+    }
 }

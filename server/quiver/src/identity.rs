@@ -252,4 +252,30 @@ mod tests {
             assert!(text.contains(kept) && (hidden.is_empty() || !text.contains(hidden)), "{url}: {text}");
         }
     }
+
+    #[test]
+    fn where_the_master_key_is() {
+        assert_eq!(master_key(&settings(&[("AUTH__MASTER_KEY_FILE", "/k")])), Path::new("/k"));
+        if variable("QUIVER_MASTER_KEY_FILE").is_none() {
+            assert_eq!(master_key(&settings(&[("STORE__DATA", "/d")])), Path::new("/d/master-key"));
+        }
+        assert_eq!(first_password(&settings(&[("STORE__DATA", "/d")])).data, Path::new("/d"));
+    }
+
+    #[test]
+    fn passwords_with_odd_letters_are_not_told_either() {
+        let told = |said: &str, url: &str| without(&quiver_database::Error::Protocol(said.to_owned()), url);
+        for (said, url, hidden) in [
+            ("no p@ss", "postgres://me:p@ss@db/x", "p@ss"),
+            ("no a:b", "postgres://me:a:b@db", "a:b"),
+            ("s3 s3 s3", "postgres://me:s3@db", "s3"),
+        ] {
+            let told = told(said, url);
+            assert!(!told.contains(hidden) && told.contains('…'), "{url}: {told}");
+        }
+        // Nothing is hidden where there is nothing to hide.
+        for url in ["postgres://me:@db/x", "postgres://me@db/x", "host=db", ""] {
+            assert!(told("as it is", url).contains("as it is"), "{url}");
+        }
+    }
 }

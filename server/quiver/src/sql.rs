@@ -142,4 +142,38 @@ mod tests {
         assert_eq!(place(&Error::invalid("something"), "select 1"), None);
         assert_eq!(place(&error, "one line"), None);
     }
+
+    #[test]
+    fn marks_stand_below_what_they_mean() {
+        for (told, statement, expected) in [
+            ("x at line 1, column 1", "select 1", Some("select 1\n^")),
+            ("x at line 1, column 8; y", "select 1", Some("select 1\n       ^")),
+            // A tab is as wide as the terminal makes it, in both lines.
+            ("x at line 1, column 3", "\ta b", Some("\ta b\n\t ^")),
+            ("x at line 1, column 5", "äöü x", Some("äöü x\n    ^")),
+            // The end of the statement is a place, too.
+            ("x at line 2, column 9", "a\nbc", Some("bc\n  ^")),
+            ("`a at line 9, column 9` at line 1, column 2", "ab", Some("ab\n ^")),
+            ("x at line 0, column 1", "ab", None),
+            ("x at line 1, column 0", "ab", None),
+            ("x at line 3, column 1", "a\nb", None),
+            ("x at line one, column 1", "ab", None),
+            ("x at line 1", "ab", None),
+        ] {
+            assert_eq!(place(&Error::invalid(told), statement).as_deref(), expected, "{told}");
+        }
+    }
+
+    /// `quiver sql … | head` is nobody's fault, a full disk is.
+    #[test]
+    fn who_takes_nothing_more() {
+        use std::io::ErrorKind as Io;
+        for (io, expected) in [
+            (Io::BrokenPipe, ErrorKind::Cancelled),
+            (Io::StorageFull, ErrorKind::Internal),
+            (Io::Other, ErrorKind::Internal),
+        ] {
+            assert_eq!(unwritten(io.into()).kind, expected, "{io:?}");
+        }
+    }
 }

@@ -192,4 +192,51 @@ mod tests {
         assert_eq!(nanos("1970-01-01T00:00:00.000000005Z"), Some(5));
         assert_eq!(nanos("no time"), None);
     }
+
+    /// Rows of many values come in batches of one size, each with the columns that were told.
+    #[test]
+    fn batches_of_points() {
+        let mut points = Points::default();
+        for n in 0..BATCH_ROWS + 3 {
+            let labels = [("a", "1"), ("b", "2")];
+            points.push(n as i64, 0.5, labels.into_iter().take(n % 3)).unwrap();
+        }
+        points.cut().unwrap();
+        assert_eq!(points.batches.iter().map(RecordBatch::num_rows).collect::<Vec<_>>(), [BATCH_ROWS, 3]);
+        let times = |batch: &RecordBatch| {
+            let times = batch.column(0).as_any().downcast_ref::<TimestampMillisecondArray>().unwrap();
+            times.values().to_vec()
+        };
+        assert!(points.batches.iter().all(|batch| batch.schema() == point_schema()));
+        let last = BATCH_ROWS as i64;
+        assert_eq!(times(&points.batches[0])[BATCH_ROWS - 1], last - 1);
+        assert_eq!(times(&points.batches[1]), [last, last + 1, last + 2]);
+        let shown = |row| arrow::util::display::array_value_to_string(points.batches[0].column(2), row).unwrap();
+        assert_eq!([0, 1, 2].map(shown), ["{}", "{a: 1}", "{a: 1, b: 2}"]);
+    }
+
+    #[test]
+    fn faults_of_promql_say_whose_they_are() {
+        let parse = quiver_promql::parser::parse("up ==").unwrap_err();
+        let told = promql_error(PromqlError::Parse(parse));
+        assert_eq!(told.kind, ErrorKind::Invalid);
+        assert!(told.message.starts_with("PromQL: "), "{told}");
+        let own = promql_error(PromqlError::Evaluation(Error::new(ErrorKind::Timeout, "too long")));
+        assert_eq!((own.kind, own.message.as_str()), (ErrorKind::Timeout, "too long"));
+    }
+
+    #[test]
+    fn times_of_logs() {
+        for (text, expected) in [
+            ("2024-02-29T12:34:56Z", Some(1_709_210_096_000_000_000)),
+            ("2024-02-29T12:34:56.123456789Z", Some(1_709_210_096_123_456_789)),
+            ("2024-02-29T12:34:56+02:00", Some(1_709_202_896_000_000_000)),
+            ("1969-12-31T23:59:59.5Z", Some(-500_000_000)),
+            ("9999-01-01T00:00:00Z", None),
+            ("2023-02-29T00:00:00Z", None),
+            ("", None),
+        ] {
+            assert_eq!(nanos(text), expected, "{text}");
+        }
+    }
 }

@@ -311,4 +311,126 @@ mod tests {
             assert_eq!(route_of(key), expected, "{key}");
         }
     }
+
+    fn cell(rows: &TableRows, name: &str, row: usize) -> String {
+        let column = rows.rows.column_by_name(name).unwrap();
+        arrow::util::display::array_value_to_string(column, row).unwrap()
+    }
+
+    fn made(records: &[Record]) -> TableRows {
+        let labels = ["team".to_owned(), "service".to_owned()];
+        let mut all = rows(records, &labels).unwrap();
+        assert_eq!(all.len(), 1);
+        all.remove(0)
+    }
+
+    fn action(actor: &str, labels: &[(&str, &str)], starts_at: Millis) -> Record {
+        Record::Action(Action {
+            at: 5,
+            labels: LabelSet::from_pairs(labels.iter().copied()),
+            starts_at,
+            action: "silence",
+            actor: actor.to_owned(),
+            subject: "s".to_owned(),
+            comment: String::new(),
+            services: vec!["pay".to_owned(), "cart".to_owned(), "pay".to_owned()],
+        })
+    }
+
+    /// An action without an alert names no episode, and the services that it was about.
+    #[test]
+    fn actions_of_people_and_of_the_service() {
+        let labels = [("alertname", "A"), ("service", "web")];
+        let rows = made(&[action("me", &labels, 7), action("", &labels, 7), action("me", &[], 0)]);
+        let of = |name: &str| [0, 1, 2].map(|row| cell(&rows, name, row));
+        let id = id_of(&LabelSet::from_pairs(labels));
+        assert_eq!(of("actor_type"), ["user", "service", "user"]);
+        assert_eq!(of("fingerprint"), [id.as_str(), id.as_str(), ""]);
+        assert_eq!(of("episode_id"), [format!("{id}-7").as_str(), format!("{id}-7").as_str(), ""]);
+        assert_eq!(of("__q_service"), ["web", "web", "cart\npay"]);
+        assert_eq!(of("outcome"), ["ok", "ok", "ok"]);
+    }
+
+    #[test]
+    fn evaluations_that_ran_and_that_were_missed() {
+        let one = |outcome: &'static str, scanned_bytes, labels: &[(&str, &str)]| {
+            Record::Evaluation(Evaluation {
+                scheduled_at: 1000,
+                started_at: 1500,
+                rule: RuleRef {
+                    id: "i".to_owned(),
+                    name: "n".to_owned(),
+                    namespace: "f".to_owned(),
+                    group: "g".to_owned(),
+                },
+                labels: labels.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect(),
+                language: "promql",
+                outcome,
+                error: String::new(),
+                took: std::time::Duration::from_micros(2500),
+                results: 3,
+                scanned_bytes,
+            })
+        };
+        let rows = made(&[
+            one("ok", Some(17), &[("service", "web"), ("team", "a")]),
+            one("missed", None, &[("service", "web")]),
+            one("error", Some(0), &[]),
+        ]);
+        let of = |name: &str| [0, 1, 2].map(|row| cell(&rows, name, row));
+        assert_eq!(of("duration_ms"), ["2.5", "NaN", "2.5"]);
+        assert_eq!(of("scanned_bytes"), ["17.0", "NaN", "0.0"]);
+        assert_eq!(of("result_series"), ["3", "3", "3"]);
+        // The first of the labels that name services counts.
+        assert_eq!(of("__q_service"), ["a", "web", ""]);
+        assert_eq!(
+            ["rule_id", "rule_name", "namespace", "rule_group"].map(|name| cell(&rows, name, 0)),
+            ["i", "n", "f", "g"]
+        );
+        assert_eq!(of("time"), of("scheduled_at"));
+    }
+
+    #[test]
+    fn attempts_that_failed_were_not_sent() {
+        let one = |failure: Option<(&'static str, &str)>| {
+            Record::Attempt(Attempt {
+                at: 1000,
+                id: "i".to_owned(),
+                receiver: "r".to_owned(),
+                integration: "email",
+                index: 2,
+                group_key: "{}:{}".to_owned(),
+                reason: "first notification".to_owned(),
+                attempt: 3,
+                failure: failure.map(|(class, text)| (class, text.to_owned())),
+                status: 0,
+                alert_status: "resolved",
+                took: std::time::Duration::from_millis(250),
+                first_alert_at: 1,
+                alerts: Vec::new(),
+            })
+        };
+        let rows = made(&[one(None), one(Some(("timeout", "too slow")))]);
+        let of = |name: &str| [0, 1].map(|row| cell(&rows, name, row));
+        assert_eq!(of("outcome"), ["sent", "failed"]);
+        assert_eq!(
+            (of("error_class"), of("error")),
+            (["", "timeout"].map(str::to_owned), ["", "too slow"].map(str::to_owned))
+        );
+        let sent = rows.rows.column_by_name("sent_at").unwrap();
+        let sent = sent.as_any().downcast_ref::<TimestampMillisecondArray>().unwrap();
+        assert_eq!(sent.values()[..], [1250, 0]);
+        assert_eq!(
+            (of("alert_count"), of("integration_index")),
+            (["0", "0"].map(str::to_owned), ["2", "2"].map(str::to_owned))
+        );
+        assert_eq!(of("__q_service"), ["", ""]);
+    }
+
+    #[test]
+    fn tables_without_records_get_no_rows() {
+        assert!(rows(&[], &[]).unwrap().is_empty());
+        let both = rows(&[action("me", &[], 0), action("me", &[], 0)], &[]).unwrap();
+        assert_eq!(both.iter().map(|r| (r.table.name, r.rows.num_rows())).collect::<Vec<_>>(), [("alert_actions", 2)]);
+    }
 }

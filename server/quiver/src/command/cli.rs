@@ -367,4 +367,58 @@ mod tests {
         // The flag is one of every command.
         assert!(parsed(&["check-config", "--failpoints"]).is_ok_and(|cli| cli.failpoints));
     }
+
+    #[test]
+    fn options_of_rules() {
+        let rules = |args: &[&str]| {
+            let all: Vec<&str> = std::iter::once("rules").chain(args.iter().copied()).collect();
+            let Ok(Cli { command: Some(Command::Rules { command }), .. }) = parsed(&all) else { panic!("{args:?}") };
+            command
+        };
+        let RulesCommand::Check { files, lint, lint_fatal, ignore_unknown_fields } = rules(&["check"]) else {
+            panic!()
+        };
+        assert_eq!(
+            (files.len(), lint, lint_fatal, ignore_unknown_fields),
+            (0, crate::rules::Lint::DuplicateRules, false, false)
+        );
+        let all = rules(&["check", "--lint", "none", "--lint-fatal", "--ignore-unknown-fields", "a.yml", "b.yml"]);
+        let RulesCommand::Check { files, lint, lint_fatal, ignore_unknown_fields } = all else { panic!() };
+        assert_eq!((files.len(), lint, lint_fatal, ignore_unknown_fields), (2, crate::rules::Lint::None, true, true));
+        let all = rules(&["test", "a.yml", "--run", "^x", "--run", "y$", "--diff", "--debug", "--junit", "o.xml"]);
+        let RulesCommand::Test { files, run, diff, debug, junit, ignore_unknown_fields } = all else { panic!() };
+        assert_eq!(run.iter().map(|regex| regex.as_str()).collect::<Vec<_>>(), ["^x", "y$"]);
+        assert_eq!((files, junit), (vec![PathBuf::from("a.yml")], Some(PathBuf::from("o.xml"))));
+        assert_eq!((diff, debug, ignore_unknown_fields), (true, true, false));
+    }
+
+    #[test]
+    fn options_of_backups_and_statements() {
+        let line = [
+            "backup",
+            "--to",
+            "b",
+            "--keep",
+            "3",
+            "--server",
+            "h:1",
+            "--key-file",
+            "k",
+            "--ca-file",
+            "c",
+            "--data",
+            "d",
+        ];
+        let Ok(Cli { command: Some(Command::Backup(backup)), .. }) = parsed(&line) else { panic!() };
+        assert_eq!((backup.to.as_str(), backup.keep, backup.server.as_deref()), ("b", Some(3), Some("h:1")));
+        assert_eq!((backup.key_file, backup.ca_file), (Some(PathBuf::from("k")), Some(PathBuf::from("c"))));
+        let line = ["sql", "select 1", "--format", "ndjson", "--params", "[1]", "--time-zone", "Europe/Berlin"];
+        let Ok(Cli { command: Some(Command::Sql(sql)), .. }) = parsed(&line) else { panic!() };
+        assert_eq!((sql.statement.as_deref(), sql.format.as_str()), (Some("select 1"), "ndjson"));
+        assert_eq!((sql.params.as_deref(), sql.time_zone.as_deref()), (Some("[1]"), Some("Europe/Berlin")));
+        let line = ["restore", "--from", "b", "--at", "x", "--list", "--without-secrets"];
+        let Ok(Cli { command: Some(Command::Restore(restore)), .. }) = parsed(&line) else { panic!() };
+        assert_eq!((restore.at.as_deref(), restore.list, restore.without_secrets), (Some("x"), true, true));
+        assert!(!restore.without_configuration);
+    }
 }

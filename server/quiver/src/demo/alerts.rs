@@ -142,4 +142,47 @@ mod tests {
         ]});
         assert_eq!(shown(&body), "  webhook told: FIRING   A: x\n");
     }
+
+    /// Whatever is posted to the receiver is one line for each alert, or none.
+    #[test]
+    fn what_the_receiver_prints() {
+        for (body, expected) in [
+            ("{}", ""),
+            ("[]", ""),
+            ("{\"alerts\":5}", ""),
+            ("{\"alerts\":[{}]}", "  webhook told:          : \n"),
+            (
+                "{\"alerts\":[{\"status\":\"resolved\",\"labels\":{\"alertname\":\"A\"}}]}",
+                "  webhook told: RESOLVED A: \n",
+            ),
+            ("{\"alerts\":[{\"status\":5,\"labels\":[]}]}", "  webhook told:          : \n"),
+        ] {
+            assert_eq!(shown(&serde_json::from_str(body).unwrap()), expected, "{body}");
+        }
+        let two = serde_json::json!({"alerts": [{"status": "firing"}, {"status": "resolved"}]});
+        assert_eq!(shown(&two).lines().count(), 2);
+    }
+
+    /// Files of the demo are made where nobody has rules or a policy, and settings then name them.
+    #[tokio::test]
+    async fn files_of_the_demo() {
+        let dir = tempfile::tempdir().unwrap();
+        let data = dir.path().display().to_string();
+        let settings = |flags: &[(&'static str, &str)]| {
+            let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            crate::settings::Loaded::load(None, std::iter::empty(), &flags).unwrap().settings
+        };
+        for own in [("alerting.rules", "[\"a.yml\"]"), ("alerting.policy", "p.yml")] {
+            assert!(DemoAlerts::prepare(&settings(&[("store.data", &data), own])).await.unwrap().is_none(), "{own:?}");
+        }
+        let mut plain = settings(&[("store.data", &data)]);
+        let made = DemoAlerts::prepare(&plain).await.unwrap().unwrap();
+        made.paths().apply(&mut plain);
+        assert_eq!(crate::alerting::read_rules(&plain).unwrap().len(), 2);
+        let policy = crate::alerting::read_policy(&plain).unwrap().unwrap();
+        assert_eq!(policy.config.receivers[0].integrations.len(), 1);
+        let address = made.listener.local_addr().unwrap().to_string();
+        assert!(std::fs::read_to_string(&plain.alerting.policy).unwrap().contains(&format!("http://{address}/")));
+        assert!(plain.egress.allow.iter().any(|network| network == "127.0.0.0/8"));
+    }
 }

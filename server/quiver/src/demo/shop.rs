@@ -345,4 +345,63 @@ mod tests {
         assert!(DEPLOYED.begins(1_500) && DEPLOYED.is_on(1_739) && !DEPLOYED.is_on(1_740));
         assert_ne!(checkout_version(1_499), checkout_version(1_500));
     }
+
+    #[test]
+    fn spells_come_again() {
+        for (spell, on, off) in [
+            (SLOW_DB, [300, 449, 1_500, -900], [299, 450, 0, -901]),
+            (PAYMENT_DOWN, [1_000, 1_119, 2_800, -800], [999, 1_120, 0, -801]),
+            (DEPLOYED, [1_500, 1_739, 5_100, -2_100], [1_499, 1_740, 0, -2_101]),
+        ] {
+            assert!(on.iter().all(|s| spell.is_on(*s)) && !off.iter().any(|s| spell.is_on(*s)), "{spell:?}");
+            assert!(spell.begins(on[0]) && spell.begins(on[2]) && !spell.begins(on[1]) && !spell.begins(off[2]));
+        }
+        // Each day counts anew.
+        assert_eq!((SLOW_DB.seconds(0.0), SLOW_DB.seconds(86_400.0)), (0.0, 0.0));
+        assert_eq!((SLOW_DB.seconds(300.0), SLOW_DB.seconds(310.0), SLOW_DB.seconds(1_000.0)), (0.0, 10.0, 150.0));
+        assert_eq!([1_499, 1_500, 5_099, 5_100].map(checkout_version), ["1.99.0", "1.0.0", "1.0.0", "1.1.0"]);
+    }
+
+    /// What fails makes all that waited for it fail, and a request that failed has one status.
+    #[test]
+    fn failures_go_up() {
+        let status = |step: &Step| {
+            let codes = step.numbers.iter().filter(|(name, _)| *name == "http.response.status_code");
+            codes.map(|(_, code)| *code).collect::<Vec<_>>()
+        };
+        let mut failed = 0;
+        for second in 1_700_000_000..1_700_001_000 {
+            let steps = visit(second, 0);
+            for step in &steps {
+                let is_call = step.service != "web" && matches!(step.kind, 2 | 3);
+                match step.error {
+                    Some(_) => {
+                        failed += 1;
+                        assert!(step.parent.is_none_or(|p| steps[p].error.is_some()), "{step:?}");
+                        assert!(!is_call || status(step) == [502], "{step:?}");
+                    }
+                    None => assert!(matches!(status(step)[..], [] | [200]), "{step:?}"),
+                }
+            }
+        }
+        assert!(failed > 50, "{failed}");
+    }
+
+    /// Orders fail more often while the payment provider does.
+    #[test]
+    fn bad_minutes_are_bad() {
+        let share = |is_bad: bool| {
+            let is_wanted = |s: &i64| PAYMENT_DOWN.is_on(*s) == is_bad && !DEPLOYED.is_on(*s);
+            let seconds = (1_700_000_000..1_700_010_000).filter(is_wanted).take(360);
+            let orders = seconds.map(|second| visit(second, 0)).filter(|steps| steps[0].name == "place order");
+            let (mut all, mut bad) = (0_usize, 0_usize);
+            for steps in orders {
+                all += 1;
+                bad += usize::from(steps[0].error.is_some());
+            }
+            bad as f64 / all as f64
+        };
+        let (good, bad) = (share(false), share(true));
+        assert!(good < 0.1 && bad > 0.35, "{good} {bad}");
+    }
 }

@@ -188,4 +188,36 @@ mod tests {
         assert_eq!(batch.series.len(), 3 * (HOST.len() + POD.len() + POOL.len()) + 16 + PROBE.len());
         assert_eq!(batch.ts.len(), batch.series.len() * 2);
     }
+
+    /// Names and labels tell all series apart, and a restart goes on where it stopped.
+    #[test]
+    fn series_are_told_apart() {
+        let made = |times: &[Millis]| {
+            let mut batch = MetricsBatch::default();
+            add(&mut batch, times);
+            batch
+        };
+        let (one, two) = (made(&[1_700_000_005_000]), made(&[1_700_000_000_000, 1_700_000_005_000]));
+        let labels = |batch: &MetricsBatch| -> Vec<Vec<u8>> {
+            let of = |n: usize| &batch.label_bytes[batch.series[n].start as usize..batch.series[n].end as usize];
+            (0..batch.series.len()).map(|n| of(n).to_vec()).collect()
+        };
+        let all = labels(&one);
+        assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len());
+        assert_eq!(labels(&two), all);
+        let last: Vec<f64> = two.values.iter().skip(1).step_by(2).copied().collect();
+        assert_eq!(one.values, last);
+        assert!(two.values.iter().all(|value| value.is_finite() && *value >= 0.0));
+    }
+
+    #[test]
+    fn ways_of_metrics() {
+        for second in (0..86_400).step_by(7).map(f64::from) {
+            let around = Around(100.0).at(second, 1.0);
+            assert!((90.0..=110.0).contains(&around), "{second}: {around}");
+            assert!(Up(2.0).at(second + 1.0, 1.0) >= Up(2.0).at(second, 1.0) || second > 86_398.0, "{second}");
+        }
+        assert_eq!([Is(1.0).at(0.0, 0.0), Is(1.0).at(1e9, 2.0)], [1.0, 1.0]);
+        assert_ne!(Around(1.0).at(5.0, 0.0), Around(1.0).at(5.0, 1.0), "each has a phase of its own");
+    }
 }

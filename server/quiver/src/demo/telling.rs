@@ -155,4 +155,75 @@ mod tests {
         }
         assert!(told.served.iter().all(|s| text.contains(&s.4)));
     }
+
+    /// What is told of some seconds is what is told of each of them, one after the other.
+    #[test]
+    fn seconds_are_told_one_by_one() {
+        let (first, second) = (tell(1_700_000_000..1_700_000_003), tell(1_700_000_003..1_700_000_006));
+        let both = tell(1_700_000_000..1_700_000_006);
+        assert_eq!(both.logs, first.logs + &second.logs);
+        assert_eq!(both.served, [first.served, second.served].concat());
+        let nothing = tell(5..5);
+        assert_eq!((nothing.logs.as_str(), nothing.spans.as_str()), ("", "{\"resourceSpans\":[]}"));
+    }
+
+    #[test]
+    fn each_span_has_an_id_and_a_parent_that_is_there() {
+        let told = tell(1_700_000_000..1_700_000_020);
+        let request: Value = serde_json::from_str(&told.spans).unwrap();
+        let blocks = request["resourceSpans"].as_array().unwrap();
+        let spans = || blocks.iter().flat_map(|block| block["scopeSpans"][0]["spans"].as_array().unwrap());
+        let id = |span: &Value, name: &str| (span["traceId"].to_string(), span[name].to_string());
+        let ids: std::collections::BTreeSet<_> = spans().map(|span| id(span, "spanId")).collect();
+        assert_eq!(ids.len(), spans().count(), "no two are alike");
+        for span in spans() {
+            assert!(span.get("parentSpanId").is_none() || ids.contains(&id(span, "parentSpanId")), "{span}");
+            let time = |name: &str| span[name].as_str().unwrap().parse::<i64>().unwrap();
+            assert!(time("startTimeUnixNano") < time("endTimeUnixNano"), "{span}");
+        }
+        let roots = spans().filter(|span| span.get("parentSpanId").is_none()).count();
+        assert_eq!(roots as u64, 20 * VISITS);
+    }
+
+    #[test]
+    fn a_deployment_is_told() {
+        let told = tell(1_500..1_501);
+        let rows = told.logs.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let deployed: Vec<Value> = rows.filter(|row| row["_msg"].as_str().unwrap().ends_with("deployed")).collect();
+        let expected = json!([{"_time": "1500000000000", "_msg": "checkout 1.0.0 deployed", "level": "info",
+            "service.name": "checkout", "k8s.pod.name": "checkout-0"}]);
+        assert_eq!(Value::from(deployed), expected);
+        assert!(!tell(1_499..1_500).logs.contains("deployed"));
+    }
+
+    #[test]
+    fn failures_have_events_where_somebody_noted_them() {
+        let note = |level| super::super::shop::Note { level, text: "x".to_owned() };
+        let step = |error, notes| Step {
+            parent: None,
+            service: "cart",
+            name: "n",
+            kind: 2,
+            start: 5,
+            end: 9,
+            error,
+            tags: vec![("a", "b".to_owned())],
+            numbers: vec![("c", 3)],
+            notes,
+        };
+        let told = |step: &Step| span_json(step, "t", "s", None);
+        let fine = told(&step(None, vec![note("error")]));
+        assert!(fine.get("status").is_none() && fine.get("events").is_none() && fine.get("parentSpanId").is_none());
+        assert_eq!(fine["attributes"][1], json!({"key": "c", "value": {"intValue": "3"}}));
+        let failed = told(&step(Some("why"), vec![note("info")]));
+        assert_eq!(failed["status"], json!({"code": 2, "message": "why"}));
+        assert!(failed.get("events").is_none());
+        let noted = told(&step(Some("why"), vec![note("info"), note("error")]));
+        assert_eq!(
+            (&noted["events"][0]["timeUnixNano"], &noted["events"][0]["name"]),
+            (&json!("9"), &json!("exception"))
+        );
+        let child = span_json(&step(None, Vec::new()), "t", "s", Some("p".to_owned()));
+        assert_eq!(child["parentSpanId"], "p");
+    }
 }

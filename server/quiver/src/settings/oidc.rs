@@ -138,4 +138,49 @@ mod tests {
         let one = "{issuer = \"https://id.example\", audiences = [\"a\"]}";
         check(&format!("[{one}, {one}]"), "twice");
     }
+
+    /// What is listed says all of an issuer, so that it can be given again.
+    #[test]
+    fn listed_and_given_again() {
+        let given = r#"[{issuer = "https://id.example", audiences = ["a", "b"], client_id_claim = "cid", jwks_refresh = "90s"}]"#;
+        let listed = |loaded: &Loaded| {
+            let all = loaded.settings.listed();
+            all.into_iter().find(|(section, key, _)| (*section, *key) == ("auth", "oidc")).unwrap().2
+        };
+        let first = listed(&load(given).unwrap());
+        let expected = serde_json::json!([{
+            "issuer": "https://id.example", "audiences": ["a", "b"], "client_id_claim": "cid",
+            "roles_claim": "realm_access.roles", "username_claim": "preferred_username", "jwks_refresh": "90s",
+        }]);
+        assert_eq!(first, expected);
+        let pairs = first[0].as_object().unwrap().iter().map(|(name, value)| format!("{name} = {value}"));
+        let again = format!("[{{{}}}]", pairs.collect::<Vec<_>>().join(", "));
+        assert_eq!(listed(&load(&again).unwrap()), expected, "{again}");
+    }
+
+    #[test]
+    fn refusals_of_claims_and_times() {
+        let check = |more: &str, part: &str| {
+            let text = format!("[{{issuer = \"https://id.example\", audiences = [\"a\"], {more}}}]");
+            let said = load(&text).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(said.contains(part) && said.is_empty() == part.is_empty(), "{more}: {said}");
+        };
+        for claim in ["client_id_claim", "roles_claim", "username_claim"] {
+            check(&format!("{claim} = \"x\""), "");
+            check(&format!("{claim} = \"\""), "`auth.oidc` of `https://id.example`: names of claims must not be empty");
+        }
+        for (span, is_fine) in [("10s", true), ("9s", false), ("9999ms", false), ("none", false), ("1d", true)] {
+            check(
+                &format!("jwks_refresh = \"{span}\""),
+                if is_fine { "" } else { "`jwks_refresh` must be at least 10s" },
+            );
+        }
+        assert!(
+            load("[{issuer = \"https://id.example\", audiences = [\"a\", \"\"]}]")
+                .unwrap_err()
+                .to_string()
+                .contains("at least one")
+        );
+        assert!(load("[]").unwrap().settings.auth.oidc.is_empty());
+    }
 }

@@ -50,4 +50,25 @@ mod tests {
         let asked = files(&[both[0], both[1], ("tls.client_ca_file", "a"), ("tls.client_required", "true")]).unwrap();
         assert_eq!((asked.client_ca.unwrap().to_str(), asked.client_required), (Some("a"), true));
     }
+
+    #[test]
+    fn what_goes_together() {
+        let (c, k, a) = (("tls.certificate_file", "c"), ("tls.key_file", "k"), ("tls.client_ca_file", "a"));
+        let required = ("tls.client_required", "true");
+        for (flags, expected) in [
+            (&[][..], ""),
+            (&[c, k][..], ""),
+            (&[c, k, a][..], ""),
+            (&[c, k, a, required][..], ""),
+            (&[c][..], "`tls.certificate_file` and `tls.key_file` go together"),
+            (&[k, a][..], "`tls.certificate_file` and `tls.key_file` go together"),
+            (&[a][..], "`tls.client_ca_file` needs `tls.certificate_file`"),
+            (&[required][..], "`tls.client_required` needs `tls.client_ca_file`"),
+            (&[c, k, required][..], "`tls.client_required` needs `tls.client_ca_file`"),
+        ] {
+            let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            let told = Loaded::load(None, std::iter::empty(), &flags).err().map(|e| e.to_string()).unwrap_or_default();
+            assert!(told.ends_with(expected) && told.is_empty() == expected.is_empty(), "{flags:?}: {told}");
+        }
+    }
 }
