@@ -241,4 +241,57 @@ mod tests {
         assert!(to_json(&parse(&format!("1{}", " + 1".repeat(999))).unwrap()).is_ok());
         assert!(to_json(&parse(&format!("1{}", " + 1".repeat(1000))).unwrap()).is_err());
     }
+
+    #[test]
+    fn literals_and_signs() {
+        for (query, text) in [
+            ("5m", "300"),
+            ("0x10", "16"),
+            ("-Inf", "-Inf"),
+            ("inf", "+Inf"),
+            ("NaN", "NaN"),
+            ("1e-7", "0.0000001"),
+            ("1e21", "1000000000000000000000"),
+        ] {
+            check(query, json!({"type": "numberLiteral", "val": text}));
+        }
+        check("'a\\xff\\n'", json!({"type": "stringLiteral", "val": "a\u{fffd}\n"}));
+        let m = || to_json(&parse("m").unwrap()).unwrap();
+        check("-m", json!({"type": "unaryExpr", "op": "-", "expr": m()}));
+        check("+(m)", json!({"type": "unaryExpr", "op": "+", "expr": {"type": "parenExpr", "expr": m()}}));
+    }
+
+    #[test]
+    fn how_vectors_match() {
+        let matching = |query: &str| to_json(&parse(query).expect(query)).expect(query)["matching"].clone();
+        let expected = |card: &str, on: bool, labels: &[&str], include: &[&str], fills: [Option<f64>; 2]| {
+            let fills = json!({"lhs": fills[0], "rhs": fills[1]});
+            json!({"card": card, "labels": labels, "on": on, "include": include, "fillValues": fills})
+        };
+        assert_eq!(matching("a and b"), expected("many-to-many", false, &[], &[], [None; 2]));
+        assert_eq!(matching("a == bool b"), expected("one-to-one", false, &[], &[], [None; 2]));
+        let right = matching("a / ignoring (x, 'y z') group_right (w) fill_right (-1) b");
+        assert_eq!(right, expected("one-to-many", false, &["x", "y z"], &["w"], [None, Some(-1.0)]));
+        assert_eq!(matching("a + on () b"), expected("one-to-one", true, &[], &[], [None; 2]));
+        assert!(matching("a + 1").is_null() && matching("1 + 2").is_null(), "no two vectors");
+    }
+
+    #[test]
+    fn durations_that_have_no_value_yet() {
+        let of = |query: &str| to_json(&parse(query).expect(query)).expect(query);
+        let offset = of("m offset -(step() + 5)");
+        assert_eq!(offset["offset"], 0);
+        let five = json!({"type": "numberLiteral", "val": "5", "duration": false});
+        let step = json!({"type": "durationExpr", "op": "step", "lhs": null, "rhs": null, "wrapped": false});
+        let sum = json!({"type": "durationExpr", "op": "+", "lhs": step, "rhs": five, "wrapped": true});
+        let negated = json!({"type": "durationExpr", "op": "-", "lhs": null, "rhs": sum, "wrapped": false});
+        assert_eq!(offset["offsetExpr"], negated);
+        let range = of("m[max_of(range(), 1m)] @ start()");
+        assert_eq!(
+            (&range["range"], &range["startOrEnd"], &range["timestamp"]),
+            (&json!(0), &json!("start"), &Value::Null)
+        );
+        assert_eq!((&range["rangeExpr"]["op"], &range["rangeExpr"]["rhs"]["val"]), (&json!("max_of"), &json!("60")));
+        assert_eq!((of("m[90]")["range"].clone(), of("m[90]")["rangeExpr"].clone()), (json!(90_000), Value::Null));
+    }
 }

@@ -155,17 +155,25 @@ fn what_does_not_fit_is_annotated() {
     check(AggregateOp::Sum, &[reset, no_reset], None, hints);
 }
 
-/// Rows with holes: what is missing has a number all the same.
-fn some_rows(random: &mut SmallRng, groups: u32, steps: usize) -> Rows {
-    let cell = |random: &mut SmallRng| match random.random_range(0_u32..6) {
+/// A cell that may be empty.
+fn some_cell(random: &mut SmallRng) -> Option<f64> {
+    match random.random_range(0_u32..6) {
         0 => None,
         1 => Some(f64::NAN),
         _ => Some(f64::from(random.random_range(-50_i32..50))),
-    };
-    let rows = random.random_range(0_usize..12);
-    (0..rows).map(|_| (random.random_range(0..groups), (0..steps).map(|_| cell(random)).collect())).collect()
+    }
 }
 
+fn some_rows(random: &mut SmallRng, groups: u32, steps: usize) -> Rows {
+    let mut rows = Rows::new();
+    for _ in 0..random.random_range(0_usize..12) {
+        let group = random.random_range(0..groups);
+        rows.push((group, (0..steps).map(|_| some_cell(random)).collect()));
+    }
+    rows
+}
+
+/// The state of rows; what is missing has a number all the same.
 fn folded(op: AggregateOp, groups: usize, steps: usize, rows: &Rows) -> Accumulator {
     let mut state = Accumulator::new(op, groups, steps, PosRange::default());
     for (group, cells) in rows {
