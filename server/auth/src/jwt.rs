@@ -238,3 +238,130 @@ impl Checked {
 pub(crate) fn hash_of(token: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()))
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The claims of a token of ours, some of them changed; null: it is not there.
+    fn claims(change: &Value) -> Map<String, Value> {
+        let base = json!({"iss": "i", "aud": ["a"], "sub": "s", "typ": "Bearer", "exp": 1000, "iat": 900});
+        let (Value::Object(mut all), Value::Object(change)) = (base, change.clone()) else { panic!("no objects") };
+        for (name, value) in change {
+            all.remove(&name);
+            if !value.is_null() {
+                all.insert(name, value);
+            }
+        }
+        all
+    }
+
+    /// What becomes of claims at second 950: `+` good, `-` refused, `x` expired; for a token of ours and for one of others.
+    fn judged(change: &Value) -> String {
+        let audiences = ["a".to_owned(), "b".to_owned()];
+        let judge = |own: bool| {
+            let expected = Expected { issuer: "i", audiences: &audiences, own };
+            match claims_of(claims(change), expected, 950_999) {
+                Ok(_) => '+',
+                Err(TokenError::Expired) => 'x',
+                Err(_) => '-',
+            }
+        };
+        [true, false].map(judge).into_iter().collect()
+    }
+
+    #[test]
+    fn claims_that_are_checked() {
+        for (change, expected) in [
+            (json!({}), "++"),
+            (json!({"iss": "x"}), "--"),
+            (json!({"iss": ["i"]}), "--"),
+            (json!({"iss": null}), "--"),
+            (json!({"aud": "a"}), "++"),
+            (json!({"aud": ["x", "b"]}), "++"),
+            (json!({"aud": ["x"]}), "--"),
+            (json!({"aud": []}), "--"),
+            (json!({"aud": ["a", 1]}), "--"),
+            (json!({"aud": null}), "--"),
+            (json!({"sub": ""}), "--"),
+            (json!({"sub": 5}), "--"),
+            (json!({"sub": "s".repeat(CLAIM_BYTES_MAX)}), "++"),
+            (json!({"sub": "s".repeat(CLAIM_BYTES_MAX + 1)}), "--"),
+            (json!({"typ": null}), "-+"),
+            (json!({"typ": "bearer"}), "--"),
+            (json!({"typ": 5}), "--"),
+            (json!({"exp": 946}), "++"),
+            (json!({"exp": 945}), "xx"),
+            (json!({"exp": i64::MAX}), "++"),
+            (json!({"exp": i64::MIN}), "xx"),
+            (json!({"exp": "1000"}), "--"),
+            (json!({"exp": 1000.5}), "--"),
+            (json!({"exp": null}), "--"),
+            (json!({"iat": 1010}), "++"),
+            (json!({"iat": 1011}), "--"),
+            (json!({"iat": null}), "-+"),
+            (json!({"iat": "900"}), "--"),
+            (json!({"nbf": 955}), "++"),
+            (json!({"nbf": 956}), "--"),
+            (json!({"nbf": true}), "--"),
+            // What cannot be one is refused, though it has expired, too.
+            (json!({"exp": 1, "iat": "x"}), "--"),
+        ] {
+            assert_eq!(judged(&change), expected, "{change}");
+        }
+    }
+
+    #[test]
+    fn heads_that_are_read() {
+        let encode = |text: &str| URL_SAFE_NO_PAD.encode(text);
+        let is_read = |head: &str| Parts::read(&format!("{}.{}.c2ln", encode(head), encode("{}"))).is_ok();
+        let kid = |length: usize| format!(r#"{{"alg":"RS256","kid":"{}"}}"#, "k".repeat(length));
+        for head in [kid(1), kid(200), r#"{"alg":"RS256","kid":"k","typ":"at+JWT"}"#.to_owned()] {
+            assert!(is_read(&head), "{head}");
+        }
+        for head in [
+            &kid(0),
+            &kid(201),
+            r#"{"alg":"RS256"}"#,
+            r#"{"alg":"rs256","kid":"k"}"#,
+            r#"{"alg":"none","kid":"k"}"#,
+            r#"{"alg":"HS256","kid":"k"}"#,
+            r#"{"alg":"RS256","kid":"k","typ":"JOSE"}"#,
+            r#"{"alg":"RS256","kid":"k","typ":null}"#,
+            r#"{"alg":"RS256","kid":"k","crit":[]}"#,
+            r#"{"alg":"RS256","kid":"k","b64":true}"#,
+            r#"{"alg":"none","alg":"RS256","kid":"k"}"#,
+            "[]",
+            "",
+        ] {
+            assert!(!is_read(head), "{head}");
+        }
+        let good = format!("{}.{}.c2ln", encode(&kid(1)), encode("{}"));
+        assert!(Parts::read(&good).is_ok());
+        for bad in
+            [&good.replace(".c2ln", "."), &format!("{good}="), &format!("{good}.x"), &good.replace('.', " "), "..", ""]
+        {
+            assert!(matches!(Parts::read(bad), Err(TokenError::Invalid)), "{bad}");
+        }
+        assert!(Parts::read(&format!("{good}{}", "A".repeat(TOKEN_BYTES_MAX))).is_err());
+    }
+
+    #[test]
+    fn tokens_that_were_checked() {
+        let expected = Expected { issuer: "i", audiences: &["a".to_owned()], own: true };
+        let known = Arc::new(claims_of(claims(&json!({"sid": "s1", "azp": "c"})), expected, 950_000).unwrap());
+        assert_eq!(
+            (known.session.as_deref(), known.client.as_deref(), known.text("sub")),
+            (Some("s1"), Some("c"), Some("s"))
+        );
+        let checked = Checked::default();
+        checked.put("ab", "c", &known, 950_000);
+        assert!(checked.get("ab", "c", 999_999).is_some());
+        assert!(checked.get("ab", "c", 1_000_000).is_none(), "it has expired");
+        assert!(checked.get("a", "bc", 950_000).is_none() && checked.get("ab", "d", 950_000).is_none());
+        checked.clear();
+        assert!(checked.get("ab", "c", 950_000).is_none());
+    }
+}

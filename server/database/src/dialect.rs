@@ -89,4 +89,41 @@ mod tests {
         let want = "\nCREATE TABLE t (\n    n BIGINT NOT NULL PRIMARY KEY , \n    b BYTEA\n) ;\n";
         assert_eq!(schema(sql), want);
     }
+
+    #[test]
+    fn quotes_keep_what_they_hold() {
+        for (sql, expected) in [
+            ("", ""),
+            ("?", "$1"),
+            ("?,?,?,?,?,?,?,?,?,?", "$1,$2,$3,$4,$5,$6,$7,$8,$9,$10"),
+            ("\"a?\" = ?", "\"a?\" = $1"),
+            ("\"a'b?\" = ?", "\"a'b?\" = $1"),
+            ("'it''s ?' = ?", "'it''s ?' = $1"),
+            ("'\"?' || ?", "'\"?' || $1"),
+            ("ä = ? -- é", "ä = $1 -- é"),
+            ("json_array(?, 'json_array(')", "json_build_array($1, 'json_array(')"),
+            ("instr(instr(?), ?)", "strpos(strpos($1), $2)"),
+            ("\"instr(\"", "\"instr(\""),
+        ] {
+            assert_eq!(numbered(sql), expected, "{sql}");
+        }
+    }
+
+    #[test]
+    fn words_are_whole_and_in_capitals() {
+        for (sql, expected) in [
+            ("", ""),
+            ("a TEXT,", "a TEXT COLLATE \"C\",\n"),
+            ("(BLOB)", "(BYTEA)\n"),
+            ("-- INTEGER", "\n"),
+            ("a INTEGER -- TEXT", "a BIGINT \n"),
+            ("TEXTS INTEGER_ A_BLOB", "TEXTS INTEGER_ A_BLOB\n"),
+            ("integer text blob", "integer text blob\n"),
+            ("n INTEGER PRIMARY KEY AUTOINCREMENT", "n BIGINT PRIMARY KEY \n"),
+            (") STRICT, WITHOUT ROWID;", ") ;\n"),
+            ("a\r\nb", "a\nb\n"),
+        ] {
+            assert_eq!(schema(sql), expected, "{sql}");
+        }
+    }
 }

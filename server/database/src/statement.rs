@@ -172,3 +172,15 @@ impl Statement {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_postgresql_have_no_nul() {
+        for (text, expected) in [("", ""), ("a", "a"), ("\0", "\u{10fffd}"), ("a\0b\0", "a\u{10fffd}b\u{10fffd}")] {
+            assert_eq!(without_nul(text.to_owned()), expected);
+        }
+    }
+}

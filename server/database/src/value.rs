@@ -131,3 +131,46 @@ impl Row {
         self.len() == 0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn rows_that_came_as_one() {
+        let cells =
+            vec![json!(5), json!("a"), Value::Null, json!(1.5), json!([1, 255]), json!(9_007_199_254_740_993_i64)];
+        let row = Row(Kind::Packed(cells));
+        assert_eq!((row.try_get::<i64>(0).unwrap(), row.try_get::<String>(1).unwrap()), (5, "a".to_owned()));
+        assert_eq!(row.try_get::<i64>(5).unwrap(), 9_007_199_254_740_993, "beyond what doubles tell apart");
+        assert_eq!(
+            (row.try_get::<Option<i64>>(2).unwrap(), row.try_get::<Option<String>>(1).unwrap()),
+            (None, Some("a".to_owned()))
+        );
+        for at in [1, 2, 3, 4] {
+            assert!(matches!(row.try_get::<i64>(at), Err(Error::Decode(_))), "{at}");
+        }
+        assert!(matches!(row.try_get::<i64>(6), Err(Error::ColumnIndexOutOfBounds { index: 6, len: 6 })));
+        assert_eq!((row.len(), row.is_empty(), Row(Kind::Packed(Vec::new())).is_empty()), (6, false, true));
+    }
+
+    #[test]
+    fn what_a_row_holds_can_be_put_in_again() {
+        let row = Row(Kind::Packed(vec![json!(-1), json!(""), json!([0, 1]), Value::Null]));
+        for (at, holds, expected) in [
+            (0, Holds::Number, Argument::Number(-1)),
+            (1, Holds::Text, Argument::Text(String::new())),
+            (2, Holds::Bytes, Argument::Bytes(vec![0, 1])),
+            (3, Holds::Number, Argument::Null(Holds::Number)),
+            (3, Holds::Text, Argument::Null(Holds::Text)),
+            (3, Holds::Bytes, Argument::Null(Holds::Bytes)),
+        ] {
+            assert_eq!(row.argument(at, holds).unwrap(), expected, "{at}");
+        }
+        assert!(row.argument(0, Holds::Text).is_err() && row.argument(1, Holds::Number).is_err());
+        let text = String::from("a");
+        let texts = [Argument::from("a"), Argument::from(&text), Argument::from(&"a"), Argument::from(text.clone())];
+        assert!(texts.iter().all(|argument| *argument == Argument::Text("a".to_owned())), "{texts:?}");
+    }
+}
