@@ -150,17 +150,17 @@ mod tests {
     /// A row that lacks a field, or has something else there, is none; what earlier builds did not write has its default.
     #[test]
     fn rows_that_lack_something() {
+        type Reads<'r> = &'r dyn Fn(&Value) -> bool;
         let one = json!({"labels": {"a": "1"}, "annotations": {}, "startsAt": 1, "endsAt": 2, "isTimeout": false,
             "updatedAt": 3, "generatorURL": ""});
         let mine = json!({"id": "i", "matchers": [{"name": "a", "op": "=", "value": "1"}], "startsAt": 1, "endsAt": 2,
             "updatedAt": 3, "createdBy": "me", "comment": "c"});
         let entry = json!({"at": 1, "firing": [], "resolved": [1], "held": [2]});
         let key = told_key(&LogKey { group_key: "g".into(), receiver: "r".into(), integration: "i".into(), idx: 0 });
-        type Reads<'r> = &'r dyn Fn(&Value) -> bool;
         let reads: [(&Value, Reads<'_>); 3] = [
-            (&one, &|row| read_alert(row).is_some()),
-            (&mine, &|row| read_silence(row).is_some()),
-            (&entry, &|row| read_told(&key, row).is_some()),
+            (&one, &|row: &Value| read_alert(row).is_some()),
+            (&mine, &|row: &Value| read_silence(row).is_some()),
+            (&entry, &|row: &Value| read_told(&key, row).is_some()),
         ];
         for (row, is_read) in reads {
             assert!(is_read(row), "{row}");
