@@ -343,4 +343,32 @@ mod tests {
             assert!(base.check_url(&url).is_err(), "{text}");
         }
     }
+
+    #[test]
+    fn borders_of_networks() {
+        for (network, address, expected) in [
+            ("10.1.2.3", "10.1.2.3", true),
+            ("10.1.2.3", "10.1.2.2", false),
+            ("10.1.2.3/31", "10.1.2.2", true),
+            ("10.1.2.3/31", "10.1.2.4", false),
+            ("10.0.0.0/9", "10.127.255.255", true),
+            ("10.0.0.0/9", "10.128.0.0", false),
+            ("0.0.0.0/0", "255.255.255.255", true),
+            ("0.0.0.0/0", "::ffff:1.2.3.4", false),
+            ("fd00::/8", "fdff::1", true),
+            ("fd00::/8", "fe00::1", false),
+            ("::1", "::1", true),
+            ("::/127", "::1", true),
+            ("::/127", "::2", false),
+            (" 10.0.0.0 / 8 ", "10.9.9.9", true),
+        ] {
+            let found = Network::parse(network).expect(network).contains(address.parse().expect(address));
+            assert_eq!(found, expected, "{network} {address}");
+        }
+        for (text, expected) in
+            [("10.0.0.1", true), ("10.0.0.1/32", true), ("10.0.0.0/31", false), ("::1/128", true), ("::1/32", false)]
+        {
+            assert_eq!(Network::parse(text).expect(text).is_one(), expected, "{text}");
+        }
+    }
 }

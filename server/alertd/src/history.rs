@@ -309,4 +309,62 @@ mod tests {
         history.note(vec![action(); 2]);
         assert_eq!(history.lost(), 2);
     }
+
+    #[test]
+    fn changes_that_belong_to_a_firing_period() {
+        let event = |from, to, starts_at| Event {
+            at: 9,
+            labels: LabelSet::from_pairs([("a", "1")]),
+            annotations: Vec::new(),
+            from,
+            to,
+            starts_at,
+            ends_at: None,
+            value: None,
+            source: "rule",
+            rule: RuleRef::default(),
+            generator_url: String::new(),
+        };
+        let id = fingerprint_text(fingerprint(&LabelSet::from_pairs([("a", "1")])));
+        for (from, to, expected) in [
+            ("inactive", "pending", String::new()),
+            ("pending", "inactive", String::new()),
+            ("pending", "firing", format!("{id}-5")),
+            ("inactive", "firing", format!("{id}-5")),
+            ("firing", "resolved", format!("{id}-5")),
+            ("firing", "pending", format!("{id}-5")),
+        ] {
+            assert_eq!(event(from, to, 5).episode(), expected, "{from} {to}");
+        }
+        let other = LabelSet::from_pairs([("a", "2")]);
+        assert_ne!(episode(&other, 5), format!("{id}-5"));
+    }
+
+    /// A store that takes nothing.
+    #[derive(Debug)]
+    struct Full;
+
+    impl HistoryStore for Full {
+        fn write(&self, _: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>> {
+            Box::pin(async { Err(quiver_types::Error::internal("full")) })
+        }
+    }
+
+    /// Who stops the service does not wait for a store that takes nothing; what is lost is counted.
+    #[tokio::test]
+    async fn what_nobody_takes_is_lost_at_the_end() {
+        let (history, stop) = (Arc::<History>::default(), CancellationToken::new());
+        history.note(Vec::new());
+        assert_eq!(history.waiting.load(Relaxed), 0);
+        history.note(vec![action(); 3]);
+        history.note(vec![action(); 2]);
+        stop.cancel();
+        history.start(Arc::new(Full), &stop);
+        // It runs once.
+        history.start(Arc::new(Full), &stop);
+        while history.waiting.load(Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(history.lost(), 5);
+    }
 }

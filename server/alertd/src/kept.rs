@@ -227,4 +227,33 @@ mod tests {
         assert_eq!(kept.load(Kind::Silence).await.unwrap().len(), 1);
         assert!(kept.load(Kind::Told).await.unwrap().is_empty());
     }
+
+    #[tokio::test]
+    async fn rows_are_told_apart_by_kind_and_bytes() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alerts.db");
+        let kept = Kept::open(&file).await.unwrap();
+        let keys = [vec![0xff, 0], vec![], vec![0], vec![0, 0], b"a'b".to_vec()];
+        let set = |kind, key: &Vec<u8>, value| Change::set(kind, key.clone(), &value);
+        let mut changes: Vec<Change> = keys.iter().map(|key| set(Kind::Timer, key, json!(key.len()))).collect();
+        changes.extend([set(Kind::Rule, &keys[0], json!(null)), Change::remove(Kind::Told, "never there")]);
+        // Within one batch the last change of a row counts, too.
+        changes.extend([Change::remove(Kind::Timer, keys[2].clone()), set(Kind::Timer, &keys[2], json!({"ä": [1.5]}))]);
+        kept.put(changes).durable().await.unwrap();
+        let rows = kept.load(Kind::Timer).await.unwrap();
+        let expected = [
+            (vec![], json!(0)),
+            (vec![0], json!({"ä": [1.5]})),
+            (vec![0, 0], json!(2)),
+            (b"a'b".to_vec(), json!(3)),
+            (vec![0xff, 0], json!(2)),
+        ];
+        assert_eq!(rows, expected, "in the order of their bytes");
+        assert_eq!(kept.load(Kind::Rule).await.unwrap(), [(vec![0xff, 0], json!(null))]);
+        kept.put(Vec::new()).durable().await.unwrap();
+        // A row that cannot be read costs no other one.
+        let broken = "UPDATE kept SET value = '{' WHERE kind = 'timer' AND value = '0'";
+        sqlx::query(broken).execute(&kept.pool).await.unwrap();
+        assert_eq!(kept.load(Kind::Timer).await.unwrap(), expected[1..]);
+    }
 }

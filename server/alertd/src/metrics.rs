@@ -190,4 +190,56 @@ mod tests {
             assert!(out.lines().any(|l| l == line), "{line} in {out}");
         }
     }
+
+    /// A bucket holds its bound; what is beyond all of them is in the last one alone.
+    #[test]
+    fn buckets_of_times() {
+        let times = Times::default();
+        for millis in [0, 5, 6, 20, 60_000, 60_001] {
+            times.observe(Duration::from_millis(millis));
+        }
+        let mut out = String::new();
+        times.write(&mut out, "t", "");
+        let expected = [
+            ("0.005", 2),
+            ("0.02", 4),
+            ("0.05", 4),
+            ("0.1", 4),
+            ("0.25", 4),
+            ("0.5", 4),
+            ("1", 4),
+            ("5", 4),
+            ("15", 4),
+            ("60", 5),
+            ("+Inf", 6),
+        ];
+        let mut lines = out.lines();
+        for (bound, count) in expected {
+            assert_eq!(lines.next(), Some(format!("t_bucket{{le=\"{bound}\"}} {count}").as_str()));
+        }
+        assert_eq!((lines.next(), lines.next(), lines.next()), (Some("t_sum 120.032"), Some("t_count 6"), None));
+        let mut labelled = String::new();
+        Times::default().write(&mut labelled, "t", "a=\"b\"");
+        assert!(labelled.starts_with("t_bucket{a=\"b\",le=\"0.005\"} 0\n"), "{labelled}");
+        assert!(labelled.ends_with("t_sum{a=\"b\"} 0\nt_count{a=\"b\"} 0\n"), "{labelled}");
+    }
+
+    /// Rates count the first failure only where there was a zero before it.
+    #[test]
+    fn every_kind_and_reason_is_there_from_the_start() {
+        let mut out = String::new();
+        AlertMetrics::default().write(&mut out);
+        for kind in names() {
+            assert!(out.contains(&format!("quiver_notifications_total{{integration=\"{kind}\"}} 0\n")), "{kind}");
+            for reason in REASONS {
+                let line =
+                    format!("quiver_notifications_failed_total{{integration=\"{kind}\",reason=\"{reason}\"}} 0\n");
+                assert!(out.contains(&line), "{line}");
+            }
+        }
+        // Each name is told of once, before its samples.
+        let types: Vec<&str> = out.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        let all: std::collections::BTreeSet<&str> = types.iter().copied().collect();
+        assert_eq!(all.len(), types.len(), "{types:?}");
+    }
 }

@@ -326,8 +326,10 @@ mod tests {
     #[test]
     fn labels_of_the_service() {
         let labels = |texts: &str| external_labels(&settings(&[("alerting.external_labels", texts)]));
-        let shown =
-            |texts: &str| labels(texts).unwrap().into_iter().map(|(n, v)| format!("{n}={v};")).collect::<String>();
+        let shown = |texts: &str| {
+            let pairs = labels(texts).unwrap().into_iter().map(|(name, value)| format!("{name}={value};"));
+            pairs.collect::<Vec<_>>().concat()
+        };
         for (texts, expected) in [
             ("[\"b=2\", \"a=1\"]", "a=1;b=2;"),
             ("[\"a=\"]", "a=;"),

@@ -103,4 +103,38 @@ mod tests {
         check(429, "rateLimited", true);
         check(503, "serverError", true);
     }
+
+    /// What is said of a later time counts only where it is tried again.
+    #[test]
+    fn every_status_has_a_reason() {
+        let wait = Duration::from_secs(7);
+        for status in 100..=600_u16 {
+            let Err(failure) = judge_status(status, Some(wait), &[404]) else {
+                assert!((200..300).contains(&status), "{status}");
+                continue;
+            };
+            let (reason, again) = match status {
+                401 | 403 => ("authError", false),
+                404 => ("clientError", true),
+                429 => ("rateLimited", true),
+                400..=499 => ("clientError", false),
+                500..=599 => ("serverError", true),
+                _ => ("other", false),
+            };
+            assert_eq!(
+                (failure.reason, failure.again, failure.after),
+                (reason, again, again.then_some(wait)),
+                "{status}"
+            );
+            assert_eq!((failure.status, failure.text), (Some(status), format!("unexpected status code {status}")));
+        }
+    }
+
+    #[test]
+    fn bodies_end_their_line() {
+        let call = Call::json("http://h", &serde_json::json!({"a": "ä\n"}));
+        assert_eq!(String::from_utf8(call.body).unwrap(), "{\"a\":\"ä\\n\"}\n");
+        assert_eq!((call.method, call.content_type, call.url.as_str()), ("POST", "application/json", "http://h"));
+        assert!((call.judge)(&Answer { status: 200, is_json: false, body: b"whatever" }).is_ok());
+    }
 }

@@ -220,4 +220,48 @@ mod tests {
         let told = of(by_environment, &ProxyEnvironment { http: "socks5://h:1".to_owned(), ..environment.clone() });
         assert_eq!(told.err().as_deref(), Some("a proxy over socks5 is not supported"));
     }
+
+    #[test]
+    fn addresses_of_proxies() {
+        for (text, expected) in [
+            ("", Ok(None)),
+            ("http://p:3128", Ok(Some("http://p:3128/"))),
+            ("https://u:p@p", Ok(Some("https://u:p@p/"))),
+            ("p:3128", Ok(Some("http://p:3128/"))),
+            ("p", Ok(Some("http://p/"))),
+            ("10.0.0.1:1", Ok(Some("http://10.0.0.1:1/"))),
+            ("[::1]:1", Ok(Some("http://[::1]:1/"))),
+            ("socks5://p:1", Err("over socks5".to_owned())),
+            ("ftp://p", Err("over ftp".to_owned())),
+            ("p:x", Err("that is no URL".to_owned())),
+        ] {
+            let got = proxy(text);
+            let shown = got.as_ref().map(|url| url.as_ref().map(Url::as_str)).map_err(Clone::clone);
+            assert_eq!(shown, expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn entries_of_hosts() {
+        let domain =
+            |end: &str, itself, port: &str| Some(Except::Domain { end: end.to_owned(), itself, port: port.to_owned() });
+        let address = |text: &str, port: &str| Some(Except::Address(text.parse().unwrap(), port.to_owned()));
+        for (text, expected) in [
+            ("", None),
+            (".", None),
+            ("*", Some(Except::All)),
+            ("a.b", domain(".a.b", true, "")),
+            (".a.b", domain(".a.b", false, "")),
+            ("*.a.b", domain(".a.b", false, "")),
+            ("a.b:8080", domain(".a.b", true, "8080")),
+            ("10.0.0.0/8", Network::parse("10.0.0.0/8").ok().map(Except::Network)),
+            ("10.0.0.1", address("10.0.0.1", "")),
+            ("10.0.0.1:80", address("10.0.0.1", "80")),
+            ("::1", address("::1", "")),
+            ("[::1]:80", address("::1", "80")),
+        ] {
+            assert_eq!(except(text), expected, "{text}");
+        }
+        assert_eq!(excepted(" A.b , ,*,").len(), 2);
+    }
 }

@@ -151,4 +151,47 @@ mod tests {
         let failure = texts.text("{{ template \"none\" . }}").unwrap_err();
         assert!(failure.reason == "other" && !failure.again, "{failure:?}");
     }
+
+    #[test]
+    fn cut_at_characters() {
+        for (text, max, expected) in [
+            ("", 0, ""),
+            ("abc", 3, "abc"),
+            ("abcd", 3, "abc"),
+            ("abcd", 0, ""),
+            ("abcde", 4, "abc…"),
+            ("äöüß€", 4, "äöü…"),
+            ("🙂🙂🙂🙂🙂🙂", 5, "🙂🙂🙂🙂…"),
+        ] {
+            assert_eq!(cut_chars(text, max), expected, "{text} {max}");
+        }
+    }
+
+    /// Go's JSON has no fraction where there is none.
+    #[test]
+    fn whole_numbers() {
+        let check = |given: Json, expected: &str| assert_eq!(whole(given).to_string(), expected);
+        check(serde_json::json!([1.0, -2.0, 0.0, 1.5, 1e17]), "[1,-2,0,1.5,100000000000000000]");
+        check(serde_json::json!({"a": {"b": [3.0, "4.0", null, true]}}), "{\"a\":{\"b\":[3,\"4.0\",null,true]}}");
+        check(serde_json::json!(u64::MAX), "18446744073709551615");
+        assert_eq!(whole(serde_json::json!(1e300)), serde_json::json!(1e300));
+    }
+
+    /// Texts without templates cost nothing; of the others a message has so many and no more.
+    #[test]
+    fn texts_of_one_message_are_counted() {
+        let message = told(&[("a", true)]);
+        let list = |count: usize| Json::Array(vec![Json::from("{{ 1 }}"); count]);
+        assert_eq!(Texts::new(&message, 0).value(&list(3)), Ok(serde_json::json!([1, 1, 1])));
+        let counted = Texts::new(&message, 0);
+        counted.count.set(TEXTS_MAX - 1);
+        assert_eq!(counted.text("{{ 1 }}").as_deref(), Ok("1"));
+        let told = counted.text("{{ 1 }}").unwrap_err();
+        assert_eq!(told.text, "a message has more than 2000 templates");
+        assert_eq!(counted.text("plain").as_deref(), Ok("plain"));
+        let map = BTreeMap::from([("a".to_owned(), "{{ .Status }}".to_owned()), ("b".to_owned(), "x".to_owned())]);
+        let shown = Texts::new(&message, 0).map(Some(&map)).unwrap();
+        assert_eq!((shown["a"].as_str(), shown["b"].as_str()), ("firing", "x"));
+        assert!(Texts::new(&message, 0).map(None).unwrap().is_empty());
+    }
 }

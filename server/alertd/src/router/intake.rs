@@ -323,4 +323,48 @@ mod tests {
         let some = posted(b"[{\"labels\":{\"a\":\"1\"}},{}]", AlertForm::Flat, 1, 1).unwrap();
         assert_eq!((some.alerts.len(), some.refused.len()), (1, 1));
     }
+
+    #[test]
+    fn states_of_envelopes() {
+        let read = |status: &str, own: &str| {
+            let body =
+                format!("{{{status}\"externalURL\":\"http://am\",\"alerts\":[{{{own}\"labels\":{{\"a\":\"1\"}}}}]}}");
+            let posted = posted(body.as_bytes(), AlertForm::Envelope, 1, 1000 * S).unwrap();
+            assert_eq!(posted.external_url, "http://am");
+            match posted.alerts.first() {
+                Some(alert) => if alert.is_timeout { "firing" } else { "resolved" }.to_owned(),
+                None => posted.refused.join("; "),
+            }
+        };
+        for (status, own, expected) in [
+            ("", "", "firing"),
+            ("\"status\":\"resolved\",", "", "resolved"),
+            ("\"status\":\"resolved\",", "\"status\":\"firing\",", "firing"),
+            ("\"status\":\"firing\",", "\"status\":\"resolved\",", "resolved"),
+            ("\"status\":null,", "\"status\":null,", "firing"),
+            ("\"status\":\"Firing\",", "", "alert 0: unknown status \"Firing\""),
+            ("", "\"status\":\"\",", "alert 0: unknown status \"\""),
+        ] {
+            assert_eq!(read(status, own), expected, "{status} {own}");
+        }
+        let told = posted(b"{\"status\":1,\"alerts\":[]}", AlertForm::Envelope, 1, 1).unwrap_err();
+        assert_eq!(told, "`status` is no text");
+    }
+
+    #[test]
+    fn bodies_and_texts_have_an_end() {
+        let many = format!("[{}]", vec!["{}"; ALERTS_MAX + 1].join(","));
+        let told = posted(many.as_bytes(), AlertForm::Flat, 1, 1).unwrap_err();
+        assert_eq!(told, "more than 50000 alerts in one body");
+        // Names count as values do, and those of annotations as those of labels.
+        let sized = |bytes: usize| {
+            let alert =
+                format!("[{{\"labels\":{{\"a\":\"1\"}},\"annotations\":{{\"n\":\"{}\"}}}}]", "x".repeat(bytes - 3));
+            posted(alert.as_bytes(), AlertForm::Flat, 1, 1).unwrap().alerts.len()
+        };
+        assert_eq!((sized(ALERT_BYTES_MAX), sized(ALERT_BYTES_MAX + 1)), (1, 0));
+        // A time-out beyond all times is the last of them.
+        let last = posted(b"[{\"labels\":{\"a\":\"1\"}}]", AlertForm::Flat, i64::MAX, S).unwrap();
+        assert_eq!((last.alerts[0].ends_at, last.alerts[0].is_timeout), (i64::MAX, true));
+    }
 }

@@ -146,4 +146,42 @@ mod tests {
         assert_eq!(read_told(&told_key(&key), &row), Some((key, older)), "a row of an earlier build");
         assert_eq!(read_alert(&json!({"labels": {"a": 1}})), None);
     }
+
+    /// A row that lacks a field, or has something else there, is none; what earlier builds did not write has its default.
+    #[test]
+    fn rows_that_lack_something() {
+        type Reads<'r> = &'r dyn Fn(&Value) -> bool;
+        let one = json!({"labels": {"a": "1"}, "annotations": {}, "startsAt": 1, "endsAt": 2, "isTimeout": false,
+            "updatedAt": 3, "generatorURL": ""});
+        let mine = json!({"id": "i", "matchers": [{"name": "a", "op": "=", "value": "1"}], "startsAt": 1, "endsAt": 2,
+            "updatedAt": 3, "createdBy": "me", "comment": "c"});
+        let entry = json!({"at": 1, "firing": [], "resolved": [1], "held": [2]});
+        let key = told_key(&LogKey { group_key: "g".into(), receiver: "r".into(), integration: "i".into(), idx: 0 });
+        let reads: [(&Value, Reads<'_>); 3] = [
+            (&one, &|row: &Value| read_alert(row).is_some()),
+            (&mine, &|row: &Value| read_silence(row).is_some()),
+            (&entry, &|row: &Value| read_told(&key, row).is_some()),
+        ];
+        for (row, is_read) in reads {
+            assert!(is_read(row), "{row}");
+            for name in row.as_object().unwrap().keys() {
+                let mut lacking = row.clone();
+                lacking.as_object_mut().unwrap().remove(name);
+                assert!(!is_read(&lacking), "without {name}");
+                lacking[name] = json!({"other": 5});
+                assert!(!is_read(&lacking), "{name} is something else");
+            }
+            assert!(!is_read(&Value::Null));
+        }
+        let older = read_silence(&mine).unwrap();
+        assert_eq!((older.version, older.created_at, older.updated_by.as_str(), older.labels.len()), (1, 3, "", 0));
+        for bad in [&b""[..], b"[]", b"[\"g\",\"r\",\"i\",-1]", b"[\"g\",\"r\",\"i\"]", b"\xff"] {
+            assert_eq!(read_told(bad, &entry), None, "{bad:?}");
+        }
+        for (op, value) in [("==", "1"), ("=~", "("), ("", "1")] {
+            let mut row = mine.clone();
+            row["matchers"] = json!([{"name": "a", "op": op, "value": value}]);
+            assert_eq!(read_silence(&row), None, "{op} {value}");
+        }
+    }
 }

@@ -387,7 +387,7 @@ mod tests {
         assert_eq!((files.len(), lint, lint_fatal, ignore_unknown_fields), (2, crate::rules::Lint::None, true, true));
         let all = rules(&["test", "a.yml", "--run", "^x", "--run", "y$", "--diff", "--debug", "--junit", "o.xml"]);
         let RulesCommand::Test { files, run, diff, debug, junit, ignore_unknown_fields } = all else { panic!() };
-        assert_eq!(run.iter().map(|regex| regex.as_str()).collect::<Vec<_>>(), ["^x", "y$"]);
+        assert_eq!(run.iter().map(regex::Regex::as_str).collect::<Vec<_>>(), ["^x", "y$"]);
         assert_eq!((files, junit), (vec![PathBuf::from("a.yml")], Some(PathBuf::from("o.xml"))));
         assert_eq!((diff, debug, ignore_unknown_fields), (true, true, false));
     }

@@ -394,12 +394,8 @@ mod tests {
             let is_wanted = |s: &i64| PAYMENT_DOWN.is_on(*s) == is_bad && !DEPLOYED.is_on(*s);
             let seconds = (1_700_000_000..1_700_010_000).filter(is_wanted).take(360);
             let orders = seconds.map(|second| visit(second, 0)).filter(|steps| steps[0].name == "place order");
-            let (mut all, mut bad) = (0_usize, 0_usize);
-            for steps in orders {
-                all += 1;
-                bad += usize::from(steps[0].error.is_some());
-            }
-            bad as f64 / all as f64
+            let failed: Vec<bool> = orders.map(|steps| steps[0].error.is_some()).collect();
+            failed.iter().filter(|is_failed| **is_failed).count() as f64 / failed.len() as f64
         };
         let (good, bad) = (share(false), share(true));
         assert!(good < 0.1 && bad > 0.35, "{good} {bad}");
