@@ -14,6 +14,8 @@ use super::{Model, Relationship, View, added, check, views};
 
 /// Largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Deepest folder that is looked into.
+const FOLDERS_DEEP_MAX: usize = 16;
 
 /// A file of models.
 #[derive(Debug, Clone)]
@@ -71,10 +73,15 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
     let mut files = Vec::new();
     for folder in folders {
         let mut paths = Vec::new();
-        walk(folder, &mut paths, 0).map_err(|(path, e)| failed(&path, &e))?;
+        walk(folder, &mut paths, &mut HashSet::new(), 0).map_err(|(path, e)| failed(&path, &e))?;
         paths.sort();
         for path in paths {
-            let size = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?.len();
+            let meta = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?;
+            if !meta.is_file() {
+                // A pipe or a device would be read for ever.
+                return Err(failed(&path, &"it is no regular file"));
+            }
+            let size = meta.len();
             if size > FILE_BYTES_MAX {
                 return Err(failed(&path, &format!("it has {size} bytes, more than {FILE_BYTES_MAX}")));
             }
@@ -90,7 +97,20 @@ pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (PathBuf, std::io::Error)> {
+/// Whether a folder is met for the first time: links may lead back to one that is being walked.
+pub fn is_new_folder(folder: &Path, walked: &mut HashSet<PathBuf>) -> bool {
+    walked.insert(std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
+}
+
+fn walk(
+    folder: &Path,
+    paths: &mut Vec<PathBuf>,
+    walked: &mut HashSet<PathBuf>,
+    depth: usize,
+) -> Result<(), (PathBuf, std::io::Error)> {
+    if !is_new_folder(folder, walked) {
+        return Ok(());
+    }
     let failed = |e| (folder.to_owned(), e);
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -98,8 +118,8 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (Pa
             continue;
         }
         let is_yaml = path.extension().is_some_and(|e| e == "yml" || e == "yaml");
-        if path.is_dir() && depth < 16 {
-            walk(&path, paths, depth + 1)?;
+        if path.is_dir() && depth < FOLDERS_DEEP_MAX {
+            walk(&path, paths, walked, depth + 1)?;
         } else if is_yaml {
             paths.push(path);
         }
