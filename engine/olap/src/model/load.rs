@@ -335,6 +335,38 @@ mod tests {
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
     }
 
+    /// A few lines may stand for what no planner ends with, or no memory holds.
+    #[test]
+    fn what_members_and_models_come_to_is_bounded() {
+        let made = |sql: &str, n: usize| {
+            let one = |i: usize| {
+                let sql = sql.replace('@', &(i - 1).to_string());
+                format!("      - {{name: m{i}, type: number, sql: '{sql}'}}\n")
+            };
+            format!("{A}      - {{name: m0, type: sum, sql: id}}\n{}", (1..=n).map(one).collect::<String>())
+        };
+        assert!(load(&[source("m.yml", &made("{m@} + {m@}", 8), false)]).is_ok());
+        let twice = problems(&made("{m@} + {m@}", 40));
+        let says = "`A.m9` comes to more than 1000 members, all that it is made of written out";
+        assert!(twice.len() == 1 && twice[0].ends_with(says), "{twice:?}");
+        assert!(load(&[source("m.yml", &made("{m@} + 1", 64), false)]).is_ok());
+        let chain = problems(&made("{m@} + 1", 2_000));
+        let says = "`A.m65` stands on more than 64 members, one made of the other";
+        assert!(chain.len() == 1 && chain[0].ends_with(says), "{chain:?}");
+        let extended = |i: usize| {
+            let base = if i == 0 { "A".to_owned() } else { format!("B{}", i - 1) };
+            format!("  - {{name: B{i}, extends: {base}, dimensions: [{{name: d{i}, sql: id, type: number}}]}}\n")
+        };
+        let models = |n: usize| format!("{A}{}", (0..n).map(extended).collect::<String>());
+        assert!(load(&[source("m.yml", &models(100), false)]).is_ok());
+        let many = problems(&models(1_000));
+        assert!(
+            many[0].ends_with("models take over more than 67108864 bytes of those that they extend"),
+            "{}",
+            many[0]
+        );
+    }
+
     #[test]
     fn added_groups_have_granularities() {
         let of = |added: &str| {
