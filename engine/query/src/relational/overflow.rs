@@ -27,7 +27,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
 
-use crate::functions::{is_summed, sum};
+use crate::functions::{is_summed, operation, sign, sum, typed_as};
 
 /// The rule; it comes after those that give types.
 #[derive(Debug)]
@@ -115,7 +115,7 @@ fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<
     if !is_checked(*op) || (divides(*op) && (!may_lack || matches!(**right, Expr::Literal(..)))) {
         return Ok(Transformed::no(expr));
     }
-    let (kind, other) = (left.get_type(schema)?, right.get_type(schema)?);
+    let (kind, other) = (typed_as(left).get_type(schema)?, typed_as(right).get_type(schema)?);
     if !kind.is_integer() || kind != other {
         return Ok(Transformed::no(expr));
     }
@@ -204,7 +204,7 @@ impl ScalarUDFImpl for Checked {
     /// Columns keep the names that they had.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("an operation has two sides") };
-        Ok(format!("{} {} {}", left.schema_name(), self.op, right.schema_name()))
+        Ok(operation(left, sign(self.name()).unwrap_or_default(), right))
     }
 
     fn signature(&self) -> &Signature {
