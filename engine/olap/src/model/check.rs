@@ -6,7 +6,7 @@ use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::Place;
 
 use super::load::ModelProblem;
-use super::template::{Piece, Template};
+use super::template::{OPERATORS_MAX, Piece, Template};
 use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
 
 /// Most bytes that members come to which models take over from those that they extend.
@@ -296,6 +296,22 @@ pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
                 let (place, name) = (hierarchy.common.place, hierarchy.common.name.as_str());
                 problems.push(ModelProblem::new(model, place, Some(name), text));
             }
+        }
+    }
+}
+
+/// Finds texts that are too deep to be planned.
+pub(super) fn deep_texts(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    for model in models {
+        let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
+        let measures = model.measures.iter().flat_map(crate::model::Measure::templates);
+        let segments = model.segments.iter().map(|segment| &segment.sql);
+        let joins = model.joins.iter().map(|join| &join.sql);
+        let rows = model.rows.iter().map(|rows| &rows.sql);
+        let mut all = dimensions.chain(measures).chain(segments).chain(joins).chain(rows);
+        if let Some(deep) = all.find(|template| template.is_too_deep()) {
+            let text = format!("a text has at most {OPERATORS_MAX} operators; `IN (…)` takes long lists");
+            problems.push(ModelProblem::new(model, deep.place, None, text));
         }
     }
 }

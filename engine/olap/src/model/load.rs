@@ -158,6 +158,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     check::extend(&mut models, &mut problems);
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
+    check::deep_texts(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
     added::check(&models, &mut problems);
@@ -333,6 +334,18 @@ mod tests {
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
+    }
+
+    /// Breaks where a query for such a member ends the server.
+    #[test]
+    fn texts_have_so_many_operators() {
+        let sum = |terms: usize| format!("{A}      - {{name: sum, type: sum, sql: '{}id'}}\n", "id + ".repeat(terms));
+        assert!(load(&[source("m.yml", &sum(1_000), false)]).is_ok());
+        let told = problems(&sum(1_001));
+        assert!(told[0].ends_with("`A`: a text has at most 1000 operators; `IN (…)` takes long lists"), "{told:?}");
+        let listed =
+            format!("{A}      - {{name: n, type: count, filters: [{{sql: 'id IN (1{})'}}]}}\n", ", 1".repeat(5_000));
+        assert!(load(&[source("m.yml", &listed, false)]).is_ok());
     }
 
     /// A few lines may stand for what no planner ends with, or no memory holds.
