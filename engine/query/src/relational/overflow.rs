@@ -227,3 +227,31 @@ impl ScalarUDFImpl for Checked {
         apply(left, right, self.kernel())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    use quiver_types::Access;
+
+    use crate::Limits;
+    use crate::context::QueryContext;
+    use crate::names::Names;
+    use crate::relational::tests::engine;
+
+    /// Breaks where each operation copies the name of the one within it: planning took the fourth power of their number.
+    #[tokio::test]
+    async fn long_sums_are_planned_in_time() {
+        let engine = engine();
+        let (ctx, own) = (QueryContext::new(Access::full(), Limits::default()), Arc::clone(&engine));
+        let began = Instant::now();
+        let work = async move {
+            let statement = format!("select {}1 from generate_series(1, 3)", "value + ".repeat(400));
+            let plan = Names::new(own.relational()).plan(&statement)?;
+            own.plan_relational(&plan).await.map(|_| ())
+        };
+        engine.run(&ctx, work).await.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+    }
+}
