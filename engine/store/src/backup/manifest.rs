@@ -71,12 +71,51 @@ impl Manifest {
         let damaged = || format!("the manifest of backup `{name}` is damaged");
         let format: Format = serde_json::from_slice(&body).internal(damaged())?;
         check_format(format.format, &format!("backup `{name}`"))?;
-        serde_json::from_slice(&body).internal(damaged())
+        let manifest: Self = serde_json::from_slice(&body).internal(damaged())?;
+        if let Some(key) = manifest.stray() {
+            return Err(Error::new(ErrorKind::Internal, format!("{}: it names the file `{key}`", damaged())));
+        }
+        Ok(manifest)
+    }
+
+    /// A key that leads out of the store: files of a backup are written where their keys say.
+    fn stray(&self) -> Option<&str> {
+        let of_parts = self.parts.iter().flat_map(|part| &part.files).map(|file| file.key.as_str());
+        let attached = self.attached.values().map(|attached| attached.key.as_str());
+        of_parts.chain(self.files.keys().map(String::as_str)).chain(attached).find(|key| !is_below(key))
     }
 
     /// Writes it, which makes the backup.
     pub(super) async fn write(&self, place: &Storage, name: &str) -> Result<()> {
         let json = serde_json::to_vec(self).internal("cannot write a manifest as JSON")?;
         place.put(&key_of(name), Bytes::from(json)).await
+    }
+}
+
+/// Whether a key is a path downwards.
+fn is_below(key: &str) -> bool {
+    key.split('/').all(|part| !part.is_empty() && part != "." && part != ".." && !part.contains(['\\', '\0']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Breaks where who may write to a bucket of backups chooses which files of the machine a restore writes.
+    #[test]
+    fn keys_do_not_lead_out_of_the_store() {
+        let stray = |key: &str| {
+            let manifest = serde_json::json!({
+                "format": 1, "installation": Uuid::nil(), "commit": 1, "made_ms": 0, "version": "0", "parts": [],
+                "files": { key: 7 },
+            });
+            serde_json::from_value::<Manifest>(manifest).unwrap().stray().map(str::to_owned)
+        };
+        for key in ["logs/2026-11-27/a.rows.parquet", "_backup/a.configuration", "a..b/..c"] {
+            assert_eq!(stray(key), None, "{key}");
+        }
+        for key in ["../a", "logs/../../a", "/etc/a", "logs//a", "logs/./a", "logs/..", "", "..\\a"] {
+            assert_eq!(stray(key).as_deref(), Some(key));
+        }
     }
 }
