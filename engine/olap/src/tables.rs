@@ -91,7 +91,12 @@ fn table(path: &Path) -> Result<Option<(String, Arc<MemTable>)>, String> {
     if !begins || !chars.all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_') {
         return Err(format!(": `{name}` cannot name a table; use small letters, digits and `_`"));
     }
-    let size = std::fs::metadata(path).map_err(|e| format!(": cannot be read: {e}"))?.len();
+    let meta = std::fs::metadata(path).map_err(|e| format!(": cannot be read: {e}"))?;
+    if !meta.is_file() {
+        // A pipe or a device would be read for ever.
+        return Err(": cannot be read: it is no regular file".to_owned());
+    }
+    let size = meta.len();
     if size > FILE_BYTES_MAX {
         return Err(format!(": it has {size} bytes, more than {FILE_BYTES_MAX}"));
     }

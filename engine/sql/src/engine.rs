@@ -29,6 +29,7 @@ use crate::nesting::few_levels;
 use crate::parse::{Param, Params, Parsed, Read, parse, parts};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
+use crate::steps::few_steps;
 use crate::walk::walk;
 use crate::widen;
 
@@ -366,6 +367,8 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
     dialect::tell_apart(&mut query);
+    // Before they are functions.
+    few_steps(&query)?;
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     few_levels(&query)?;

@@ -25,6 +25,7 @@ mod parse;
 mod scope;
 mod session;
 mod settings;
+mod steps;
 mod walk;
 mod widen;
 mod wording;

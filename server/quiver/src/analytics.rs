@@ -1,6 +1,7 @@
 //! Analytics at the start and while it runs: models and tables of the operator's folders, read anew when files change, all
 //! or nothing (`olap-api.md` 10).
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -8,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use quiver_olap::OlapEngine;
 use quiver_olap::model::catalog::Catalog;
-use quiver_olap::model::load::{ModelProblem, SourceFile, is_hidden, load, read_folders};
+use quiver_olap::model::load::{ModelProblem, SourceFile, is_hidden, is_new_folder, load, read_folders};
 use quiver_olap::tables::{FolderTables, LayeredTables, folder_error};
 use quiver_query::QueryEngine;
 use quiver_query::tables::Tables;
@@ -87,7 +88,11 @@ impl Folders {
     fn seen(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
         let mut seen = Vec::new();
         let mut folders: Vec<PathBuf> = self.models.iter().chain(&self.tables).cloned().collect();
+        let mut walked = HashSet::new();
         while let Some(folder) = folders.pop() {
+            if !is_new_folder(&folder, &mut walked) {
+                continue;
+            }
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
             for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| !is_hidden(path)) {
                 match std::fs::metadata(&path) {
@@ -222,6 +227,28 @@ mod tests {
         write("again.yml", own);
         let problems = check(folder.path()).unwrap_err();
         assert!(problems[0].contains("there are two models or views `Prices`"), "{problems:?}");
+    }
+
+    /// Links that lead back are followed once, by who reads and by who watches; what is no file is told of, not read for ever.
+    #[cfg(unix)]
+    #[test]
+    fn folders_with_links_end() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("m.yml"), "cubes: [{name: Prices, sql_table: public.prices}]\n").unwrap();
+        for name in ["a", "b", "c"] {
+            std::os::unix::fs::symlink(".", folder.path().join(name)).unwrap();
+        }
+        assert_eq!(check(folder.path()), Ok((1, Vec::new())));
+        let paths = vec![folder.path().to_owned()];
+        let folders = Folders { models: paths.clone(), tables: paths, builtin: false };
+        assert_eq!(folders.seen().len(), 1);
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.yml")).unwrap();
+        let problems = check(folder.path()).unwrap_err();
+        assert!(problems[0].ends_with("zero.yml:0:0: cannot be read: it is no regular file"), "{problems:?}");
+        std::fs::remove_file(folder.path().join("zero.yml")).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", folder.path().join("zero.csv")).unwrap();
+        let problems = FolderTables::read(&folders.tables).unwrap_err();
+        assert!(problems[0].ends_with("zero.csv: cannot be read: it is no regular file"), "{problems:?}");
     }
 
     /// What a few lines of YAML stand for is bounded, and told of with its place.

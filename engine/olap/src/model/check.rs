@@ -1,13 +1,22 @@
 //! Resolves names over all files: what extends what, what SQL texts and lists of members speak of.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::Place;
 
 use super::load::ModelProblem;
-use super::template::{Piece, Template};
-use super::{Case, Hierarchy, Label, MemberId, Model, Segment};
+use super::template::{OPERATORS_MAX, Piece, Template};
+use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
+
+/// Most bytes that members come to which models take over from those that they extend.
+const TAKEN_BYTES_MAX: usize = 64 << 20;
+/// What a member takes beside its texts.
+const MEMBER_BYTES: usize = 512;
+/// Longest chain of members that are made of each other; planning follows no longer one.
+const DEPTH_MAX: usize = 64;
+/// Most members that one comes to once all that it is made of is written out, as planning does.
+const PARTS_MAX: usize = 1_000;
 
 /// Names of models with their members.
 type Names = BTreeMap<String, BTreeSet<String>>;
@@ -22,13 +31,23 @@ struct Missing {
 /// Copies members of what is extended, those of its own first.
 pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
     let mut done: HashSet<String> = HashSet::new();
+    let mut taken_bytes = 0;
     loop {
         let ready = models
             .iter()
             .position(|m| !done.contains(&m.common.name) && m.extends.as_ref().is_none_or(|base| done.contains(base)));
         let Some(at) = ready else { break };
         if let Some(base) = models[at].extends.clone() {
-            let base = models.iter().find(|m| m.common.name == base).cloned().expect("it is done, so it is there");
+            let base = models.iter().find(|m| m.common.name == base).expect("it is done, so it is there");
+            // Counted before it is copied: each of a chain of models has what all before it have.
+            taken_bytes += bytes(base);
+            if taken_bytes > TAKEN_BYTES_MAX {
+                let model = &models[at];
+                let text = format!("models take over more than {TAKEN_BYTES_MAX} bytes of those that they extend");
+                problems.push(ModelProblem::new(model, model.common.place, None, text));
+                return;
+            }
+            let base = base.clone();
             take_over(&mut models[at], &base);
         }
         done.insert(models[at].common.name.clone());
@@ -38,6 +57,20 @@ pub(super) fn extend(models: &mut [Model], problems: &mut Vec<ModelProblem>) {
         let text = format!("`{}` extends `{base}`, which is not there or extends it in turn", model.common.name);
         problems.push(ModelProblem::new(model, model.common.place, None, text));
     }
+}
+
+/// About what the members of a model take.
+fn bytes(model: &Model) -> usize {
+    let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
+    let measures = model.measures.iter().flat_map(crate::model::Measure::templates);
+    let others = model.segments.iter().map(|s| &s.sql).chain(model.joins.iter().map(|j| &j.sql));
+    let texts: usize = dimensions.chain(measures).chain(others).map(|t| t.text.len()).sum();
+    let source = model.source.as_ref().map_or(0, |source| match source {
+        Source::Table(..) => 0,
+        Source::Select(text) => text.len(),
+    });
+    let members = model.member_names().count() + model.joins.len() + model.hierarchies.len();
+    members * MEMBER_BYTES + texts + source
 }
 
 fn take_over(model: &mut Model, base: &Model) {
@@ -267,14 +300,31 @@ pub(super) fn levels(models: &[Model], problems: &mut Vec<ModelProblem>) {
     }
 }
 
-/// Finds members that are made of themselves.
+/// Finds texts that are too deep to be planned.
+pub(super) fn deep_texts(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    for model in models {
+        let dimensions = model.dimensions.iter().flat_map(crate::model::Dimension::templates);
+        let measures = model.measures.iter().flat_map(crate::model::Measure::templates);
+        let segments = model.segments.iter().map(|segment| &segment.sql);
+        let joins = model.joins.iter().map(|join| &join.sql);
+        let rows = model.rows.iter().map(|rows| &rows.sql);
+        let mut all = dimensions.chain(measures).chain(segments).chain(joins).chain(rows);
+        if let Some(deep) = all.find(|template| template.is_too_deep()) {
+            let text = format!("a text has at most {OPERATORS_MAX} operators; `IN (…)` takes long lists");
+            problems.push(ModelProblem::new(model, deep.place, None, text));
+        }
+    }
+}
+
+/// Finds members that are made of themselves, or of more than can be planned.
 pub(super) fn cycles(models: &[Model], problems: &mut Vec<ModelProblem>) {
     let mut edges: BTreeMap<MemberId, Vec<&MemberId>> = BTreeMap::new();
     let mut places = BTreeMap::new();
     for model in models {
         let dimensions = model.dimensions.iter().map(|d| (&d.common, d.templates().collect::<Vec<_>>()));
         let measures = model.measures.iter().map(|m| (&m.common, m.templates().collect::<Vec<_>>()));
-        for (common, templates) in dimensions.chain(measures) {
+        let segments = model.segments.iter().map(|s| (&s.common, vec![&s.sql]));
+        for (common, templates) in dimensions.chain(measures).chain(segments) {
             let id = MemberId::new(&model.common.name, &common.name);
             places.insert(id.clone(), (model, common.place));
             edges.insert(id, templates.into_iter().flat_map(Template::members).collect());
@@ -301,4 +351,50 @@ pub(super) fn cycles(models: &[Model], problems: &mut Vec<ModelProblem>) {
             }
         }
     }
+    for (id, text) in too_large(&edges) {
+        let (model, place) = places[id];
+        problems.push(ModelProblem::new(model, place, Some(&id.member), text));
+    }
+}
+
+/// What a member comes to.
+#[derive(Clone, Copy)]
+struct Size {
+    depth: usize,
+    parts: usize,
+}
+
+/// Members that come to too much, but not those that are made of such. None may be made of itself.
+fn too_large<'m>(edges: &'m BTreeMap<MemberId, Vec<&'m MemberId>>) -> Vec<(&'m MemberId, String)> {
+    let is_large = |size: &Size| size.depth > DEPTH_MAX || size.parts > PARTS_MAX;
+    let mut sizes: HashMap<&MemberId, Size> = HashMap::new();
+    let mut found = Vec::new();
+    for start in edges.keys() {
+        let mut path: Vec<(&MemberId, usize)> = vec![(start, 0)];
+        while let Some((id, next)) = path.pop() {
+            let targets = edges.get(id).map(Vec::as_slice).unwrap_or_default();
+            if let Some(target) = targets.get(next) {
+                path.push((id, next + 1));
+                if !sizes.contains_key(*target) {
+                    path.push((*target, 0));
+                }
+                continue;
+            }
+            let (mut size, mut inner_is_large) = (Size { depth: 0, parts: 1 }, false);
+            for inner in targets.iter().filter_map(|target| sizes.get(*target)) {
+                size.depth = size.depth.max(inner.depth + 1);
+                size.parts = size.parts.saturating_add(inner.parts);
+                inner_is_large |= is_large(inner);
+            }
+            if sizes.insert(id, size).is_none() && is_large(&size) && !inner_is_large {
+                let text = if size.depth > DEPTH_MAX {
+                    format!("`{id}` stands on more than {DEPTH_MAX} members, one made of the other")
+                } else {
+                    format!("`{id}` comes to more than {PARTS_MAX} members, all that it is made of written out")
+                };
+                found.push((id, text));
+            }
+        }
+    }
+    found
 }

@@ -14,6 +14,8 @@ use super::{Model, Relationship, View, added, check, views};
 
 /// Largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
+/// Deepest folder that is looked into.
+const FOLDERS_DEEP_MAX: usize = 16;
 
 /// A file of models.
 #[derive(Debug, Clone)]
@@ -71,10 +73,15 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
     let mut files = Vec::new();
     for folder in folders {
         let mut paths = Vec::new();
-        walk(folder, &mut paths, 0).map_err(|(path, e)| failed(&path, &e))?;
+        walk(folder, &mut paths, &mut HashSet::new(), 0).map_err(|(path, e)| failed(&path, &e))?;
         paths.sort();
         for path in paths {
-            let size = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?.len();
+            let meta = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?;
+            if !meta.is_file() {
+                // A pipe or a device would be read for ever.
+                return Err(failed(&path, &"it is no regular file"));
+            }
+            let size = meta.len();
             if size > FILE_BYTES_MAX {
                 return Err(failed(&path, &format!("it has {size} bytes, more than {FILE_BYTES_MAX}")));
             }
@@ -90,7 +97,20 @@ pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
 }
 
-fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (PathBuf, std::io::Error)> {
+/// Whether a folder is met for the first time: links may lead back to one that is being walked.
+pub fn is_new_folder(folder: &Path, walked: &mut HashSet<PathBuf>) -> bool {
+    walked.insert(std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
+}
+
+fn walk(
+    folder: &Path,
+    paths: &mut Vec<PathBuf>,
+    walked: &mut HashSet<PathBuf>,
+    depth: usize,
+) -> Result<(), (PathBuf, std::io::Error)> {
+    if !is_new_folder(folder, walked) {
+        return Ok(());
+    }
     let failed = |e| (folder.to_owned(), e);
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
@@ -98,8 +118,8 @@ fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (Pa
             continue;
         }
         let is_yaml = path.extension().is_some_and(|e| e == "yml" || e == "yaml");
-        if path.is_dir() && depth < 16 {
-            walk(&path, paths, depth + 1)?;
+        if path.is_dir() && depth < FOLDERS_DEEP_MAX {
+            walk(&path, paths, walked, depth + 1)?;
         } else if is_yaml {
             paths.push(path);
         }
@@ -138,6 +158,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     check::extend(&mut models, &mut problems);
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
+    check::deep_texts(&models, &mut problems);
     check::cycles(&models, &mut problems);
     check::levels(&models, &mut problems);
     added::check(&models, &mut problems);
@@ -313,6 +334,50 @@ mod tests {
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
+    }
+
+    /// Breaks where a query for such a member ends the server.
+    #[test]
+    fn texts_have_so_many_operators() {
+        let sum = |terms: usize| format!("{A}      - {{name: sum, type: sum, sql: '{}id'}}\n", "id + ".repeat(terms));
+        assert!(load(&[source("m.yml", &sum(1_000), false)]).is_ok());
+        let told = problems(&sum(1_001));
+        assert!(told[0].ends_with("`A`: a text has at most 1000 operators; `IN (…)` takes long lists"), "{told:?}");
+        let listed =
+            format!("{A}      - {{name: n, type: count, filters: [{{sql: 'id IN (1{})'}}]}}\n", ", 1".repeat(5_000));
+        assert!(load(&[source("m.yml", &listed, false)]).is_ok());
+    }
+
+    /// A few lines may stand for what no planner ends with, or no memory holds.
+    #[test]
+    fn what_members_and_models_come_to_is_bounded() {
+        let made = |sql: &str, n: usize| {
+            let one = |i: usize| {
+                let sql = sql.replace('@', &(i - 1).to_string());
+                format!("      - {{name: m{i}, type: number, sql: '{sql}'}}\n")
+            };
+            format!("{A}      - {{name: m0, type: sum, sql: id}}\n{}", (1..=n).map(one).collect::<String>())
+        };
+        assert!(load(&[source("m.yml", &made("{m@} + {m@}", 8), false)]).is_ok());
+        let twice = problems(&made("{m@} + {m@}", 40));
+        let says = "`A.m9` comes to more than 1000 members, all that it is made of written out";
+        assert!(twice.len() == 1 && twice[0].ends_with(says), "{twice:?}");
+        assert!(load(&[source("m.yml", &made("{m@} + 1", 64), false)]).is_ok());
+        let chain = problems(&made("{m@} + 1", 2_000));
+        let says = "`A.m65` stands on more than 64 members, one made of the other";
+        assert!(chain.len() == 1 && chain[0].ends_with(says), "{chain:?}");
+        let extended = |i: usize| {
+            let base = if i == 0 { "A".to_owned() } else { format!("B{}", i - 1) };
+            format!("  - {{name: B{i}, extends: {base}, dimensions: [{{name: d{i}, sql: id, type: number}}]}}\n")
+        };
+        let models = |n: usize| format!("{A}{}", (0..n).map(extended).collect::<String>());
+        assert!(load(&[source("m.yml", &models(100), false)]).is_ok());
+        let many = problems(&models(1_000));
+        assert!(
+            many[0].ends_with("models take over more than 67108864 bytes of those that they extend"),
+            "{}",
+            many[0]
+        );
     }
 
     #[test]

@@ -1,8 +1,14 @@
 //! SQL texts of models: plain text with references to models and members in braces.
 
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use quiver_yaml::problem::Place;
 
 use super::MemberId;
+
+/// Most operators of a text, as of a statement of SQL.
+pub(super) const OPERATORS_MAX: usize = 1_000;
 
 /// A part of a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -61,6 +67,28 @@ impl Template {
     /// The members that it names.
     pub fn members(&self) -> impl Iterator<Item = &MemberId> {
         self.pieces.iter().filter_map(|p| if let Piece::Member(id) = p { Some(id) } else { None })
+    }
+
+    /// Whether it has too many operators: a chain of them nests as deeply as it is long, and whoever plans it calls himself.
+    pub(super) fn is_too_deep(&self) -> bool {
+        let joins = |token: &Token| match token {
+            Token::Word(word) => matches!(word.keyword, Keyword::AND | Keyword::OR | Keyword::NOT | Keyword::IS),
+            Token::Whitespace(_)
+            | Token::Comma
+            | Token::Period
+            | Token::LParen
+            | Token::RParen
+            | Token::LBrace
+            | Token::RBrace
+            | Token::Number(..)
+            | Token::SingleQuotedString(_) => false,
+            _ => true,
+        };
+        // Each has a letter at least. What is no SQL at all is told of by who plans it.
+        self.text.len() > OPERATORS_MAX
+            && Tokenizer::new(&PostgreSqlDialect {}, &self.text)
+                .tokenize()
+                .is_ok_and(|tokens| tokens.iter().filter(|token| joins(token)).count() > OPERATORS_MAX)
     }
 
     /// The models whose columns it names.

@@ -12,6 +12,8 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
 };
 
+use super::operation::operation;
+
 /// Digits of a decimal.
 const DIGITS: i16 = 38;
 /// Digits behind the point that a quotient has, if there is room.
@@ -70,7 +72,7 @@ impl ScalarUDFImpl for Quotient {
     /// Columns are called as those of the operator.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("a quotient has two sides") };
-        Ok(format!("{} / {}", left.schema_name(), right.schema_name()))
+        Ok(operation(left, "/", right))
     }
 
     fn signature(&self) -> &Signature {

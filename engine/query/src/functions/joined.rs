@@ -12,15 +12,17 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+use super::operation::{operation, typed_as};
+
 /// Name under which plans have it in place of the operator.
 pub(super) const JOINED: &str = "joined";
 
 /// The sides of the operator where both are of one type, as those are that types were given to.
 pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e Expr, &'e Expr)>> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) = expr else { return Ok(None) };
-    let kind = left.get_type(schema)?;
+    let kind = typed_as(left).get_type(schema)?;
     let is_joined = kind.is_string() || matches!(kind, DataType::Binary | DataType::LargeBinary | DataType::BinaryView);
-    Ok((is_joined && kind == right.get_type(schema)?).then_some((left.as_ref(), right.as_ref())))
+    Ok((is_joined && kind == typed_as(right).get_type(schema)?).then_some((left.as_ref(), right.as_ref())))
 }
 
 /// One text behind the other; NULL where one is.
@@ -43,7 +45,7 @@ impl ScalarUDFImpl for Joined {
     /// Columns keep the names that they had.
     fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let [left, right] = args else { return internal_err!("`||` has two sides") };
-        Ok(format!("{} || {}", left.schema_name(), right.schema_name()))
+        Ok(operation(left, "||", right))
     }
 
     fn signature(&self) -> &Signature {

@@ -121,8 +121,10 @@ impl Written {
                 twice(self.parts(expr, named)?).saturating_add(1)
             }
             Expr::ScalarFunction(call) if OPTIONAL.contains(&call.name()) => {
-                let last = self.sum(call.args.last(), named)?;
-                twice(self.sum(&call.args, named)?).saturating_sub(last).saturating_add(1)
+                // Each is looked at once: they nest in the last one (`coalesce(a, coalesce(b, c))`).
+                let Some((last, others)) = call.args.split_last() else { return Ok(1) };
+                let last = self.parts(last, named)?;
+                twice(self.sum(others, named)?).saturating_add(last).saturating_add(1)
             }
             other => {
                 match other {
@@ -196,6 +198,7 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::DataType;
+    use datafusion::functions::core::coalesce;
     use datafusion::logical_expr::{LogicalPlanBuilder, cast, in_list, scalar_subquery};
     use datafusion::prelude::{col, lit};
     use quiver_types::Access;
@@ -262,6 +265,17 @@ mod tests {
         };
         // As much stack as the threads of the engine have.
         std::thread::Builder::new().stack_size(32 << 20).spawn(count).unwrap().join().unwrap();
+    }
+
+    /// Breaks where what stands last is counted twice, and in it again: there was no end to forty of them.
+    #[test]
+    fn what_stands_last_is_counted_once() {
+        let mut expr = col("column1");
+        for _ in 0..40 {
+            expr = coalesce().call(vec![col("column1"), expr]);
+        }
+        let rows = LogicalPlanBuilder::values(vec![vec![lit(1_i64)]]).unwrap();
+        few_parts(&rows.project([expr]).unwrap().build().unwrap()).unwrap();
     }
 
     #[test]
