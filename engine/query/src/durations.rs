@@ -35,7 +35,7 @@ fn standard(text: &str) -> Option<String> {
         let date = format!("{} years {} months {} days", number(year)?, number(month)?, number(day)?);
         return if clock.is_empty() { Some(date) } else { Some(format!("{date} {}", clock_of(clock)?)) };
     }
-    let (mut parts, mut number, mut in_day) = (Vec::new(), String::new(), false);
+    let (mut words, mut number, mut in_day) = (Vec::new(), String::new(), false);
     for letter in text.chars() {
         let unit = match (letter, in_day) {
             ('T', false) if number.is_empty() => {
@@ -56,9 +56,10 @@ fn standard(text: &str) -> Option<String> {
             _ => return None,
         };
         number.parse::<f64>().ok()?;
-        parts.push(format!("{} {unit}", std::mem::take(&mut number)));
+        words.extend([std::mem::take(&mut number), unit.to_owned()]);
     }
-    (number.is_empty() && !parts.is_empty()).then(|| parts.join(" "))
+    in_known_units(&mut words);
+    (number.is_empty() && !words.is_empty()).then(|| words.join(" "))
 }
 
 /// Numbers and units of what is written with clocks, with signs apart, or without blanks; none: a sign stands before nothing.
@@ -88,9 +89,7 @@ fn words_of(text: &str) -> Option<Vec<String>> {
             None => words.push(plain(&word).to_owned()),
         }
     }
-    for at in 1..words.len() {
-        in_known_units(&mut words[at - 1..=at]);
-    }
+    in_known_units(&mut words);
     if is_ago {
         for word in words.iter_mut().filter(|word| word.parse::<f64>().is_ok()) {
             *word = match signed(word) {
@@ -146,18 +145,51 @@ fn apart(word: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" "))
 }
 
-/// A number of a unit that arrow does not know, or of weeks, whose fractions it takes for hours alone.
-fn in_known_units(pair: &mut [String]) {
-    let [number, unit] = pair else { return };
-    let Ok(amount) = number.parse::<f64>() else { return };
-    let (times, known) = match unit.to_ascii_lowercase().as_str() {
-        "w" | "week" | "weeks" if number.contains('.') => (7.0, "days"),
-        "mil" | "mils" | "millennium" | "millennia" => (1000.0, "years"),
-        _ => return,
-    };
-    let product = format!("{:.9}", amount * times);
-    product.trim_end_matches('0').trim_end_matches('.').clone_into(number);
-    known.clone_into(unit);
+/// Names of a unit, the last of which is written.
+const DAYS: &[&str] = &["d", "day", "days"];
+const YEARS: &[&str] = &["y", "yr", "yrs", "year", "years"];
+const DAY_NS: f64 = 86_400e9;
+
+/// A number of a unit that arrow does not know, or of weeks, whose fractions it takes for hours alone, in one that it knows.
+fn known(number: &str, unit: &str) -> Option<(f64, &'static [&'static str])> {
+    let amount = number.parse::<f64>().ok()?;
+    match unit.to_ascii_lowercase().as_str() {
+        "w" | "week" | "weeks" if number.contains('.') => Some((amount * 7.0, DAYS)),
+        "mil" | "mils" | "millennium" | "millennia" => Some((amount * 1000.0, YEARS)),
+        _ => None,
+    }
+}
+
+fn written(number: f64) -> String {
+    let text = format!("{number:.9}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+/// Puts numbers in units that arrow knows. It takes each unit once, so they are added to what is there of the same.
+fn in_known_units(words: &mut Vec<String>) {
+    let found: Vec<_> = (1..words.len()).filter_map(|at| Some((at, known(&words[at - 1], &words[at])?))).collect();
+    for (at, (amount, names)) in &found {
+        let (at, amount) = (*at, *amount);
+        let same = (1..words.len()).find_map(|other| {
+            let is_same = names.contains(&words[other].to_ascii_lowercase().as_str());
+            // What comes from the same unit twice stays twice, which is an error.
+            let is_own = found.iter().any(|(own, _)| *own == other);
+            if is_same && !is_own { Some((other, words[other - 1].parse::<f64>().ok()?)) } else { None }
+        });
+        let Some((other, there)) = same else {
+            words[at - 1] = written(amount);
+            words[at] = names.last().copied().unwrap_or_default().to_owned();
+            continue;
+        };
+        // A part of a day is hours of its own: a day less half a one is not half a day.
+        let whole = if *names == DAYS { amount.trunc() } else { amount };
+        words[other - 1] = written(there + whole);
+        let rest = ((amount - whole) * DAY_NS).round();
+        let pair =
+            if rest == 0.0 { [String::new(), String::new()] } else { [format!("{rest:.0}"), "nanoseconds".to_owned()] };
+        words[at - 1..=at].clone_from_slice(&pair);
+    }
+    words.retain(|word| !word.is_empty());
 }
 
 #[cfg(test)]
@@ -187,6 +219,13 @@ mod tests {
             ("2.5 weeks", Some("17.5 days")),
             ("1.1 weeks", Some("7.7 days")),
             ("1 millennium", Some("1000 years")),
+            ("1 millennium 2 yrs", Some("1002 yrs")),
+            ("P1.5W", Some("10.5 days")),
+            ("P1.5W2D", Some("43200000000000 nanoseconds 12 days")),
+            ("1.5 weeks 2 days", Some("43200000000000 nanoseconds 12 days")),
+            ("2.0 weeks 1 day", Some("15 day")),
+            ("1.5 weeks 2 days ago", Some("-43200000000000 nanoseconds -12 days")),
+            ("1.5 weeks 1.5 w", Some("10.5 days 10.5 days")),
             ("P1H", None),
             ("P", None),
             ("1 day", None),
@@ -263,7 +302,14 @@ mod tests {
             ("-1:30", 0, 0, -5_400 * SECOND),
             ("2 weeks 1 day", 0, 15, 0),
             ("0.5 weeks", 0, 3, 43_200 * SECOND),
+            ("P1.5W", 0, 10, 43_200 * SECOND),
+            ("P1.5W2D", 0, 12, 43_200 * SECOND),
+            ("1.5 weeks 2 days", 0, 12, 43_200 * SECOND),
+            ("2 days 1.5 weeks 03:00", 0, 12, 54_000 * SECOND),
+            ("0.5 weeks -10 days", 0, -7, 43_200 * SECOND),
+            ("-1.5 weeks 2 days", 0, -8, -43_200 * SECOND),
             ("1 millennium", 12_000, 0, 0),
+            ("1 millennium -2.5 years", 11_970, 0, 0),
             ("1h30m", 0, 0, 5_400 * SECOND),
         ] {
             let form = worded(text).unwrap_or_else(|| text.to_owned());

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
 use found::{Found, Key};
-use known::{Kept, Known, key_of};
+use known::{Kept, Known, by_id, kept_of};
 
 mod found;
 mod health;
@@ -94,7 +94,8 @@ async fn ask_others(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     if state.config.is_shared() {
         for ids in given_up(known, found, now_ms).chunks(READ_AT_ONCE) {
             let read = state.config.find_all(&RESOURCES, ids).await?;
-            known.by_key.extend(read.iter().map(|entity| (key_of(entity), Kept::of(entity))));
+            let types = by_id(&known.types);
+            known.by_key.extend(read.iter().map(|entity| kept_of(&types, entity)));
         }
     }
     Ok(())
@@ -123,6 +124,10 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
                 }
                 if kept.state == "inactive" {
                     patch.insert("state".to_owned(), json!("active"));
+                }
+                if kept.has_old_key {
+                    // It follows from the attributes anew.
+                    patch.insert("key".to_owned(), Value::Null);
                 }
                 if patch.is_empty() {
                     continue;
@@ -236,6 +241,7 @@ mod tests {
     use quiver_config::Entity;
     use quiver_config::json::time_text;
 
+    use super::known::key_of;
     use super::*;
 
     /// What another server may have been told of is read anew before it is noted as silent, and nothing else.

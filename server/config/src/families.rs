@@ -51,7 +51,7 @@ pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_kinds::ResourceKind;
 pub(crate) use resource_types::texts;
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
-pub use resources::RESOURCES;
+pub use resources::{RESOURCES, joined_key, key_by_type};
 pub(crate) use resources::{forget_key, identity};
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use rules::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};

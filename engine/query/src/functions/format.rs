@@ -169,6 +169,7 @@ mod tests {
         let check = |pattern: &str, values: &[Option<&str>], expected: &str| {
             assert_eq!(formatted(pattern, values).unwrap(), expected, "{pattern}");
         };
+        check("%I.%I", &[Some("order"), Some("time_of")], "\"order\".time_of");
         check("%s is %I and %L %%", &[Some("a"), Some("B c"), Some("d'e")], "a is \"B c\" and 'd''e' %");
         check("%2$s %1$s %s", &[Some("a"), Some("b")], "b a b");
         check("|%5s|%-5s|", &[Some("a"), Some("b")], "|    a|b    |");

@@ -364,11 +364,19 @@ pub(super) fn parts<'d, T>(piece: &'d str, mut take: impl FnMut(Option<&'d str>,
     }
 }
 
+/// The member of an object with a name: of several the last, which is the one that counts in PostgreSQL.
 pub(super) fn member<'d>(piece: &'d str, wanted: &str) -> Option<&'d str> {
     if !piece.starts_with('{') {
         return None;
     }
-    parts(piece, |name, value| (unquoted(name?)? == wanted).then_some(value))
+    let mut last = None;
+    let _ = parts(piece, |name, value| {
+        if unquoted(name?)? == wanted {
+            last = Some(value);
+        }
+        None::<()>
+    });
+    last
 }
 
 fn item(piece: &str, at: i64) -> Option<&str> {

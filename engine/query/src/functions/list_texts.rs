@@ -15,12 +15,16 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 pub fn items(written: &str) -> Option<Vec<Option<String>>> {
     let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
     let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
-    let mut end = |item: &mut String, is_quoted: &mut bool| {
-        let found = std::mem::take(item);
-        let was_quoted = std::mem::take(is_quoted);
-        let found = if was_quoted { found } else { found.trim().to_owned() };
+    // Where what stood behind a backslash ends: it is no blank around the item, and the item no NULL.
+    let mut kept = 0;
+    let mut end = |item: &mut String, is_quoted: &mut bool, kept: &mut usize| {
+        let mut found = std::mem::take(item);
+        let (was_quoted, kept) = (std::mem::take(is_quoted), std::mem::take(kept));
+        if !was_quoted {
+            found.truncate(found.trim_end().len().max(kept));
+        }
         let is_whole = was_quoted || !found.is_empty();
-        let is_null = !was_quoted && found.eq_ignore_ascii_case("null");
+        let is_null = !was_quoted && kept == 0 && found.eq_ignore_ascii_case("null");
         items.push((!is_null).then_some(found));
         is_whole
     };
@@ -32,24 +36,24 @@ pub fn items(written: &str) -> Option<Vec<Option<String>>> {
         match letter {
             '"' if open => open = false,
             // A text in quotes is all of an item.
-            '"' if is_quoted || !item.trim().is_empty() => return None,
-            '"' => {
-                item.clear();
-                (open, is_quoted) = (true, true);
-            }
+            '"' if is_quoted || !item.is_empty() => return None,
+            '"' => (open, is_quoted) = (true, true),
             other if is_quoted && !open && !matches!(other, ',' | '{' | '}') && !other.is_whitespace() => return None,
-            '\\' => item.push(letters.next()?),
+            '\\' => {
+                item.push(letters.next()?);
+                kept = item.len();
+            }
             '{' | '}' if !open => return None,
             ',' if !open => {
-                if !end(&mut item, &mut is_quoted) {
+                if !end(&mut item, &mut is_quoted, &mut kept) {
                     return None;
                 }
             }
-            other if is_quoted && !open && other.is_whitespace() => {}
+            blank if !open && blank.is_whitespace() && (is_quoted || item.is_empty()) => {}
             other => item.push(other),
         }
     }
-    let is_whole = end(&mut item, &mut is_quoted) && !open;
+    let is_whole = end(&mut item, &mut is_quoted, &mut kept) && !open;
     is_whole.then_some(items)
 }
 
@@ -132,11 +136,14 @@ mod tests {
         check("{\"\",a\\,b}", &[Some(""), Some("a,b")]);
         check("{ \"a\" ,\tb\n}", &[Some("a"), Some("b")]);
         check("{Null,NULLS,\"\\\\\",ä \u{1f980}}", &[None, Some("NULLS"), Some("\\"), Some("ä \u{1f980}")]);
+        // What stands behind a backslash is of the text, as in PostgreSQL.
+        check(r"{\NULL,nul\l,NULL, NULL }", &[Some("NULL"), Some("null"), None, None]);
+        check(r"{\ a\ , \  ,a b\c }", &[Some(" a "), Some(" "), Some("a bc")]);
         for wrong in ["", "1", "{1", "{{1}}", "{1,}", "{,1}", "{\"a}", "{a\\", "}{", "{ , }", "{{}}"] {
             assert_eq!(items(wrong), None, "{wrong}");
         }
         // A text in quotes is all of an item, as in PostgreSQL.
-        for wrong in [r#"{a"b"}"#, r#"{"a"b}"#, r#"{"a""b"}"#, r#"{"a"\b}"#, r#"{"a"{}}"#] {
+        for wrong in [r#"{a"b"}"#, r#"{"a"b}"#, r#"{"a""b"}"#, r#"{"a"\b}"#, r#"{"a"{}}"#, r#"{\ "a"}"#] {
             assert_eq!(items(wrong), None, "{wrong}");
         }
     }

@@ -1,13 +1,14 @@
 //! Texts as parts of statements, as PostgreSQL writes them.
 
+use super::keywords::is_reserved;
 use super::texts::Texts;
 
-/// A name: in quotes, unless it is one without.
+/// A name: in quotes, unless it is one without. Words of the language need them, though some are names here and there.
 pub(super) fn quote_ident(args: &Texts<'_>) -> Option<String> {
     let name = (*args.first()?)?;
     let first = name.starts_with(|c: char| c.is_ascii_lowercase() || c == '_');
     let plain = first && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '_' | '$'));
-    Some(if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) })
+    Some(if plain && !is_reserved(name) { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) })
 }
 
 /// A text in single quotes; one with a backslash says that these are doubled, whatever is read with or without them.
@@ -28,6 +29,16 @@ mod tests {
             (ident("spans"), ident("a.b"), ident("a\"b")),
             ("spans".into(), "\"a.b\"".into(), "\"a\"\"b\"".into())
         );
+        for (word, expected) in [
+            ("select", "\"select\""),
+            ("user", "\"user\""),
+            ("time", "\"time\""),
+            ("left", "\"left\""),
+            ("name", "name"),
+            ("selected", "selected"),
+        ] {
+            assert_eq!(ident(word), expected);
+        }
         assert_eq!(quote_literal(&[Some("it's")]).unwrap(), "'it''s'");
         assert_eq!(quote_literal(&[Some(r"it's a\b")]).unwrap(), r"E'it''s a\\b'");
         assert_eq!(quote_ident(&[None]), None);

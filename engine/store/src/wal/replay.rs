@@ -200,18 +200,20 @@ impl GenerationReplay {
     }
 
     fn run(&mut self, disk: &dyn WalDisk, files: &BTreeMap<u32, PathBuf>) -> Result<u64> {
-        let mut total = 0;
-        let last = files.keys().next_back().copied().unwrap_or(0);
-        for number in 0..=last {
-            let Some(path) = files.get(&number) else {
-                self.found_damage(1);
-                warn!(generation = %self.generation.id(), segment = number, "a WAL segment is missing");
-                continue;
-            };
+        let (mut total, mut next) = (0, 0);
+        for (&number, path) in files {
+            // A damaged name may be any number: what lacks is counted, and not gone through.
+            if number > next {
+                let (generation, until) = (self.generation.id(), number - 1);
+                self.found_damage(u64::from(number - next));
+                warn!(%generation, from = next, until, "segments of the WAL are missing");
+            }
+            next = number.saturating_add(1);
             let bytes = disk.read(path).map_err(|e| unreadable(path, e))?;
             total += bytes.len() as u64;
             METRICS.wal_replayed_bytes.add(bytes.len() as u64);
-            let promised = self.headers.get(&(number + 1)).copied().flatten().map(|h| h.previous_bytes as usize);
+            let after = number.checked_add(1).and_then(|after| *self.headers.get(&after)?);
+            let promised = after.map(|h| h.previous_bytes as usize);
             if self.headers[&number].is_none()
                 && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0))
             {

@@ -478,7 +478,7 @@ impl<'o> Exec<'o> {
             }
             values.extend(last);
             check_args(frame, method.name, method.params, false, &mut values, args.len())?;
-            let called = (method.call)(&mut Call { exec: self }, value, &values);
+            let called = Call { exec: self }.method(value, method, &values);
             return called.map_err(|e| {
                 frame.at = At::Arg(node);
                 fail(frame, format!("error calling {name}: {e}"))

@@ -281,6 +281,16 @@ fn what_doubles_is_bounded() {
     check("{{len (args 1 (args 2 3))}}", &Value::Nil, "2");
 }
 
+/// Breaks where a method costs the same whatever it goes over: a large group makes a template of a line run for minutes.
+#[test]
+fn methods_cost_as_much_as_they_go_over() {
+    let names: Vec<String> = (0..4000).map(|n| format!("l{n}")).collect();
+    let labels = Value::text_map(MapKind::Labels, names.iter().map(|name| (name.as_str(), "x")));
+    check("{{len .Names}}", &labels, "4000");
+    let told = run("{{range 1000}}{{len $.Names}}{{end}}", &labels).expect_err("too much");
+    assert!(told.contains("error calling Names: exceeded 100000 steps"), "{told}");
+}
+
 #[test]
 fn the_page_of_an_email() {
     let mut templates = default_templates();

@@ -199,17 +199,22 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         }
         let router = &state.alertd.router;
         let now = router.now();
-        let (alerts, url) = (alerts_of(body.get("alerts"), now)?, router.external_url());
+        let (alerts, url) = (alerts_of(body.get("alerts"), now)?, router.external_url().to_owned());
         let group_labels = set(&texts(body.get("groupLabels"), "/groupLabels")?);
         let route_labels = texts(body.get("routeLabels"), "/routeLabels")?;
-        let data = message(text_of(&body, "receiver")?, &alerts, &group_labels, &route_labels, "", url, now);
+        let data = message(text_of(&body, "receiver")?, &alerts, &group_labels, &route_labels, "", &url, now);
         let mut templates = router.policy().templates.clone();
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
-        let host = Host { query: None, now_ns: i128::from(now), external_url: url, route_labels: Some(&route_labels) };
-        let options = Options { host, budget: Budget::of_message(alerts.len()), ..Options::default() };
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
-        let shown =
-            if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) };
+        let budget = Budget::of_message(alerts.len());
+        // With many alerts it takes a while, in which other requests are answered.
+        let work = tokio::task::spawn_blocking(move || {
+            let now_ns = i128::from(now);
+            let host = Host { query: None, now_ns, external_url: &url, route_labels: Some(&route_labels) };
+            let options = Options { host, budget, ..Options::default() };
+            if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) }
+        });
+        let shown = work.await.map_err(Problem::internal)?;
         let output = shown.map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         Ok(json!({"output": output}))
     };

@@ -186,7 +186,7 @@ impl Coming<'_> {
             return grpc_status(no, &named).into_http::<axum::body::Body>();
         }
         let otlp = path.starts_with("/v1/") || path.starts_with("/insert/opentelemetry/");
-        if otlp || path.starts_with("/metrics-api/otlp/") || path.starts_with("/metrics-api/api/v1/otlp/") {
+        if otlp || path.starts_with("/metrics-api/api/v1/otlp/") {
             let json = content_type.starts_with(b"application/json");
             let kind = of_type(if json { "application/json" } else { "application/x-protobuf" });
             return (status, kind, status_message(&refused_as(no, named), json)).into_response();
@@ -379,7 +379,7 @@ mod tests {
             ("/v1/logs", &[][..], "application/x-protobuf"),
             ("/v1/traces", &[("content-type", "application/json; charset=utf-8")], "application/json"),
             ("/insert/opentelemetry/v1/logs", &[("content-type", "application/x-protobuf")], "application/x-protobuf"),
-            ("/metrics-api/otlp/v1/metrics", &[], "application/x-protobuf"),
+            ("/metrics-api/api/v1/otlp/v1/metrics", &[], "application/x-protobuf"),
             ("/metrics-api/api/v1/otlp/v1/metrics", &[("content-type", "application/json")], "application/json"),
         ] {
             let (status, found, _, body) = refused(path, headers, No::Token(TokenError::Missing), None).await;

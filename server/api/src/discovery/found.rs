@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use quiver_config::families::joined_key;
 use quiver_types::condition::{Captures, FieldName, Fields};
 use serde_json::{Map, Value, json};
 
@@ -109,7 +110,7 @@ impl Rule {
                 None => {}
             }
         }
-        let key = Key { kind: self.type_id.clone(), key: parts.join("/") };
+        let key = Key { kind: self.type_id.clone(), key: joined_key(&parts) };
         let name = self.name.render(told, &Captures::new());
         (key.key.chars().count() <= KEY_CHARS_MAX).then_some((key, attributes, name))
     }
@@ -289,6 +290,8 @@ mod tests {
         };
         let all = [("resource.a", "1"), ("resource.b", "2"), ("resource.c", "3")];
         assert_eq!(found(&all), [("2/1".to_owned(), json!({"a": "1", "b": "2", "c": "3"}))]);
+        // Values that hold what joins them make no key of another resource.
+        assert_eq!(found(&[("resource.a", "1/x"), ("resource.b", "2/y")])[0].0, "2~1y/1/x");
         // What is no part of the key may be missing.
         assert_eq!(found(&all[..2]), [("2/1".to_owned(), json!({"a": "1", "b": "2"}))]);
         assert!(found(&all[..1]).is_empty() && found(&all[1..]).is_empty() && found(&[]).is_empty());

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
+use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES, key_by_type};
 use quiver_config::{Entity, Result, Seen};
 
 use super::found::Key;
@@ -31,6 +31,8 @@ pub(super) struct Kept {
     pub(super) state: &'static str,
     pub(super) health: &'static str,
     pub(super) is_discovered: bool,
+    /// Whether its key is written as an earlier release joined what makes its identity.
+    pub(super) has_old_key: bool,
     pub(super) seen_ms: Option<i64>,
 }
 
@@ -48,6 +50,7 @@ impl Kept {
             state: word(part("state"), &["active", "inactive", "retired"]),
             health: word(part("health"), &["ok", "warning", "critical", "unknown"]),
             is_discovered: part("source") == "discovered",
+            has_old_key: false,
             seen_ms: quiver_config::json::time_of(part("lastSeen")),
         }
     }
@@ -63,6 +66,20 @@ pub(super) fn key_of(entity: &Entity) -> Key {
     Key { kind: text(&entity.body, "typeId").to_owned(), key: text(&entity.body, "key").to_owned() }
 }
 
+/// Types by their ids.
+pub(super) fn by_id(types: &[Entity]) -> HashMap<&str, &Entity> {
+    types.iter().map(|of| (of.id.as_str(), of)).collect()
+}
+
+/// What is kept of a resource, under the key that follows from its attributes, which is the one that telemetry tells.
+pub(super) fn kept_of(types: &HashMap<&str, &Entity>, entity: &Entity) -> (Key, Kept) {
+    let own = key_of(entity);
+    let follows = types.get(own.kind.as_str()).and_then(|of| key_by_type(of, entity));
+    let has_old_key = follows.as_ref().is_some_and(|key| *key != own.key);
+    let kept = Kept { has_old_key, ..Kept::of(entity) };
+    (Key { kind: own.kind, key: follows.unwrap_or(own.key) }, kept)
+}
+
 impl Known {
     /// Reads what changed since the last look.
     pub(super) async fn refresh(&mut self, state: &AppState) -> Result<()> {
@@ -71,8 +88,9 @@ impl Known {
             return Ok(());
         }
         self.types = state.config.all(&RESOURCE_TYPES).await?;
-        let mut by_key = HashMap::new();
-        let keep = |entity: Entity| drop(by_key.insert(key_of(&entity), Kept::of(&entity)));
+        let mut by_key: HashMap<Key, Kept> = HashMap::new();
+        let types = by_id(&self.types);
+        let keep = |entity: Entity| by_key.extend([kept_of(&types, &entity)]);
         state.config.each(&RESOURCES, keep).await?;
         self.by_key = by_key;
         let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
@@ -110,6 +128,27 @@ mod tests {
         let bare = Kept::of(&entity(json!({"source": "api", "service": null})));
         assert_eq!((&*bare.service, bare.state, bare.health, bare.seen_ms), ("", "", "", None));
         assert!(!bare.is_discovered);
+    }
+
+    /// Breaks where what was stored under an old key is looked for under it: it would be found anew, beside itself.
+    #[test]
+    fn resources_are_known_by_what_makes_their_identity() {
+        let types = [
+            Entity::for_tests("t", json!({"identityKeys": ["a", "b"]})),
+            Entity::for_tests("free", json!({"identityKeys": []})),
+        ];
+        let known = |kind: &str, key: &str, attributes: serde_json::Value| {
+            let body = json!({"typeId": kind, "key": key, "attributes": attributes});
+            let (found, kept) = kept_of(&by_id(&types), &Entity::for_tests("one", body));
+            (found.key, kept.has_old_key)
+        };
+        let ends = json!({"a": "shop/cart", "b": "i1"});
+        assert_eq!(known("t", "shop/cart/i1", ends.clone()), ("shop~1cart/i1".to_owned(), true));
+        assert_eq!(known("t", "shop~1cart/i1", ends.clone()), ("shop~1cart/i1".to_owned(), false));
+        assert_eq!(known("t", "cart/i1", json!({"a": "cart", "b": "i1"})), ("cart/i1".to_owned(), false));
+        assert_eq!(known("t", "cart", json!({"a": "cart"})), ("cart".to_owned(), false), "one lacks");
+        assert_eq!(known("free", "mine", ends.clone()), ("mine".to_owned(), false));
+        assert_eq!(known("gone", "mine", ends), ("mine".to_owned(), false));
     }
 
     /// As many resources as there may be are no more than a few dozens of megabytes.

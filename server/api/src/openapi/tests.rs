@@ -111,6 +111,16 @@ fn writes_take_the_headers_of_the_contract() {
 }
 
 #[test]
+fn candidates_are_asked_for_by_whose_they_are() {
+    let document = whole();
+    for (path, owner) in [("/transactions", "service"), ("/rum-key-business-transactions", "application")] {
+        let parameters = &document["paths"][format!("{path}/candidates")]["get"]["parameters"];
+        let names = parameters.as_array().expect("parameters").iter().filter_map(|p| p["name"].as_str());
+        assert_eq!(names.collect::<Vec<_>>(), [owner, "start", "end", "sort", "limit"], "{path}");
+    }
+}
+
+#[test]
 fn operations_are_whole() {
     let (document, mut ids) = (whole(), BTreeSet::new());
     for (path, item) in members(&document, "paths") {

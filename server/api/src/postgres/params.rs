@@ -194,14 +194,18 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
     let text = std::str::from_utf8(value).map_err(|_| malformed(item))?.trim();
     let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).ok_or_else(|| malformed(item))?;
     let (mut items, mut part, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
-    let mut push = |part: &mut String, was_quoted: &mut bool| -> Result<(), Fault> {
-        let text = std::mem::take(part);
-        let text = if *was_quoted { text } else { text.trim().to_owned() };
-        let is_plain = !std::mem::take(was_quoted);
+    // Where what stood behind a backslash ends: it is no blank around the item, and the item no NULL.
+    let mut kept = 0;
+    let mut push = |part: &mut String, was_quoted: &mut bool, kept: &mut usize| -> Result<(), Fault> {
+        let mut text = std::mem::take(part);
+        let (is_plain, kept) = (!std::mem::take(was_quoted), std::mem::take(kept));
+        if is_plain {
+            text.truncate(text.trim_end().len().max(kept));
+        }
         if is_plain && text.is_empty() {
             return Err(malformed(item));
         }
-        let is_null = is_plain && text.eq_ignore_ascii_case("null");
+        let is_null = is_plain && kept == 0 && text.eq_ignore_ascii_case("null");
         let value = if is_null { None } else { Some(checked(&Bytes::from(text), item)?) };
         items.push(Param::Typed(value, item));
         if items.len() > ITEMS_MAX { Err(too_long()) } else { Ok(()) }
@@ -209,15 +213,19 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
     let mut letters = inner.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => part.push(letters.next().ok_or_else(|| malformed(item))?),
-            '"' => {
-                quoted = !quoted;
-                was_quoted = true;
-            }
-            ',' if !quoted => push(&mut part, &mut was_quoted)?,
+            '"' if quoted => quoted = false,
+            // A text in quotes is all of an item.
+            '"' if was_quoted || !part.is_empty() => return Err(malformed(item)),
+            '"' => (quoted, was_quoted) = (true, true),
+            ',' if !quoted => push(&mut part, &mut was_quoted, &mut kept)?,
             '{' | '}' if !quoted => return Err(unknown("that are lists of lists")),
             // Around an item blanks are none of it.
-            blank if !quoted && blank.is_ascii_whitespace() && (was_quoted || part.is_empty()) => {}
+            blank if !quoted && blank.is_whitespace() && (was_quoted || part.is_empty()) => {}
+            _ if was_quoted && !quoted => return Err(malformed(item)),
+            '\\' => {
+                part.push(letters.next().ok_or_else(|| malformed(item))?);
+                kept = part.len();
+            }
             other => part.push(other),
         }
     }
@@ -225,7 +233,7 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
         return Err(malformed(item));
     }
     if !inner.trim().is_empty() {
-        push(&mut part, &mut was_quoted)?;
+        push(&mut part, &mut was_quoted, &mut kept)?;
     }
     Ok(items)
 }

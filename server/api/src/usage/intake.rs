@@ -391,7 +391,7 @@ mod tests {
     fn protocols_are_told_by_their_paths() {
         for (path, protocol) in [
             ("/v1/traces", "otlp-http"),
-            ("/metrics-api/otlp/v1/metrics", "otlp-http"),
+            ("/metrics-api/api/v1/otlp/v1/metrics", "otlp-http"),
             ("/opentelemetry.proto.collector.trace.v1.TraceService/Export", "otlp-grpc"),
             ("/metrics-api/api/v1/import/csv", "import"),
             ("/logs-api/insert/searchengine/_bulk", "bulk"),

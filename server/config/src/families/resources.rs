@@ -107,7 +107,20 @@ pub(crate) async fn forget_key(db: &mut Connection, body: &mut Map<String, Value
     Ok(())
 }
 
-/// The values of the identity keys in their order, joined by `/`.
+/// The key of a resource out of the values that make its identity, joined by `/`. Within all of them but the last `~` is `~0`
+/// and `/` is `~1`, as in JSON Pointers: so no two identities have one key, and paths at the end stay as they are.
+pub fn joined_key(parts: &[String]) -> String {
+    let Some((last, before)) = parts.split_last() else { return String::new() };
+    let mut key = String::new();
+    for part in before {
+        key.push_str(&part.replace('~', "~0").replace('/', "~1"));
+        key.push('/');
+    }
+    key.push_str(last);
+    key
+}
+
+/// The key that follows from the values of the identity keys in their order.
 pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
     let mut parts = Vec::with_capacity(keys.len());
     for key in keys {
@@ -122,7 +135,13 @@ pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Ve
             }
         }
     }
-    (parts.len() == keys.len()).then(|| parts.join("/"))
+    (parts.len() == keys.len()).then(|| joined_key(&parts))
+}
+
+/// The key that a resource of a type has by its attributes; none: they make no identity, or one of them lacks.
+pub fn key_by_type(of: &Entity, resource: &Entity) -> Option<String> {
+    let keys: Vec<&str> = texts(&of.body, "identityKeys").collect();
+    (!keys.is_empty()).then(|| identity(&keys, &resource.body, &mut Vec::new())).flatten()
 }
 
 /// Relationships take the types of both ends, and are seen by who sees both.
@@ -158,7 +177,7 @@ mod tests {
         };
         check(json!({"a": "x", "b": "y", "known": "z"}), Some("x/y/z"), &[]);
         check(json!({"a": 5, "b": true, "known": 0.5}), Some("5/true/0.5"), &[]);
-        check(json!({"b": "", "a": "a/b", "known": ""}), Some("a/b//"), &[]);
+        check(json!({"b": "", "a": "a/b", "known": ""}), Some("a~1b//"), &[]);
         check(json!({"b": "y", "known": 1}), None, &["/attributes/a REQUIRED"]);
         check(json!({}), None, &["/attributes/a REQUIRED", "/attributes/b REQUIRED"]);
         check(json!(null), None, &["/attributes/a REQUIRED", "/attributes/b REQUIRED"]);
@@ -171,6 +190,34 @@ mod tests {
             let (body, mut errors) = (json!({ "service": service }), Vec::new());
             (RESOURCES.rules)(body.as_object().expect("an object"), &mut errors);
             assert_eq!(errors.first().map(|e| e.field.as_str()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn no_two_identities_have_one_key() {
+        let key = |parts: &[&str]| joined_key(&parts.iter().map(|part| (*part).to_owned()).collect::<Vec<_>>());
+        for (parts, expected) in [
+            (&["cart"][..], "cart"),
+            (&[], ""),
+            (&["cart", "i1"], "cart/i1"),
+            // What is last, or alone, stays as it is.
+            (&["/usr/bin/a~b"], "/usr/bin/a~b"),
+            (&["h1", "/usr/bin/java"], "h1//usr/bin/java"),
+            (&["shop/cart", "i1"], "shop~1cart/i1"),
+            (&["shop", "cart/i1"], "shop/cart/i1"),
+            (&["a~1b", "c"], "a~01b/c"),
+            (&["", "", "x"], "//x"),
+        ] {
+            assert_eq!(key(parts), expected);
+        }
+        let letters = ["", "a", "/", "~", "~1", "a/", "/a", "~0"];
+        let mut seen = std::collections::HashSet::new();
+        for first in letters {
+            for second in letters {
+                for third in letters {
+                    assert!(seen.insert(key(&[first, second, third])), "{first} {second} {third}");
+                }
+            }
         }
     }
 }

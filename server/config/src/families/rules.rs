@@ -51,6 +51,7 @@ pub const RULES: Family = Family {
     unique: &[],
     rules: |body, errors| {
         namespace(body, errors);
+        no_dots(body, "group", errors);
         let url = text(body, "runbook_url");
         if !url.is_empty() && !["http://", "https://"].iter().any(|scheme| url.starts_with(scheme)) {
             errors.push(FieldError::new("/runbook_url", "PATTERN", "must be an address: http:// or https://"));
@@ -88,6 +89,7 @@ pub const RULE_GROUPS: Family = Family {
     unique: &[&["namespace", "name"]],
     rules: |body, errors| {
         namespace(body, errors);
+        no_dots(body, "name", errors);
         if duration_ms(text(body, "interval")).is_some_and(|ms| ms < INTERVAL_MIN_MS) {
             errors.push(FieldError::new("/interval", "OUT_OF_RANGE", "must be 1s or longer"));
         }
@@ -101,6 +103,16 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     if !text(body, "namespace").chars().all(plain) {
         let why = "must be of letters, digits and `_`, `-`, `.`";
         errors.push(FieldError::new("/namespace", "PATTERN", why));
+    }
+    no_dots(body, "namespace", errors);
+}
+
+/// A group is addressed by its namespace and name, and clients take `.` and `..` out of paths, written `%2E` too: a group
+/// of such a name could be neither read nor deleted.
+fn no_dots(body: &Map<String, Value>, field: &str, errors: &mut Vec<FieldError>) {
+    if matches!(text(body, field), "." | "..") {
+        let why = "must not be `.` or `..`: it stands in paths, which clients shorten by these";
+        errors.push(FieldError::new(format!("/{field}"), "PATTERN", why));
     }
 }
 
@@ -173,11 +185,23 @@ mod tests {
     #[test]
     fn namespaces_stand_in_paths() {
         for family in [&RULES, &RULE_GROUPS] {
-            for fine in ["default", "a", "A-1_b.c", ""] {
+            for fine in ["default", "a", "A-1_b.c", "...", ".a", ""] {
                 assert!(wrong(family, &json!({ "namespace": fine })).is_empty(), "{fine}");
             }
-            for bad in ["a b", "a/b", "ä", "a:b", "a\u{0}", "%20", "a\n"] {
+            for bad in ["a b", "a/b", "ä", "a:b", "a\u{0}", "%20", "a\n", ".", ".."] {
                 assert_eq!(wrong(family, &json!({ "namespace": bad })), ["/namespace PATTERN"], "{bad}");
+            }
+        }
+    }
+
+    #[test]
+    fn names_of_groups_are_no_steps_of_a_path() {
+        for (family, field) in [(&RULES, "group"), (&RULE_GROUPS, "name")] {
+            for fine in ["a", "...", ".a", "a/..", " ."] {
+                assert!(wrong(family, &json!({ field: fine })).is_empty(), "{fine}");
+            }
+            for bad in [".", ".."] {
+                assert_eq!(wrong(family, &json!({ field: bad })), [format!("/{field} PATTERN")], "{bad}");
             }
         }
     }

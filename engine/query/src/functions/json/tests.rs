@@ -128,6 +128,11 @@ fn steps_lead_to_pieces_and_texts() {
         ("json_get_text", r#"{"a":null}"#, "a", None),
         ("json_get", r#"{"\u0061": 1}"#, "a", Some("1")),
         ("json_get", "[1]", "0", None),
+        // Of several members of one name the last counts.
+        ("json_get", r#"{"a": 1, "b": 2, "\u0061": 3}"#, "a", Some("3")),
+        ("json_get_text", r#"{"a": "x", "a": null}"#, "a", None),
+        ("json_get_path", r#"{"a": {"b": 1}, "a": {"c": 2}}"#, "{a,b}", None),
+        ("json_extract", r#"{"a": {"b": 1, "b": 2}, "c": 3}"#, "$.a.b", Some("2")),
         ("json_get_text", r#"{"a": "x\ty"}"#, "a", Some("x\ty")),
         ("json_get_path", r#"{"a,b": {"c": [10, 20]}}"#, r#"{"a,b",c,-1}"#, Some("20")),
         ("json_get_path", "[1]", "{}", Some("[1]")),

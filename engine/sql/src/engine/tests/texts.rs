@@ -74,6 +74,7 @@ fn texts_are_filled_and_trimmed() {
         ("quote_literal('it''s')", "'it''s'"),
         ("quote_ident('Ab')", r#""Ab""#),
         ("quote_ident('ab')", "ab"),
+        ("quote_ident('select')", r#""select""#),
         ("quote_nullable(null) is null", "false"),
         ("format('%s is %s', 'a', 1)", "a is 1"),
         ("format('%2$s-%1$s', 'a', 'b')", "b-a"),

@@ -182,13 +182,17 @@ fn id_bits(streams: usize) -> u32 {
     streams.div_ceil(BLOCK_STREAMS).next_power_of_two().trailing_zeros()
 }
 
-/// Row of an identifier among so many (a power of two), and the bits that are compared there.
-pub(super) fn place_of_id(id: SeriesId, rows: u64) -> (u64, u32) {
+/// Row of an identifier among so many, and the bits that are compared there; none: their number is no power of two, as
+/// that of all files is.
+pub(super) fn place_of_id(id: SeriesId, rows: u64) -> Option<(u64, u32)> {
+    if !rows.is_power_of_two() {
+        return None;
+    }
     let bytes = id.to_bytes();
     let high = u64::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3], bytes[4], bytes[5], bytes[6], bytes[7]]);
     let bits = rows.trailing_zeros();
     let row = if bits == 0 { 0 } else { high >> (64 - bits) };
-    (row, (high << bits >> 32) as u32)
+    Some((row, (high << bits >> 32) as u32))
 }
 
 /// Writes where identifiers are: of each row the next 32 bits of those that begin alike and their streams, by these bits.
@@ -196,7 +200,7 @@ fn write_ids(streams: &[Arc<LiveStream>], rows: &mut Rows) -> Result<u64> {
     let count = 1u64 << id_bits(streams.len());
     let mut places: Vec<(u64, u32, u32)> = Vec::with_capacity(streams.len());
     for (stream, number) in streams.iter().zip(0..) {
-        let (row, key) = place_of_id(stream.id, count);
+        let (row, key) = place_of_id(stream.id, count).expect("a power of two");
         places.push((row, key, number));
     }
     places.sort_unstable();
@@ -241,8 +245,10 @@ mod tests {
     fn identifiers_are_found_by_their_beginning() {
         assert_eq!([1025, 2048, 2049, 1_000_000].map(id_bits), [1, 1, 2, 10]);
         let id = SeriesId::from_bytes([0xff, 0x12, 0x34, 0x56, 0x78, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
-        assert_eq!(place_of_id(id, 1), (0, 0xff12_3456));
-        assert_eq!(place_of_id(id, 256), (0xff, 0x1234_5678));
+        assert_eq!(place_of_id(id, 1), Some((0, 0xff12_3456)));
+        assert_eq!(place_of_id(id, 256), Some((0xff, 0x1234_5678)));
+        // No file has these; a directory that is damaged may.
+        assert_eq!([0, 3, u64::MAX].map(|rows| place_of_id(id, rows)), [None; 3]);
         let mut row = Vec::new();
         [1u32, 5, 5, 9].iter().chain(&[70, 71, 72, 73]).for_each(|n| row.extend_from_slice(&n.to_le_bytes()));
         assert_eq!(streams_of_id(&row, 5), Some(vec![71, 72]));

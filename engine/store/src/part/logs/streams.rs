@@ -352,11 +352,9 @@ impl Part {
     ) -> Result<Vec<u32>> {
         let file = file(self, "labels")?;
         let rows = self.label_directory(stats).await?.rows(KIND_ID, "");
-        let (row, key) = place_of_id(id, rows.end - rows.start);
+        let place = place_of_id(id, rows.end - rows.start);
+        let (row, key) = place.ok_or_else(|| damaged(&file.key, "it lacks rows of identifiers"))?;
         let row = rows.start + row;
-        if row >= rows.end {
-            return Ok(Vec::new());
-        }
         let footer = self.footer(file, stats).await?;
         let batch = self.label_page(&footer, row..row + 1, stats).await?;
         let payload = batch.column(1).as_binary_opt::<i32>().map(|a| a.value(0));

@@ -136,6 +136,12 @@ async fn a_file_that_is_gone_from_the_spool_holds_nothing_up() {
     store.flush_all().await.unwrap();
     assert_eq!(store.core.damaged_ids(), HashSet::from([bad.id]));
     store.close(CLOSE).await;
+    drop(store);
+    // A check tells what is missing, and reads no part that lacks a file.
+    let report =
+        check_with(bench.settings(), Arc::clone(&bench.clock) as Arc<dyn Clock>, bench.storage()).await.unwrap();
+    assert_eq!((report.missing.len(), report.damaged.len()), (1, 0), "{report:?}");
+    assert!(report.missing[0].contains(&bad.files[0].key), "{report:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -150,6 +150,19 @@ async fn a_missing_segment_is_counted() {
     assert_eq!((times(found.last()), found[0].corrupt), (vec![0, 2], 1));
 }
 
+/// Breaks where each number up to the last is looked at: a name is nothing that can be relied upon.
+#[tokio::test]
+async fn a_segment_of_any_number_is_read_at_once() {
+    let dir = TempDir::new().unwrap();
+    let (path, _) = five_writes(dir.path()).await;
+    let (generation, _) = segment::parse_file_name(&path).unwrap();
+    fs::rename(&path, dir.path().join(segment::file_name(generation, u32::MAX))).unwrap();
+    let found = replay(&LocalDisk, dir.path(), &Arc::new(Registry::default()), &|_| false).unwrap();
+    assert_eq!(times(found.last()), [0, 1, 2, 3, 4]);
+    // All segments before it, and its header, which is of another one.
+    assert_eq!((found[0].corrupt, found[0].damaged), (u64::from(u32::MAX) + 1, true));
+}
+
 #[tokio::test]
 async fn a_segment_that_ends_before_its_promised_length_is_damaged() {
     let dir = TempDir::new().unwrap();

@@ -1,11 +1,30 @@
 //! Arguments of functions and methods: how many, and of which types.
 
+use super::super::methods::Method;
 use super::super::value::{ListKind, Value};
 use super::super::{ExecError, Param};
 use super::Call;
 use super::frame::{Frame, fail};
 
+/// How many items of a list or a mapping a method goes over at the cost of a step.
+const ITEMS_OF_STEP: usize = 8;
+
 impl Call<'_, '_> {
+    /// Calls a method, most of which go over all that a list or a mapping holds: what is long costs more.
+    pub(super) fn method(&mut self, value: &Value, method: &Method, args: &[Value]) -> Result<Value, String> {
+        let items = match value {
+            Value::List(list) => list.items.len(),
+            Value::Map(map) => map.entries.len(),
+            _ => 0,
+        };
+        self.exec.steps += items / ITEMS_OF_STEP;
+        let most = self.exec.options.budget.steps_max;
+        if self.exec.steps > most {
+            return Err(format!("exceeded {most} steps"));
+        }
+        (method.call)(self, value, args)
+    }
+
     /// Gives what a function put together of values. What holds another twice doubles it when it is written out: so it may be
     /// a few times what the template runs over, and what it may make beside.
     pub(in super::super) fn held(&self, value: Value) -> Result<Value, String> {

@@ -1,9 +1,20 @@
 //! What is about configuration beyond its families, about access, alerts, and the server itself.
 
-use super::{By, Errors, FORM, Group, JSON, LINES, TEXT, row};
+use super::{By, Errors, FORM, Group, JSON, LINES, Row, TEXT, row};
 
 /// What neighbours are asked with.
 const NEIGHBOURS: &str = "direction depth relationshipTypes resourceTypes limit through";
+
+/// Of key transactions; candidates are asked for by whose they are, which is named after who it is.
+const fn of_transactions(of_candidates: &'static str) -> [Row; 3] {
+    [
+        row(By::Get, "/candidates", "Lists what was detected and is no key transaction", of_candidates),
+        row(By::Get, "/{id}/summary", "Gives figures of a key transaction", "start end"),
+        row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
+            .takes(&[JSON])
+            .gives("201", JSON),
+    ]
+}
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
@@ -23,15 +34,15 @@ pub(super) const GROUPS: &[Group] = &[
     },
     Group {
         tag: "transactions",
-        at: &["/transactions", "/rum-key-business-transactions"],
+        at: &["/transactions"],
         errors: Errors::Problem,
-        rows: &[
-            row(By::Get, "/candidates", "Lists what was detected and is no key transaction", "start end sort limit"),
-            row(By::Get, "/{id}/summary", "Gives figures of a key transaction", "start end"),
-            row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
-                .takes(&[JSON])
-                .gives("201", JSON),
-        ],
+        rows: &of_transactions("service start end sort limit"),
+    },
+    Group {
+        tag: "transactions",
+        at: &["/rum-key-business-transactions"],
+        errors: Errors::Problem,
+        rows: &of_transactions("application start end sort limit"),
     },
     Group {
         tag: "business-processes",

@@ -80,6 +80,24 @@ impl Form {
             out.put_slice(&[b'\\', letter]);
         }
     }
+
+    /// What of it would make values that nobody can read back, if anything does.
+    fn unreadable(&self) -> Option<&'static str> {
+        let (delimiter, null) = (self.delimiter, self.null.as_bytes());
+        // Behind a backslash these have meanings of their own.
+        let has_meaning = |byte: u8| matches!(byte, b'\\' | b'.' | b'a'..=b'z' | b'0'..=b'9');
+        if self.is_csv && delimiter == self.quote {
+            Some("`delimiter` must not be the `quote`")
+        } else if !self.is_csv && has_meaning(delimiter) {
+            Some("`delimiter` must be no letter, digit, `.` or backslash in the text format")
+        } else if null.contains(&delimiter) || null.iter().any(|byte| matches!(byte, b'\n' | b'\r')) {
+            Some("`null` must have neither the `delimiter` nor ends of lines")
+        } else if self.is_csv && null.contains(&self.quote) {
+            Some("`null` must not have the `quote`")
+        } else {
+            None
+        }
+    }
 }
 
 /// Reads a statement that begins with `COPY`; none: it copies to somewhere else, or from somewhere.
@@ -221,9 +239,12 @@ impl Options {
             Some([byte]) if !matches!(byte, b'\n' | b'\r') => Ok(*byte),
             Some(_) => Err(Fault::new("22023", format!("`{name}` of `COPY` is one letter of one byte"))),
         };
+        if !self.is_csv && (self.quotes_all || self.quote.is_some() || self.escape.is_some()) {
+            return Err(Fault::new("0A000", "`COPY` has quotes and their escapes in CSV only"));
+        }
         let (delimiter, null) = if self.is_csv { (b',', "") } else { (b'\t', "\\N") };
         let quote = one("quote", self.quote, b'"')?;
-        Ok(Form {
+        let form = Form {
             is_csv: self.is_csv,
             has_header: self.has_header,
             delimiter: one("delimiter", self.delimiter, delimiter)?,
@@ -231,7 +252,11 @@ impl Options {
             quote,
             escape: one("escape", self.escape, quote)?,
             quotes_all: self.quotes_all,
-        })
+        };
+        match form.unreadable() {
+            Some(what) => Err(Fault::new("22023", format!("`COPY`: {what}"))),
+            None => Ok(form),
+        }
     }
 }
 
@@ -302,6 +327,17 @@ mod tests {
             ("copy a to stdout with (nothing 'x')", "42601"),
             ("copy a to stdout with (delimiter 'ab')", "22023"),
             ("copy a to stdout csv header now", "42601"),
+            ("copy a to stdout with (format csv, delimiter ';', quote ';')", "22023"),
+            ("copy a to stdout csv delimiter '\"'", "22023"),
+            ("copy a to stdout csv quote ','", "22023"),
+            ("copy a to stdout csv null 'a,b'", "22023"),
+            ("copy a to stdout csv null '\"'", "22023"),
+            ("copy a to stdout csv null E'a\n'", "22023"),
+            ("copy a to stdout delimiter 'n'", "22023"),
+            ("copy a to stdout delimiter '\\'", "22023"),
+            ("copy a to stdout delimiter ',' null ','", "22023"),
+            ("copy a to stdout quote '\"'", "0A000"),
+            ("copy a to stdout with (force_quote *)", "0A000"),
         ] {
             assert_eq!(read(wrong).unwrap_err().code, code, "{wrong}");
         }
@@ -314,6 +350,11 @@ mod tests {
         let csv = copied("copy a to stdout csv").form;
         assert_eq!(line(&csv, &[Some("a,b"), None, Some(""), Some("q\"")]), "\"a,b\",,\"\",\"q\"\"\",");
         assert_eq!(line(&csv, &[Some("\\.")]), "\"\\.\",");
+        for fine in
+            ["copy a to stdout csv delimiter 'n'", "copy a to stdout null '\"'", "copy a to stdout delimiter '|'"]
+        {
+            copied(fine);
+        }
         let other = copied("copy a to stdout with (format csv, null 'x', quote '''', escape '!')").form;
         assert_eq!(line(&other, &[Some("x"), None, Some("it's!,")]), "'x',x,'it!'s!!,',");
     }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use chrono_tz::TZ_VARIANTS;
 use quiver_sql::Session;
 
 use super::duration;
@@ -259,6 +260,9 @@ fn zone(value: &str) -> Option<String> {
         return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
     }
     let value = if value.eq_ignore_ascii_case("utc") || value == "default" { "UTC" } else { value };
+    // Names are the same in any case, and shown as they are written.
+    let named = TZ_VARIANTS.iter().map(|zone| zone.name()).find(|name| name.eq_ignore_ascii_case(value));
+    let value = named.unwrap_or(value);
     value.parse::<arrow::array::timezone::Tz>().is_ok().then(|| value.to_owned())
 }
 
@@ -299,6 +303,9 @@ mod tests {
     fn values_that_settings_take() {
         for (name, value, expected) in [
             ("TimeZone", "Europe/Berlin", "Europe/Berlin"),
+            ("timezone", "europe/BERLIN", "Europe/Berlin"),
+            ("timezone", "america/port-au-prince", "America/Port-au-Prince"),
+            ("timezone", "est5edt", "EST5EDT"),
             ("timezone", "utc", "UTC"),
             ("timezone", "default", "UTC"),
             ("timezone", "2", "+02:00"),

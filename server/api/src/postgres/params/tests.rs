@@ -86,12 +86,29 @@ fn lists_as_they_are_written() {
         (r#"{" a "}"#, some(&[" a "])),
         (r"{a\,b,\{\}}", some(&["a,b", "{}"])),
         (r#"{"NULL",null}"#, vec![Some("NULL".to_owned()), None]),
+        (r"{\NULL,nul\l, NULL }", vec![Some("NULL".to_owned()), Some("null".to_owned()), None]),
+        (r"{\ a\ , b c }", some(&[" a ", "b c"])),
         ("{é,日}", some(&["é", "日"])),
         ("{ }", Vec::new()),
     ] {
         assert_eq!(items(1009, text).unwrap(), expected, "{text}");
     }
-    for bad in ["", "{", "a", "{a", "a}", "{a,}", "{,a}", "{a,,b}", r#"{"a}"#, r"{a\}", "{{a}}", "{a}{b}"] {
+    for bad in [
+        "",
+        "{",
+        "a",
+        "{a",
+        "a}",
+        "{a,}",
+        "{,a}",
+        "{a,,b}",
+        r#"{"a}"#,
+        r"{a\}",
+        "{{a}}",
+        "{a}{b}",
+        r#"{a"b"}"#,
+        r#"{"a"b}"#,
+    ] {
         assert!(items(1009, bad).is_err(), "{bad}");
     }
     assert_eq!(items(1007, "{ 1 , -2 }").unwrap(), some(&["1", "-2"]));
