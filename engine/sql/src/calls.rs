@@ -250,9 +250,10 @@ fn text(value: &ScalarValue) -> Option<String> {
     }
 }
 
-/// Seconds, also as a text, in milliseconds.
+/// Seconds, also as a text, in milliseconds; none: it is no number, or one beyond all times.
 fn seconds(number: f64) -> Option<i64> {
-    number.is_finite().then(|| (number * 1_000.0).round() as i64)
+    let ms = (number * 1_000.0).round();
+    (ms.abs() < i64::MAX as f64).then_some(ms as i64)
 }
 
 /// A time: a timestamp, a date, a text of one, or Unix seconds.
@@ -335,7 +336,149 @@ fn step_ms(value: &ScalarValue) -> Option<i64> {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{IntervalDayTime, IntervalMonthDayNano};
+
     use super::*;
+
+    #[test]
+    fn times_are_of_many_kinds() {
+        let day = 86_400_000;
+        for (value, expected) in [
+            (ScalarValue::Date32(Some(-1)), Some(-day)),
+            (ScalarValue::Date32(Some(i32::MAX)), Some(i64::from(i32::MAX) * day)),
+            (ScalarValue::Date32(None), None),
+            // What is before a millisecond is in the one before it, on both sides of the first moment.
+            (ScalarValue::TimestampNanosecond(Some(1_999_999), None), Some(1)),
+            (ScalarValue::TimestampNanosecond(Some(-1), None), Some(-1)),
+            (ScalarValue::TimestampNanosecond(Some(-1_000_000), Some("UTC".into())), Some(-1)),
+            (ScalarValue::TimestampMicrosecond(Some(-1_001), None), Some(-2)),
+            (ScalarValue::TimestampMillisecond(Some(i64::MIN), None), Some(i64::MIN)),
+            (ScalarValue::TimestampMillisecond(None, None), None),
+            (ScalarValue::TimestampSecond(Some(2), None), Some(2_000)),
+            (ScalarValue::TimestampSecond(Some(i64::MAX), None), None),
+            (ScalarValue::Int64(Some(-3)), Some(-3_000)),
+            (ScalarValue::Int64(Some(i64::MAX / 1_000)), Some(i64::MAX / 1_000 * 1_000)),
+            (ScalarValue::Int64(Some(i64::MAX / 1_000 + 1)), None),
+            (ScalarValue::Int64(Some(i64::MIN)), None),
+            (ScalarValue::Float64(Some(1.5)), Some(1_500)),
+            (ScalarValue::Float64(Some(-0.0004)), Some(0)),
+            (ScalarValue::Float64(Some(9.2e15)), Some(9_200_000_000_000_000_000)),
+            (ScalarValue::Float64(Some(9.3e15)), None),
+            (ScalarValue::Float64(Some(-1e300)), None),
+            (ScalarValue::Float64(Some(f64::INFINITY)), None),
+            (ScalarValue::Float64(Some(f64::NAN)), None),
+            (ScalarValue::Boolean(Some(true)), None),
+            (ScalarValue::Null, None),
+            ("1.5".into(), Some(1_500)),
+            ("-2".into(), Some(-2_000)),
+            ("1e300".into(), None),
+            ("inf".into(), None),
+            ("nan".into(), None),
+            ("".into(), None),
+            ("soon".into(), None),
+            ("2025-03-10T01:00:00+01:00".into(), Some(1_741_564_800_000)),
+            ("1969-12-31T23:59:59.999Z".into(), Some(-1)),
+            (ScalarValue::Utf8View(Some("5".to_owned())), Some(5_000)),
+            (ScalarValue::LargeUtf8(Some("5".to_owned())), Some(5_000)),
+            (ScalarValue::Utf8(None), None),
+        ] {
+            assert_eq!(millis(&value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn durations_are_numbers_with_units() {
+        for (text, expected) in [
+            ("1w2d3h4m5s6ms", Some(788_645_006)),
+            ("1y", Some(31_536_000_000)),
+            ("5m5m", Some(600_000)),
+            ("0s", Some(0)),
+            ("0.5", Some(500)),
+            ("-1", Some(-1_000)),
+            ("1e3", Some(1_000_000)),
+            ("1e300", None),
+            // Each number has a unit, each unit a number without a fraction, and all of them are known.
+            ("1h30", None),
+            ("h", None),
+            ("1.5h", None),
+            ("-1h", None),
+            ("1M", None),
+            ("1 h", None),
+            ("1h 5m", None),
+            ("1µs", None),
+            ("٣s", None),
+            // None is longer than a number of milliseconds says.
+            ("9223372036854775807ms", Some(i64::MAX)),
+            ("9223372036854775807ms1ms", None),
+            ("9223372036854775807s", None),
+            ("99999999999999999999ms", None),
+            ("292277024y", Some(292_277_024 * 31_536_000_000)),
+            ("292277024y292277024y", None),
+        ] {
+            assert_eq!(duration_ms(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn steps_are_above_zero() {
+        let interval = |months, days, nanoseconds| {
+            ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(months, days, nanoseconds)))
+        };
+        let days = |days, milliseconds| ScalarValue::IntervalDayTime(Some(IntervalDayTime::new(days, milliseconds)));
+        for (value, expected) in [
+            (interval(0, 1, 500_000_000), Some(86_400_500)),
+            (interval(0, 1, -86_400_000_000_000), None),
+            (interval(0, 0, 999_999), None),
+            (interval(0, i32::MAX, i64::MAX), Some(i64::from(i32::MAX) * 86_400_000 + i64::MAX / 1_000_000)),
+            // Months are of no one length.
+            (interval(1, 0, 0), None),
+            (ScalarValue::IntervalMonthDayNano(None), None),
+            (days(2, 250), Some(172_800_250)),
+            (days(0, -1), None),
+            (ScalarValue::Int64(Some(i64::MAX)), None),
+            (ScalarValue::Int64(Some(-1)), None),
+            (ScalarValue::Float64(Some(0.0006)), Some(1)),
+            (ScalarValue::Float64(Some(0.0004)), None),
+            (ScalarValue::Float64(Some(f64::NAN)), None),
+            (ScalarValue::Date32(Some(1)), None),
+            (ScalarValue::Null, None),
+            ("1 day".into(), Some(86_400_000)),
+            ("00:00:15".into(), Some(15_000)),
+            ("1 month".into(), None),
+            ("-5m".into(), None),
+            ("0s".into(), None),
+        ] {
+            assert_eq!(step_ms(&value), expected, "{value:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_an_argument_is_said() {
+        let said = |name: &str, values: &[ScalarValue]| call(name, values).unwrap_err().message;
+        assert_eq!(
+            said("promql_instant", &["up".into(), ScalarValue::Boolean(Some(true))]),
+            "`promql_instant`: time `true` is not a time: a timestamp, a text of RFC 3339 or Unix seconds; \
+             it is called as `promql_instant('expression', time)`"
+        );
+        let number = |seconds| ScalarValue::Int64(Some(seconds));
+        for (name, values, part) in [
+            ("promql_range", vec!["up".into(), ScalarValue::Null, number(9), number(1)], "start `NULL` is not a time"),
+            ("promql_range", vec!["up".into(), number(5), "then".into(), number(1)], "end `then` is not a time"),
+            ("promql_range", vec!["up".into(), number(5), number(9)], "is called as `promql_range('expression', start"),
+            ("promql_instant", vec![ScalarValue::Utf8(None), number(5)], "expression `NULL` is not a text"),
+            ("logsql", vec![number(5)], "`logsql`: query `5` is not a text; it is called as `logsql('query')`"),
+            ("logsql", vec!["*".into(), "*".into()], "`logsql` is called as `logsql('query')`"),
+        ] {
+            let message = said(name, &values);
+            assert!(message.contains(part), "{message}");
+        }
+        // A range of one moment is one.
+        let at_once = call("promql_range", &["up".into(), number(5), number(5), number(1)]).unwrap();
+        assert_eq!(
+            at_once,
+            Call::PromqlRange { expr: "up".to_owned(), start_ms: 5_000, end_ms: 5_000, step_ms: 1_000 }
+        );
+    }
 
     #[test]
     fn arguments() {

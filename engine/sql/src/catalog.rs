@@ -159,9 +159,10 @@ pub fn type_name(data_type: &DataType) -> String {
         DataType::UInt64 => "numeric(20,0)".to_owned(),
         DataType::Float16 | DataType::Float32 => "real".to_owned(),
         DataType::Float64 => "double precision".to_owned(),
-        DataType::Decimal128(precision, scale) | DataType::Decimal256(precision, scale) => {
-            format!("numeric({precision},{scale})")
-        }
+        DataType::Decimal32(precision, scale)
+        | DataType::Decimal64(precision, scale)
+        | DataType::Decimal128(precision, scale)
+        | DataType::Decimal256(precision, scale) => format!("numeric({precision},{scale})"),
         DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => "text".to_owned(),
         DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
             "bytea".to_owned()
@@ -193,7 +194,9 @@ pub fn type_name(data_type: &DataType) -> String {
 
 #[cfg(test)]
 mod tests {
-    use arrow::datatypes::{Field, Schema};
+    use std::collections::BTreeMap;
+
+    use arrow::datatypes::{Field, Schema, TimeUnit};
 
     use super::*;
 
@@ -256,7 +259,143 @@ mod tests {
 
     #[test]
     fn names_of_types() {
-        let map = quiver_types::tables::spans::map();
-        assert_eq!(type_name(&map), "map(text, text)");
+        let item = |item| Arc::new(Field::new("item", item, true));
+        let member = |name: &str, of| Field::new(name, of, true);
+        let pair = vec![member("a", DataType::UInt16), member("B", DataType::Date64)];
+        for (data_type, expected) in [
+            (quiver_types::tables::spans::map(), "map(text, text)"),
+            (DataType::Decimal32(5, 2), "numeric(5,2)"),
+            (DataType::Decimal64(12, 0), "numeric(12,0)"),
+            (DataType::Decimal128(38, -1), "numeric(38,-1)"),
+            (DataType::Decimal256(40, 3), "numeric(40,3)"),
+            // No type of SQL is without a sign: each is the next that holds it.
+            (DataType::UInt8, "smallint"),
+            (DataType::UInt16, "integer"),
+            (DataType::UInt32, "bigint"),
+            (DataType::UInt64, "numeric(20,0)"),
+            (DataType::Float16, "real"),
+            (DataType::Time64(TimeUnit::Nanosecond), "time"),
+            (DataType::Timestamp(TimeUnit::Second, None), "timestamp"),
+            (DataType::Timestamp(TimeUnit::Second, Some("+02:00".into())), "timestamp with time zone"),
+            (DataType::Duration(TimeUnit::Second), "interval"),
+            (DataType::FixedSizeBinary(16), "bytea"),
+            (DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8View)), "text"),
+            (DataType::LargeList(item(DataType::Float64)), "double precision[]"),
+            (DataType::List(item(DataType::FixedSizeList(item(DataType::Int64), 3))), "bigint[][]"),
+            (DataType::Struct(pair.into()), "struct(a integer, B date)"),
+            (DataType::Null, "unknown"),
+        ] {
+            assert_eq!(type_name(&data_type), expected, "{data_type}");
+        }
+    }
+
+    /// Tables, and a model.
+    fn with_model() -> Catalog {
+        let members = ["service", "errorCount"].map(|name| Field::new(name, DataType::Utf8, true));
+        let model = TableEntry {
+            schema: OLAP_SCHEMA,
+            name: "Spans".to_owned(),
+            columns: Arc::new(Schema::new(members.to_vec())),
+        };
+        let mut catalog = catalog();
+        catalog.entries.push(model);
+        catalog
+    }
+
+    #[test]
+    fn tables_that_may_have_been_meant() {
+        let catalog = with_model();
+        for (name, expected) in [
+            ("hots", "; did you mean `hosts`?"),
+            ("quiver.hots", "; did you mean `hosts`?"),
+            // Models stand in their schema, in the case that they have.
+            ("spans", "; did you mean `olap.\"Spans\"`?"),
+            ("olap.Span", "; did you mean `olap.\"Spans\"`?"),
+            // Within a schema none of another one is meant; beside an unknown one any is.
+            ("olap.logs", ""),
+            ("public.logz", ""),
+            ("nosuch.logs", "; did you mean `logs`?"),
+            ("zzz", ""),
+            ("", ""),
+        ] {
+            let error = catalog.unknown(name);
+            assert_eq!(error.message, format!("there is no table `{name}`{expected}"));
+        }
+    }
+
+    #[test]
+    fn members_that_may_have_been_meant() {
+        let catalog = with_model();
+        let said = |text: &str| catalog.with_member(Error::invalid(text)).message;
+        for (text, member) in [
+            ("there is no column `servce` at line 1, column 8", "service"),
+            ("there is no column `s.servce`", "service"),
+            ("there is no column `errorcount`", "errorCount"),
+        ] {
+            assert_eq!(said(text), format!("{text}; did you mean `\"{member}\"`?"));
+        }
+        for same in [
+            "there is no column `servce`; did you mean `severity`?",
+            "there is no column `nothing_like_it`",
+            "there is no column",
+            "Invalid function `servce`",
+        ] {
+            assert_eq!(said(same), same);
+        }
+    }
+
+    #[test]
+    fn tables_about_tables_come_before_others() {
+        let catalog = with_model();
+        let named = |schema: Option<&str>, name: &str| (schema.map(str::to_owned), name.to_owned());
+        let columns = |schema, name| catalog.fixed(&named(schema, name));
+        assert_eq!(columns(None, "pg_am"), Some(["oid", "amname", "amhandler", "amtype"].map(str::to_owned).to_vec()));
+        assert_eq!(columns(Some("olap"), "Spans"), Some(vec!["service".to_owned(), "errorCount".to_owned()]));
+        assert_eq!(columns(Some(INFORMATION_SCHEMA), "schemata").map(|columns| columns.len()), Some(3));
+        // A model is found in its schema alone, and a table of the standard in that of the standard.
+        for (schema, name) in [(None, "Spans"), (Some("olap"), "spans"), (None, "schemata"), (Some("public"), "pg_am")]
+        {
+            assert_eq!(columns(schema, name), None, "{name}");
+        }
+        assert!(Catalog::is_about(&named(None, "pg_class")) && !Catalog::is_about(&named(Some("quiver"), "pg_class")));
+        assert!(!Catalog::is_empty(&named(None, "logs")));
+    }
+
+    #[test]
+    fn rows_have_values_of_the_kinds_of_their_columns() {
+        let (catalog, session) = (with_model(), Session::of("ann"));
+        let of = |schema: &'static str, shapes: &'static [Shape]| shapes.iter().map(move |shape| (schema, shape));
+        let all = of(INFORMATION_SCHEMA, &about::ALL).chain(of(PG_CATALOG, &postgres::FILLED));
+        for (schema, shape) in all.chain(of(PG_CATALOG, &postgres::EMPTY)) {
+            let mut kinds = BTreeMap::new();
+            for column in shape.columns.split_whitespace() {
+                let (name, kind) = column.split_once(':').expect("a kind");
+                let (kind, default) = kind.split_once('=').map_or((kind, None), |(kind, text)| (kind, Some(text)));
+                let is_known = match (kind, default) {
+                    ("l" | "i" | "h" | "f", Some(text)) => text.parse::<i64>().is_ok(),
+                    ("b", Some(text)) => ["true", "false"].contains(&text),
+                    ("t", _) | ("l" | "i" | "h" | "f" | "b" | "T" | "z", None) => true,
+                    _ => false,
+                };
+                assert!(is_known, "{}: {column}", shape.name);
+                kinds.insert(name, kind);
+            }
+            let rows = match schema {
+                PG_CATALOG => catalog.postgres_rows(shape.name, &session),
+                _ => catalog.about_rows(shape.name, &session),
+            };
+            let named = (Some(schema.to_owned()), shape.name.to_owned());
+            assert_eq!(Catalog::is_empty(&named), rows.is_empty(), "{}", shape.name);
+            for (name, cell) in rows.iter().flatten() {
+                let expected: &[&str] = match cell {
+                    rows::Cell::Int(_) => &["l", "i", "h", "f"],
+                    rows::Cell::Bool(_) => &["b"],
+                    rows::Cell::Text(_) => &["t"],
+                    rows::Cell::Texts(_) => &["T"],
+                };
+                let kind = kinds.get(name).copied();
+                assert!(kind.is_some_and(|kind| expected.contains(&kind)), "{}: {name} is {cell:?}", shape.name);
+            }
+        }
     }
 }

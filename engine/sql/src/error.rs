@@ -168,7 +168,53 @@ fn suggestion(root: &DataFusionError) -> String {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::Column;
+    use datafusion::sql::sqlparser::parser::ParserError;
+
     use super::*;
+
+    #[test]
+    fn errors_of_the_parser_have_one_place() {
+        let sql = |error: ParserError| DataFusionError::SQL(Box::new(error), None);
+        let said = |text: &str, stopped: Option<(u64, u64)>| {
+            let stopped = stopped.map(|(line, column)| Location { line, column });
+            of_parser(&sql(ParserError::ParserError(text.to_owned())), stopped).message
+        };
+        for (text, stopped, expected) in [
+            // Where the parser says where, it stands further on.
+            ("Expected: x, found: y at Line: 2, Column: 7", Some((9, 9)), "Expected: x, found: y at line 2, column 7"),
+            ("it ends", Some((3, 4)), "it ends at line 3, column 4"),
+            ("it ends", Some((0, 0)), "it ends"),
+            ("it ends", None, "it ends"),
+        ] {
+            assert_eq!(said(text, stopped), format!("cannot read the statement: {expected}"));
+        }
+        let tokens = of_parser(&sql(ParserError::TokenizerError("a letter".to_owned())), None);
+        assert_eq!((tokens.kind, Fault::of(&tokens)), (ErrorKind::Invalid, Fault::Syntax));
+        let deep = of_parser(&sql(ParserError::RecursionLimitExceeded), Some(Location { line: 1, column: 2 }));
+        assert_eq!((deep.kind, deep.message.as_str()), (ErrorKind::LimitExceeded, TOO_DEEP));
+        let letter = unreadable("no such letter", Location { line: 4, column: 1 });
+        assert_eq!(place_of(&letter), Some((4, 1)));
+    }
+
+    #[test]
+    fn columns_that_may_have_been_meant() {
+        let missing = |field: Column, known: &[&str]| {
+            let valid_fields = known.iter().map(|name| Column::new_unqualified(*name)).collect();
+            let inner = SchemaError::FieldNotFound { field: Box::new(field), valid_fields };
+            of_planner(DataFusionError::SchemaError(Box::new(inner), Box::new(None)))
+        };
+        for (field, known, expected) in [
+            (Column::new_unqualified("nme"), &["cpu", "name"][..], "`nme`; did you mean `name`?"),
+            (Column::new(Some("h"), "Nam"), &["name"][..], "`h.Nam`; did you mean `name`?"),
+            (Column::new_unqualified("zzz"), &["cpu", "name"][..], "`zzz`"),
+            (Column::new_unqualified("nme"), &[][..], "`nme`"),
+        ] {
+            let error = missing(field, known);
+            assert_eq!((error.kind, Fault::of(&error)), (ErrorKind::Invalid, Fault::Column));
+            assert_eq!(error.message, format!("there is no column {expected}"));
+        }
+    }
 
     #[test]
     fn places_are_written_our_way() {

@@ -45,7 +45,105 @@ pub(crate) fn for_call(call: &Call, access: &DomainAccess) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use arrow::datatypes::Schema;
+    use datafusion::catalog::TableProvider;
+    use datafusion::logical_expr::LogicalPlan;
+    use futures::future::BoxFuture;
+    use quiver_query::QueryContext;
+    use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
+    use quiver_query::tables::{QUIVER_SCHEMA, TableEntry, TableRequest};
+
     use super::*;
+
+    /// A table of logs and a model of traces, for those who may see all of these.
+    #[derive(Debug)]
+    struct Little;
+
+    fn listed(access: &DomainAccess, domain: Domain, schema: &'static str, name: &str) -> Vec<TableEntry> {
+        let entry = TableEntry { schema, name: name.to_owned(), columns: Arc::new(Schema::empty()) };
+        access.is_full(domain).then_some(entry).into_iter().collect()
+    }
+
+    impl TableSnapshot for Little {
+        fn table<'a>(
+            &'a self,
+            _: &'a TableRequest<'a>,
+            _: &'a QueryContext,
+        ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
+            Box::pin(async move { Ok(None) })
+        }
+
+        fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
+            listed(access, Domain::Logs, QUIVER_SCHEMA, "logs")
+        }
+    }
+
+    impl Models for Little {
+        fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
+            listed(access, Domain::Traces, OLAP_SCHEMA, "Spans")
+        }
+
+        fn finds(&self, _: &str, _: &str) -> bool {
+            false
+        }
+
+        fn select<'a>(
+            &'a self,
+            _: &'a ModelSelect,
+            _: &'a Arc<dyn TableSnapshot>,
+            _: &'a DomainAccess,
+            _: &'a QueryContext,
+        ) -> BoxFuture<'a, Result<ModelPlan>> {
+            Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
+        }
+
+        fn rows<'a>(
+            &'a self,
+            _: &'a ModelRows,
+            _: &'a Arc<dyn TableSnapshot>,
+            _: &'a DomainAccess,
+            _: &'a QueryContext,
+        ) -> BoxFuture<'a, Result<LogicalPlan>> {
+            Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
+        }
+    }
+
+    #[test]
+    fn tables_need_the_domain_that_gives_them() {
+        let needs = |name: &str| for_table(name, &Little, &Little);
+        for (name, domain) in
+            [("logs", "logs"), ("quiver.logs", "logs"), ("public.logs", "logs"), ("olap.Spans", "traces")]
+        {
+            let error = needs(name).unwrap_or_else(|| panic!("nothing gives {name}"));
+            assert_eq!(error.kind, ErrorKind::Forbidden, "{name}");
+            assert_eq!(error.message, format!("this needs the right {{view, {domain}, *}}"));
+        }
+        // No right gives what is not there: models are in their schema alone, and have their case.
+        for name in ["nosuch", "Logs", "Spans", "olap.logs", "olap.spans", "quiver.Spans", ""] {
+            assert!(needs(name).is_none(), "{name}");
+        }
+    }
+
+    #[test]
+    fn who_sees_some_services_may_call() {
+        let only = |domain: Domain, access: Access| {
+            let none = Access::services(Vec::<String>::new());
+            DomainAccess::of(move |other| if other == domain { access.clone() } else { none.clone() })
+        };
+        let logsql = Call::Logsql { query: "*".to_owned() };
+        let promql = Call::PromqlRange { expr: "up".to_owned(), start_ms: 0, end_ms: 1, step_ms: 1 };
+        for access in [Access::full(), Access::services(["a"])] {
+            let (logs, metrics) = (only(Domain::Logs, access.clone()), only(Domain::Metrics, access));
+            assert!(for_call(&logsql, &logs).is_ok() && for_call(&promql, &metrics).is_ok());
+            let refused = [(&logsql, &metrics, "logs"), (&promql, &logs, "metrics")];
+            for (call, access, domain) in refused {
+                let error = for_call(call, access).unwrap_err();
+                assert_eq!(error.message, format!("this needs the right {{view, {domain}, *}}"));
+            }
+        }
+    }
 
     #[test]
     fn calls_need_their_domain() {

@@ -151,4 +151,55 @@ mod tests {
             assert_eq!(set(wrong).unwrap_err().kind, kind, "{wrong}");
         }
     }
+
+    #[test]
+    fn constants_are_written_in_many_ways() {
+        let set = |text: &str| settings(text, &Params::default());
+        for (call, expected) in [
+            ("set_config('a', E'b\\'c', 'no')", Some("b'c")),
+            ("set_config(('a'), ('b'::text)::text, 'OFF')", Some("b")),
+            ("set_config('a', 250, 0)", Some("250")),
+            ("set_config('a', true, 'False')", Some("true")),
+            ("set_config('a', '', FALSE)", Some("")),
+            ("set_config('a', null::text, false) as x", None),
+        ] {
+            let expected = [("a".to_owned(), expected.map(str::to_owned))];
+            assert_eq!(set(&format!("select {call}")).unwrap(), expected, "{call}");
+        }
+        // In the order in which they stand, the same one again, too.
+        let found =
+            set("select set_config('b', '1', false), 5, set_config('a', '2', false), set_config('b', '3', false)");
+        let found: Vec<String> =
+            found.unwrap().into_iter().map(|(name, value)| format!("{name}={}", value.unwrap_or_default())).collect();
+        assert_eq!(found, ["b=1", "a=2", "b=3"]);
+        // What is wrong with a statement is said when it runs.
+        for text in ["select set_config('a', 'b', false", "drop table set_config", "describe set_config", ""] {
+            assert!(set(text).unwrap().is_empty(), "{text}");
+        }
+    }
+
+    #[test]
+    fn settings_are_set_once_or_not_at_all() {
+        for (wrong, kind) in [
+            ("select set_config('a', 'b', false) where true", ErrorKind::Unsupported),
+            ("select set_config('a', 'b', false) union all select 'x'", ErrorKind::Unsupported),
+            ("values (set_config('a', 'b', false))", ErrorKind::Unsupported),
+            ("with x as (select set_config('a', 'b', false)) select 1", ErrorKind::Unsupported),
+            ("select (select set_config('a', 'b', false))", ErrorKind::Unsupported),
+            ("select 1 order by set_config('a', 'b', false)", ErrorKind::Unsupported),
+            ("select set_config('a', 'b', 'yes')", ErrorKind::Unsupported),
+            // Looked up by another column, another way, or beside another table.
+            ("select set_config('a', 'b', false) from pg_settings where setting = 'a'", ErrorKind::Unsupported),
+            ("select set_config('a', 'b', false) from pg_settings where name <> 'a'", ErrorKind::Unsupported),
+            ("select set_config('a', 'b', false) from pg_settings, logs where name = 'a'", ErrorKind::Unsupported),
+            ("select set_config('a', 'b', false) from pg_roles where name = 'a'", ErrorKind::Unsupported),
+            ("select set_config(null, 'b', false)", ErrorKind::Invalid),
+            ("select set_config('a', 'b', null)", ErrorKind::Invalid),
+            ("select set_config('a', set_config('b', 'c', false), false)", ErrorKind::Invalid),
+            ("select set_config(name, 'b', false)", ErrorKind::Invalid),
+            ("select set_config()", ErrorKind::Invalid),
+        ] {
+            assert_eq!(settings(wrong, &Params::default()).unwrap_err().kind, kind, "{wrong}");
+        }
+    }
 }

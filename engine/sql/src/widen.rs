@@ -56,9 +56,21 @@ fn flow(result: Result<()>) -> ControlFlow<Box<Error>> {
 fn widen(select: &mut Select, order: Option<&OrderBy>) -> Result<()> {
     let names = spoken_of(select, order);
     // Beside other tables a name belongs to a call only with its alias.
-    let is_alone = matches!(select.from.as_slice(), [from] if from.joins.is_empty());
-    for TableWithJoins { relation, joins } in &mut select.from {
+    let is_alone = match select.from.as_slice() {
+        [from] => from.joins.is_empty() && !matches!(from.relation, TableFactor::NestedJoin { .. }),
+        _ => false,
+    };
+    widen_in(&mut select.from, &names, is_alone)
+}
+
+/// Widens the calls of a `FROM`, those within brackets too.
+fn widen_in(from: &mut [TableWithJoins], names: &BTreeSet<Vec<String>>, is_alone: bool) -> Result<()> {
+    for TableWithJoins { relation, joins } in from {
         for factor in std::iter::once(relation).chain(joins.iter_mut().map(|join| &mut join.relation)) {
+            if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
+                widen_in(std::slice::from_mut(&mut **table_with_joins), names, is_alone)?;
+                continue;
+            }
             let Some((alias, own)) = call_of(factor) else { continue };
             let columns = names.iter().filter_map(|name| match name.as_slice() {
                 [column] if is_alone && *column != alias => Some(column),
@@ -167,6 +179,60 @@ mod tests {
             "SELECT sum(n::BIGINT) FROM logsql('*') WHERE level = 'error'",
             "SELECT sum(n::BIGINT) FROM (SELECT *, attr(fields, 'level') AS \"level\", attr(fields, 'n') AS \"n\" \
              FROM logsql('*')) AS \"logsql\" WHERE level = 'error'",
+        );
+    }
+
+    #[test]
+    fn names_are_those_of_the_map() {
+        check(
+            r#"SELECT "k8s.pod", "it's", "a""b", LEVEL FROM logsql('*')"#,
+            r#"SELECT "k8s.pod", "it's", "a""b", LEVEL FROM (SELECT *, attr(fields, 'a"b') AS "a""b", attr(fields, 'it''s') AS "it's", attr(fields, 'k8s.pod') AS "k8s.pod", attr(fields, 'level') AS "level" FROM logsql('*')) AS "logsql""#,
+        );
+        // As results of PromQL elsewhere call them.
+        check(
+            r#"SELECT "labels.job" FROM promql_instant('up', 5)"#,
+            "SELECT \"labels.job\" FROM (SELECT *, attr(labels, 'job') AS \"labels.job\" FROM promql_instant('up', 5)) \
+             AS \"promql_instant\"",
+        );
+        for same in [
+            // Own columns are no labels, and whoever names the columns gets these alone.
+            "SELECT p.time, p.value, p.labels FROM promql_range('up', 1, 2, 1) AS p",
+            "SELECT message FROM logsql('*') ORDER BY time",
+            "SELECT a, job FROM promql_instant('up', 5) AS p (a, b, c)",
+            "SELECT job FROM generate_series(1, 2) AS g",
+            "SELECT job FROM promql_instant",
+        ] {
+            check(same, same);
+        }
+    }
+
+    #[test]
+    fn calls_are_widened_wherever_they_stand() {
+        check(
+            "SELECT job FROM promql_instant('a', 5) UNION SELECT level FROM logsql('*')",
+            "SELECT job FROM (SELECT *, attr(labels, 'job') AS \"job\" FROM promql_instant('a', 5)) AS \"promql_instant\" \
+             UNION SELECT level FROM (SELECT *, attr(fields, 'level') AS \"level\" FROM logsql('*')) AS \"logsql\"",
+        );
+        check(
+            "SELECT 1 FROM logs AS l JOIN promql_instant('up', 5) AS p ON p.host = l.host",
+            "SELECT 1 FROM logs AS l JOIN (SELECT *, attr(labels, 'host') AS \"host\" FROM promql_instant('up', 5) AS p) \
+             AS \"p\" ON p.host = l.host",
+        );
+        check(
+            "SELECT p.job, host FROM (promql_instant('up', 5) AS p CROSS JOIN logs AS l)",
+            "SELECT p.job, host FROM ((SELECT *, attr(labels, 'job') AS \"job\" FROM promql_instant('up', 5) AS p) \
+             AS \"p\" CROSS JOIN logs AS l)",
+        );
+        check(
+            "SELECT x IN (SELECT job FROM promql_instant('up', 5)) FROM t",
+            "SELECT x IN (SELECT job FROM (SELECT *, attr(labels, 'job') AS \"job\" FROM promql_instant('up', 5)) \
+             AS \"promql_instant\") FROM t",
+        );
+        // A name that an output has is that output's where groups are kept and rows are ordered.
+        check(
+            "SELECT max(value) AS job FROM promql_instant('up', 5) GROUP BY host HAVING job > 1",
+            "SELECT max(value) AS job FROM (SELECT *, attr(labels, 'host') AS \"host\" FROM promql_instant('up', 5)) \
+             AS \"promql_instant\" GROUP BY host HAVING job > 1",
         );
     }
 }

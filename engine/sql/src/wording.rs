@@ -251,4 +251,44 @@ mod tests {
         check("select 1 union all (values (2))", "select 1 union all (values (2))");
         check("values (any(a))", "values (any(a))");
     }
+
+    #[test]
+    fn places_are_counted_in_letters() {
+        for (text, expected) in [
+            ("select '日本😀', a between symmetric 2 and 1", "select '日本😀', a between NOT NOT NOT 2 and 1"),
+            ("select 'a\nb\n', trim(both\r\n from c)", "select 'a\nb\n', trim(both\r\n      c)"),
+            ("/* é */\ttable \"T\"\n-- table x", "/* é */\tSELECT * FROM \"T\"\n-- table x"),
+            ("select é from t order by é using >", "select é from t order by é       DESC"),
+        ] {
+            assert_eq!(known(text).unwrap(), expected, "{text}");
+        }
+        for same in [
+            "select 'table', 'a between symmetric', \"values\", $$trim(from a)$$ /* using > */",
+            "select a = any (b), table_name, trim(a) from t order by a using >=",
+            "select a from t where a in (values (1))",
+            "",
+        ] {
+            assert_eq!(known(same).unwrap(), same);
+        }
+        let error = known("select 1,\n 'trim").unwrap_err();
+        assert_eq!(
+            (error.kind, error.message.ends_with(" at line 2, column 2")),
+            (ErrorKind::Invalid, true),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn windows_within_windows_are_marked_by_themselves() {
+        let text = "select sum(a) over (order by (select max(b) over (rows 1 preceding exclude group)) \
+                    rows 1 preceding exclude current row), min(c) over (rows 1 preceding exclude no others)";
+        let expected = format!(
+            "select sum(a) over (\"exclude current row\" order by (select max(b) over (\"exclude group\" rows 1 \
+             preceding{})) rows 1 preceding{}), min(c) over (rows 1 preceding{})",
+            " ".repeat(" exclude group".len()),
+            " ".repeat(" exclude current row".len()),
+            " ".repeat(" exclude no others".len()),
+        );
+        assert_eq!(known(text).unwrap(), expected);
+    }
 }

@@ -166,3 +166,80 @@ impl Catalog {
         rows
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+    use quiver_query::tables::{PUBLIC_SCHEMA, TableEntry};
+
+    use super::*;
+    use crate::catalog::rows::Cell;
+
+    fn catalog() -> Catalog {
+        let list = DataType::List(Arc::new(Field::new("item", DataType::Int64, true)));
+        let columns = Schema::new(vec![
+            Field::new("name", DataType::Utf8, false),
+            Field::new("At", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
+            Field::new("ids", list, true),
+            Field::new("attributes", quiver_types::tables::spans::map(), true),
+            Field::new("size", DataType::UInt64, false),
+        ]);
+        let hosts = TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: Arc::new(columns) };
+        Catalog::new(vec![hosts], &Session::default())
+    }
+
+    /// Texts of a column of a table, row by row.
+    fn texts(table: &str, column: &str) -> Vec<String> {
+        let rows = catalog().about_rows(table, &Session::of("ann"));
+        let text = |row: &Row| match row.iter().find(|(name, _)| *name == column) {
+            Some((_, Cell::Text(text))) => text.clone(),
+            Some((_, Cell::Int(number))) => number.to_string(),
+            other => panic!("{table}.{column}: {other:?}"),
+        };
+        rows.iter().map(text).collect()
+    }
+
+    #[test]
+    fn columns_have_names_places_and_types() {
+        for (column, expected) in [
+            ("column_name", ["name", "At", "ids", "attributes", "size"]),
+            ("ordinal_position", ["1", "2", "3", "4", "5"]),
+            ("is_nullable", ["NO", "YES", "YES", "YES", "NO"]),
+            ("data_type", ["text", "timestamp with time zone", "bigint[]", "map(text, text)", "numeric(20,0)"]),
+            // What clients know a type by; that of a list is called as PostgreSQL calls arrays.
+            ("udt_name", ["text", "timestamptz", "_int8", "json", "numeric"]),
+            ("table_schema", [PUBLIC_SCHEMA; 5]),
+            ("table_catalog", [DATABASE; 5]),
+        ] {
+            assert_eq!(texts("columns", column), expected, "{column}");
+        }
+    }
+
+    #[test]
+    fn tables_of_the_system_are_views() {
+        let (names, kinds) = (texts("tables", "table_name"), texts("tables", "table_type"));
+        let of = |table: &str| names.iter().position(|name| name == table).map(|at| kinds[at].as_str());
+        assert_eq!((of("hosts"), of("pg_class"), of("columns")), (Some("BASE TABLE"), Some("VIEW"), Some("VIEW")));
+        assert_eq!(kinds.iter().filter(|kind| *kind == "BASE TABLE").count(), 1);
+        // Who asks has the right to read what he sees, and no right on what tells of it.
+        for table in ["table_privileges", "role_table_grants"] {
+            assert_eq!(texts(table, "table_name"), ["hosts"]);
+            assert_eq!(texts(table, "grantee"), ["ann"]);
+        }
+        assert_eq!(texts("schemata", "schema_name"), SCHEMAS);
+        assert_eq!(texts("schemata", "schema_owner"), ["ann"; 5]);
+    }
+
+    #[test]
+    fn functions_have_names_of_their_own() {
+        let names = texts("routines", "specific_name");
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for (own, plain) in names.iter().zip(texts("routines", "routine_name")) {
+            let number = own.strip_prefix(&plain).and_then(|rest| rest.strip_prefix('_'));
+            assert!(number.is_some_and(|number| number.parse::<u32>().is_ok()), "{own}");
+        }
+    }
+}

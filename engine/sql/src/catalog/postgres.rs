@@ -465,3 +465,6 @@ fn types() -> Vec<Row> {
     }
     rows
 }
+
+#[cfg(test)]
+mod tests;

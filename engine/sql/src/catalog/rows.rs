@@ -160,7 +160,75 @@ fn array(column: &Column, rows: &[Row]) -> ArrayRef {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::AsArray as _;
+
     use super::*;
+
+    /// A column of rows, by how it is written.
+    fn column(written: &'static str, rows: &[Row]) -> ArrayRef {
+        let column = Shape { name: "x", columns: written }.each().next().expect("a column");
+        array(&column, rows)
+    }
+
+    #[test]
+    fn columns_are_of_the_kinds_that_their_letters_say() {
+        let shape = Shape { name: "x", columns: "a:l b:i c:h d:b\n e:f f:t g:T=  h:z i j:t=x" };
+        let list = DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true)));
+        let moment = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+        let text = DataType::Utf8View;
+        let expected = [
+            ("a", DataType::Int64),
+            ("b", DataType::Int32),
+            ("c", DataType::Int16),
+            ("d", DataType::Boolean),
+            ("e", DataType::Float32),
+            ("f", text.clone()),
+            ("g", list),
+            ("h", moment),
+            ("i", text.clone()),
+            ("j", text),
+        ];
+        let expected = expected.map(|(name, kind)| Field::new(name, kind, true));
+        assert_eq!(*shape.schema(), Schema::new(expected.to_vec()));
+        // Without rows it has its columns all the same.
+        let table = shape.table(&[]).unwrap();
+        assert_eq!(table.schema(), shape.schema());
+    }
+
+    #[test]
+    fn what_a_row_does_not_say_is_the_default_or_null() {
+        let rows: Vec<Row> = vec![
+            vec![("a", 7_i64.into()), ("a", 8_i64.into()), ("b", "other".into())],
+            Vec::new(),
+            vec![("a", "seven".into())],
+        ];
+        let same = |written, expected: ArrayRef| assert_eq!(&column(written, &rows), &expected, "{written}");
+        same("a:l", Arc::new(Int64Array::from(vec![Some(7), None, None])));
+        same("a:l=-1", Arc::new(Int64Array::from(vec![7, -1, -1])));
+        same("a:l=x", Arc::new(Int64Array::from(vec![Some(7), None, None])));
+        same("a:i=5", Arc::new(Int32Array::from(vec![7, 5, 5])));
+        same("a:h", Arc::new(Int16Array::from(vec![Some(7), None, None])));
+        same("a:f=-1", Arc::new(Float32Array::from(vec![7.0, -1.0, -1.0])));
+        same("a:b", Arc::new(BooleanArray::from(vec![None::<bool>; 3])));
+        same("a:b=false", Arc::new(BooleanArray::from(vec![false; 3])));
+        same("a:t", Arc::new(StringViewArray::from(vec![None, None, Some("seven")])));
+        // An empty text is none that lacks, and a default may have the sign before defaults in it.
+        same("a:t=", Arc::new(StringViewArray::from(vec!["", "", "seven"])));
+        same("a:t=b=c", Arc::new(StringViewArray::from(vec!["b=c", "b=c", "seven"])));
+        let moments = column("a:z", &rows);
+        assert_eq!((moments.len(), moments.null_count()), (3, 3));
+    }
+
+    #[test]
+    fn lists_of_texts() {
+        let texts = |texts: &[&str]| Cell::Texts(texts.iter().map(|text| (*text).to_owned()).collect());
+        let rows: Vec<Row> = vec![vec![("a", texts(&["x", ""]))], vec![("a", texts(&[]))], Vec::new()];
+        let found = column("a:T", &rows);
+        assert_eq!((found.len(), found.is_null(0), found.is_null(1), found.is_null(2)), (3, false, false, true));
+        let lists = found.as_list::<i32>();
+        assert_eq!(lists.value(0).as_string_view(), &StringViewArray::from(vec!["x", ""]));
+        assert_eq!(lists.value(1).len(), 0);
+    }
 
     #[test]
     fn defaults_and_values() {

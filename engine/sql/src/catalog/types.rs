@@ -151,4 +151,62 @@ mod tests {
         assert_eq!(type_named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));
     }
+
+    #[test]
+    fn each_column_has_a_type() {
+        let item = |item| Arc::new(Field::new("item", item, true));
+        let texts = || DataType::Dictionary(Box::new(DataType::Int8), Box::new(DataType::Utf8));
+        for (data_type, expected) in [
+            (DataType::UInt8, "int2"),
+            (DataType::UInt16, "int4"),
+            (DataType::UInt32, "int8"),
+            (DataType::UInt64, "numeric"),
+            (DataType::Float16, "float4"),
+            (DataType::Decimal32(5, 2), "numeric"),
+            (DataType::Decimal256(40, 2), "numeric"),
+            (DataType::BinaryView, "bytea"),
+            (DataType::FixedSizeBinary(16), "bytea"),
+            (DataType::Date64, "date"),
+            (DataType::Time32(TimeUnit::Second), "time"),
+            (DataType::Timestamp(TimeUnit::Second, None), "timestamp"),
+            (DataType::Duration(TimeUnit::Second), "interval"),
+            (DataType::Null, "text"),
+            (texts(), "text"),
+            (DataType::Struct(vec![Field::new("a", DataType::Int64, true)].into()), "json"),
+            (DataType::List(item(texts())), "_text"),
+            (DataType::List(item(DataType::UInt64)), "_numeric"),
+            (DataType::FixedSizeList(item(DataType::Boolean), 3), "_bool"),
+            // An array of PostgreSQL has any number of levels.
+            (DataType::LargeList(item(DataType::List(item(DataType::Utf8)))), "_text"),
+        ] {
+            let oid = type_oid(&data_type);
+            let plain = pg_type(oid).map(|known| known.name.to_owned());
+            let array = PG_TYPES.iter().find(|known| known.array == oid).map(|known| format!("_{}", known.name));
+            assert_eq!(plain.or(array).as_deref(), Some(expected), "{data_type}");
+        }
+        let document = quiver_query::functions::json_field("a", DataType::Utf8);
+        assert_eq!((field_oid(&document), field_oid(&Field::new("a", DataType::Utf8, true))), (114, 25));
+    }
+
+    #[test]
+    fn names_and_numbers_lead_to_one_type() {
+        let mut oids = Vec::new();
+        for known in &PG_TYPES {
+            for name in [known.name, known.sql] {
+                assert_eq!(type_named(&format!(" {} ", name.to_uppercase())), Some(known), "{name}");
+            }
+            assert_eq!(pg_type(known.oid), Some(known));
+            oids.extend([known.oid, known.array].into_iter().filter(|oid| *oid != 0));
+        }
+        let count = oids.len();
+        oids.sort_unstable();
+        oids.dedup();
+        assert_eq!(oids.len(), count, "a number is that of two types");
+        for (name, expected) in
+            [("INT", Some(23)), ("Decimal", Some(1700)), ("float", Some(701)), ("_int4", None), ("", None)]
+        {
+            assert_eq!(type_named(name).map(|known| known.oid), expected, "{name}");
+        }
+        assert_eq!(pg_type(0), None);
+    }
 }

@@ -301,4 +301,45 @@ mod tests {
         let found: Vec<(&str, u32)> = found.iter().map(|(name, oid)| (name.as_str(), *oid)).collect();
         assert_eq!(found, [("$1", 1028), ("$2", 2950), ("$3", 3802), ("$6", 2951)]);
     }
+
+    #[test]
+    fn lists_are_compared_as_their_items() {
+        let text = "select a = any($1), b <> all(($2)), c = any(array[$3]), $4 from t where $name = any($5)";
+        let Parsed::Query(mut query) = parse_open(text).unwrap().statement else { panic!("no query") };
+        let lists = compared_to_one(&mut query);
+        assert_eq!(lists.iter().collect::<Vec<_>>(), ["$1", "$2", "$5"]);
+        let expected = "SELECT a = $1, b <> $2, c = ANY(ARRAY[$3]), $4 FROM t WHERE $name = $5";
+        assert_eq!(query.to_string(), expected);
+    }
+
+    #[test]
+    fn types_of_lists() {
+        // There are no lists of lists, nor of what nobody knows: these are texts.
+        for (item, list) in [(23, 1007), (25, 1009), (114, 199), (UNKNOWN, 1009), (1007, 1009), (0, 1009)] {
+            assert_eq!(list_of(item), list, "{item}");
+        }
+        let typed = |oid: u32| Param::Typed(None, pg_type(oid).expect("a type"));
+        assert_eq!(null_of(20), Some(typed(20)));
+        assert_eq!(null_of(1016), Some(Param::List(vec![typed(20)])));
+        assert_eq!((null_of(0), null_of(424_242)), (None, None));
+    }
+
+    #[test]
+    fn plans_are_lines_or_documents() {
+        for (text, as_json) in [
+            ("explain select 1", false),
+            ("explain (format json) select 1", true),
+            ("explain (analyze, format text) select 1", false),
+            ("select 1", false),
+        ] {
+            let columns = plan_columns(text).unwrap();
+            let found: Vec<(&str, u32)> = columns
+                .fields()
+                .iter()
+                .map(|field| (field.name().as_str(), crate::catalog::types::field_oid(field)))
+                .collect();
+            assert_eq!(found, [("QUERY PLAN", if as_json { 114 } else { TEXT })], "{text}");
+        }
+        assert!(plan_columns("explain (format xml) select 1").is_err());
+    }
 }

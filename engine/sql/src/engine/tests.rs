@@ -16,6 +16,7 @@ use tokio::runtime::Runtime;
 use super::*;
 
 mod answers;
+mod called;
 mod clients;
 mod described;
 mod groups;
@@ -116,10 +117,19 @@ fn language() -> &'static (Runtime, SqlEngine) {
 
 /// All rows of an answer as texts, with the names of their columns.
 fn rows(request: Request) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
-    let (runtime, language) = language();
+    rows_of(&language().1, request, &DomainAccess::full())
+}
+
+/// The same of another product, for somebody.
+fn rows_of(
+    sql: &SqlEngine,
+    request: Request,
+    access: &DomainAccess,
+) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
+    let (runtime, _) = language();
     let ctx = QueryContext::new(Access::full(), Limits::default());
     runtime.block_on(async {
-        let answer = Box::pin(language.query(request, &DomainAccess::full(), &ctx)).await?;
+        let answer = Box::pin(sql.query(request, access, &ctx)).await?;
         let Answer::Rows(mut rows) = answer else { panic!("a plan in place of rows") };
         let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
         let mut out = Vec::new();

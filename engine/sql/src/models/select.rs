@@ -19,6 +19,7 @@ use super::beside::{alias, factors};
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
 use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
 use crate::dialect::{make_unique, output_name};
+use crate::error::NO_TABLE;
 use crate::parse::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -318,6 +319,11 @@ fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
         if *options != WildcardAdditionalOptions::default() {
             let text = format!("`{item}` of a model is not supported: write the columns that are wanted");
             return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = &item
+            && !columns.relations.iter().any(|relation| is_all_of(&item, &relation.alias))
+        {
+            return Err(Error::invalid(format!("{NO_TABLE} `{name}` in this `FROM`")));
         }
         for relation in columns.relations.iter().filter(|relation| is_all_of(&item, &relation.alias)) {
             items.extend(listed(relation.entry).map(|name| {

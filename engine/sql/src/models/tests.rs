@@ -185,3 +185,87 @@ fn measures_stand_where_they_may() {
     refused(r#"select measure("count") n from olap."Spans" group by n"#, "not by measures");
     refused(r#"select s."x" from olap."Spans" s"#, "there is no column `s.x`");
 }
+
+#[test]
+fn all_columns_are_those_of_a_model_that_is_there() {
+    check(
+        r#"select s.* from olap."Spans" s"#,
+        "SELECT m0.service AS service, m0.name AS name, m0.startTime AS startTime FROM olap.m0",
+        &["Spans | service=Spans.service, name=Spans.name, startTime=Spans.startTime |  | "],
+    );
+    refused(r#"select t.* from olap."Spans" s"#, "there is no table `t` in this `FROM`");
+    refused(r#"select "Spans".* from olap."Spans" s"#, "there is no table `\"Spans\"` in this `FROM`");
+}
+
+#[test]
+fn groups_are_kept_and_ordered_by_measures() {
+    let asked = ["Spans | service=Spans.service | count=Spans.count | "];
+    check(
+        r#"select "service" from olap."Spans" group by "service" having measure("count") > 3"#,
+        "SELECT m0.service AS service FROM olap.m0 WHERE m0.count > 3",
+        &asked,
+    );
+    check(
+        r#"select "service" from olap."Spans" group by 1 order by measure("count") desc limit 3"#,
+        "SELECT m0.service AS service FROM olap.m0 ORDER BY m0.count DESC LIMIT 3",
+        &asked,
+    );
+    // A measure is asked for once, however often it stands there; a dimension that is grouped by twice is one group.
+    check(
+        r#"select "service", measure("count") a, measure("count") + 1 b from olap."Spans" group by 1, "service""#,
+        "SELECT m0.service AS service, m0.count AS a, m0.count + 1 AS b FROM olap.m0",
+        &asked,
+    );
+    check(
+        r#"select count(*) as c from (select measure("count") n from olap."Spans" group by "service") t"#,
+        "SELECT count(*) AS c FROM (SELECT m0.count AS n FROM olap.m0) t",
+        &asked,
+    );
+    for (group, says) in [
+        ("3", "`GROUP BY 3`: the SELECT has no column of that number"),
+        ("0", "`GROUP BY 0`: the SELECT has no column of that number"),
+        ("2", "not by measures"),
+        ("max(\"name\")", "is computed over several rows"),
+        ("(\"service\", \"name\")", "is not supported"),
+        ("\"nmae\"", "did you mean `\"name\"`"),
+        ("upper(\"nmae\")", "did you mean `\"name\"`"),
+    ] {
+        refused(&format!(r#"select "service", measure("count") from olap."Spans" group by {group}"#), says);
+    }
+}
+
+#[test]
+fn conditions_are_cut_at_each_and() {
+    check(
+        r#"select measure("count") n from olap."Spans"
+           where ("name" = 'a' or "name" = 'b') and ("service" > 'c' and (not "attr_x" = 'd'))"#,
+        "SELECT m0.count AS n FROM olap.m0",
+        &["Spans |  | count=Spans.count | \
+           Spans.name = 'a' OR Spans.name = 'b', Spans.service > 'c', NOT Spans.attr_x = 'd'"],
+    );
+    // What is no name of the model stays where rows come one by one, each condition by itself.
+    check(
+        r#"select "service" from olap."Spans" where "name" = 'a' and nosuch = 1 and nosuch < "name""#,
+        "SELECT m0.service AS service FROM olap.m0 WHERE (nosuch = 1) AND (nosuch < m0.name)",
+        &["Spans | service=Spans.service, name=Spans.name |  | Spans.name = 'a'"],
+    );
+    refused(
+        r#"select measure("count") from olap."Spans" where row_number() over () = 1"#,
+        "is computed over several rows, where a value of one row is wanted",
+    );
+}
+
+#[test]
+fn each_select_has_a_table_of_its_own() {
+    check(
+        r#"select measure("count") n from olap."Spans" union all select measure("count") n from olap."Services""#,
+        "SELECT m0.count AS n FROM olap.m0 UNION ALL SELECT m1.count AS n FROM olap.m1",
+        &["Spans |  | count=Spans.count | ", "Services |  | count=Services.count | "],
+    );
+    refused(r#"select "x" from olap."Spans" as s ("x", "y")"#, "stands in a `FROM` with an alias at most");
+    refused(r#"select 1 from logs l join olap."Spans" s (a) on true"#, "columns of model `Spans` keep their names");
+    refused(
+        r#"select measure("count") from olap."Spans" join logs l on true"#,
+        "`MEASURE` stands in a SELECT from models alone",
+    );
+}
