@@ -128,6 +128,9 @@ fn sets_of_different_rows_have_a_name() {
     ] {
         check(same, same);
     }
+    // Its texts are not printed and read again.
+    let escaped = translated(r"select 1 from t where a in (select distinct b from u where c = 'it\''s')").unwrap();
+    assert!(escaped.contains("\"of set\""), "{escaped}");
 }
 
 #[test]
