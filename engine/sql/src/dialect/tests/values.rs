@@ -140,6 +140,7 @@ fn one_of_several_patterns_is_looked_for() {
         "SELECT 1 FROM t WHERE (a ~ '(?s)x.' OR a ~ '^b') AND (a !~* c AND a !~* 'd')",
     );
     check("select a ~ any ('{b,c}') from t", "SELECT (a ~ 'b' OR a ~ 'c') FROM t");
+    check("select a ~ $$b.c$$, a like $x$it's$x$ from t", "SELECT a ~ '(?s)b.c', a LIKE $x$it's$x$ FROM t");
     let long = format!("select a ~ any (array[{}]) from t", vec!["'x'"; 201].join(", "));
     assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
