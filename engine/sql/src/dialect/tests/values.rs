@@ -275,6 +275,13 @@ fn functions_are_others_written_out() {
         "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",
     );
     check("select localtime", "SELECT CAST(now() AS TIME)");
+    check("select make_time(8, 15, 23) from t", "SELECT make_time(8, 15, 23) FROM t");
+    check(
+        "select make_time(a, 15, 23.5) from t",
+        "SELECT CASE WHEN make_time(a, 15, CAST(FLOOR(23.5) AS INT)) IS NOT NULL THEN \
+         CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + INTERVAL '1 hour' * (a) + INTERVAL '1 minute' * (15) + \
+         INTERVAL '1 second' * (23.5) AS TIME) END FROM t",
+    );
     check(
         "select 1 from t where (a, b) not in (select c, d from u)",
         "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM (SELECT c, d FROM u) AS \"among rows\" (\"of row 1\", \"of row 2\") \
