@@ -132,16 +132,37 @@ fn written(pattern: &mut Expr, options: Options) -> Result<()> {
     Ok(())
 }
 
-/// Writes the ends of words in a pattern as the engine does: `\y` and `\Y`, `\m` and `\M`; and that of a text.
+/// Writes the ends of words in a pattern as the engine does: `\y` and `\Y`, `\m` and `\M`, `[[:<:]]` and `[[:>:]]`; and that of
+/// a text.
 fn with_words(pattern: &str) -> String {
-    replaced(pattern, |letter| match letter {
+    let words = replaced(pattern, |letter| match letter {
         'y' => Some("\\b"),
         'Y' => Some("\\B"),
         'm' => Some("\\b{start}"),
         'M' => Some("\\b{end}"),
         'Z' => Some("\\z"),
         _ => None,
-    })
+    });
+    let (mut out, mut rest) = (String::with_capacity(words.len()), words.as_str());
+    while let Some(at) = rest.find(['\\', '[']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let known = [("[[:<:]]", "\\b{start}"), ("[[:>:]]", "\\b{end}")];
+        let found = known.into_iter().find_map(|(from, to)| Some((rest.strip_prefix(from)?, to)));
+        let Some((behind, to)) = found else {
+            // What stands behind a backslash begins no bracket.
+            let mut letters = rest.chars();
+            let escape = letters.next().filter(|letter| *letter == '\\').and_then(|_| letters.next());
+            let len = 1 + escape.map_or(0, char::len_utf8);
+            out.push_str(&rest[..len]);
+            rest = &rest[len..];
+            continue;
+        };
+        out.push_str(to);
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
@@ -312,6 +333,8 @@ mod tests {
         };
         check("\\mfoo\\M|\\ybar\\Y", "\\b{start}foo\\b{end}|\\bbar\\B");
         check("\\Aa\\Z", "\\Aa\\z");
+        check("[[:<:]]foo[[:>:]]", "\\b{start}foo\\b{end}");
+        check("\\[[:<:]]é\\\\[[:>:]]\\é", "\\[[:<:]]é\\\\\\b{end}\\é");
         check("a.b", "(?s)a.b");
         check("(?n)^a.b", "(?m-s)^a.b");
         check("***=\\y", "\\\\y");
