@@ -285,7 +285,7 @@ impl Translator<'_> {
             Expr::Value(value) => plainly(&mut value.value),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_written(pattern) =>
+                if patterns::is_constant(pattern) =>
             {
                 patterns::regular(pattern)?;
                 let found = call("regexp_match", vec![take(within), take(pattern)]);

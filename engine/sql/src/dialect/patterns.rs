@@ -268,6 +268,11 @@ pub(super) fn is_written(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
 }
 
+/// Whether it is a constant text, in whatever quotes, and as a parameter.
+pub(super) fn is_constant(expr: &Expr) -> bool {
+    matches!(folded(expr), Some(Some(_)))
+}
+
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
 /// no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]

@@ -275,6 +275,11 @@ fn functions_are_others_written_out() {
         "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",
     );
     check("select localtime", "SELECT CAST(now() AS TIME)");
+    check(
+        "select substring(a from E'o(.)b'), substring(a from 'b'::text), substring(a from '2'::int) from t",
+        "SELECT array_element(regexp_match(a, E'(?s)o(.)b'), 1), array_element(regexp_match(a, 'b'::TEXT), 1), \
+         substr(a, '2'::INT) FROM t",
+    );
     check("select make_time(8, 15, 23) from t", "SELECT make_time(8, 15, 23) FROM t");
     check(
         "select make_time(a, 15, 23.5) from t",
