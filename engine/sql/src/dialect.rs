@@ -282,15 +282,10 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
-            Expr::Value(value) => {
-                // Its letters are those that are meant already.
-                if let Value::UnicodeStringLiteral(text) = &mut value.value {
-                    value.value = Value::SingleQuotedString(std::mem::take(text));
-                }
-            }
+            Expr::Value(value) => plainly(&mut value.value),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_written(pattern) =>
+                if patterns::is_constant(pattern) =>
             {
                 patterns::regular(pattern)?;
                 let found = call("regexp_match", vec![take(within), take(pattern)]);
@@ -370,6 +365,19 @@ fn aggregated(query: &mut Query, function: &str) -> Result<()> {
         *value = expr(&format!("{function}({inner})"))?;
     }
     Ok(())
+}
+
+/// Puts a text that is written in another way between plain quotes.
+fn plainly(value: &mut Value) {
+    match value {
+        // Its letters are those that are meant already.
+        Value::UnicodeStringLiteral(text) => *value = Value::SingleQuotedString(std::mem::take(text)),
+        // One with quotes in it is not printed as the same between quotes.
+        Value::DollarQuotedString(text) if !text.value.contains('\'') => {
+            *value = Value::SingleQuotedString(std::mem::take(&mut text.value));
+        }
+        _ => {}
+    }
 }
 
 /// `LIKE` of one pattern, or of several (`ANY`, `ALL`).

@@ -317,7 +317,7 @@ pub fn is_document(text: &str) -> bool {
 
 /// A text that is JSON throughout, without white space around.
 pub(super) fn document_of(text: &str) -> Option<&str> {
-    whole(text).filter(|piece| is_document(piece))
+    is_document(text).then(|| text.trim_matches([' ', '\t', '\n', '\r']))
 }
 
 /// A text that is one value as far as its brackets and quotes tell, without white space around.

@@ -98,9 +98,10 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a regular expression is small by its looks.
+/// Whether a regular expression is small by its looks. One with a backslash as a letter is not: DataFusion makes `LIKE` of
+/// what has no other signs, where that takes away what the next letter means.
 pub(crate) fn is_plain(pattern: &str) -> bool {
-    pattern.len() <= PLAIN_BYTES && !pattern.contains('{')
+    pattern.len() <= PLAIN_BYTES && !pattern.contains('{') && !pattern.contains(r"\\")
 }
 
 /// Whether a function is `regexp_like` of a form that is an operator: that is watched here, or so plain that scans may
@@ -367,6 +368,7 @@ mod tests {
             Expr::BinaryExpr(BinaryExpr::new(Box::new(col("a")), Operator::RegexNotMatch, Box::new(pattern)))
         };
         assert!(!watched(regex(lit("a.*b"))).transformed);
+        assert!(watched(regex(lit(r"C:\\x"))).transformed && !watched(regex(lit(r"C:\d"))).transformed);
         assert!(watched(regex(lit("(a{0,100}){0,100}"))).transformed);
         assert!(watched(regex(col("b"))).transformed);
         assert!(!watched(col("a").like(lit("%a%b%"))).transformed);

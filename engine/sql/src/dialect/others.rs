@@ -9,9 +9,14 @@ use super::{bytes, call, expr, literal, operators, quoted, text, types};
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
-        // The planner's takes whole seconds alone.
-        ("make_time", [hour, minute, second]) => {
-            expr(&format!("CAST(make_timestamp(2000, 1, 1, {hour}, {minute}, {second}) AS TIME)"))?
+        // The planner's takes whole seconds alone; it says what is no time of a day.
+        ("make_time", [hour, minute, second]) if !literal(second).is_some_and(is_whole) => {
+            args.iter().try_for_each(|arg| operators::copied(arg, 2))?;
+            expr(&format!(
+                "CASE WHEN make_time({hour}, {minute}, CAST(floor({second}) AS INT)) IS NOT NULL \
+                 THEN CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
+                 + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second}) AS TIME) END"
+            ))?
         }
         ("trim_array", [list, count]) => {
             let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");

@@ -128,8 +128,14 @@ fn written(pattern: &mut Expr, options: Options) -> Result<()> {
         *text = options.written(text)?;
         return Ok(());
     }
-    // The ends of words: `\y` and `\Y`, `\m` and `\M`, and that of a text.
-    let words = replaced(text, |letter| match letter {
+    *text = options.written(&with_words(text))?;
+    Ok(())
+}
+
+/// Writes the ends of words in a pattern as the engine does: `\y` and `\Y`, `\m` and `\M`, `[[:<:]]` and `[[:>:]]`; and that of
+/// a text.
+fn with_words(pattern: &str) -> String {
+    let words = replaced(pattern, |letter| match letter {
         'y' => Some("\\b"),
         'Y' => Some("\\B"),
         'm' => Some("\\b{start}"),
@@ -137,8 +143,26 @@ fn written(pattern: &mut Expr, options: Options) -> Result<()> {
         'Z' => Some("\\z"),
         _ => None,
     });
-    *text = options.written(&words)?;
-    Ok(())
+    let (mut out, mut rest) = (String::with_capacity(words.len()), words.as_str());
+    while let Some(at) = rest.find(['\\', '[']) {
+        out.push_str(&rest[..at]);
+        rest = &rest[at..];
+        let known = [("[[:<:]]", "\\b{start}"), ("[[:>:]]", "\\b{end}")];
+        let found = known.into_iter().find_map(|(from, to)| Some((rest.strip_prefix(from)?, to)));
+        let Some((behind, to)) = found else {
+            // What stands behind a backslash begins no bracket.
+            let mut letters = rest.chars();
+            let escape = letters.next().filter(|letter| *letter == '\\').and_then(|_| letters.next());
+            let len = 1 + escape.map_or(0, char::len_utf8);
+            out.push_str(&rest[..len]);
+            rest = &rest[len..];
+            continue;
+        };
+        out.push_str(to);
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
@@ -154,9 +178,18 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
         return Ok(());
     }
     let first = if is_replacing { 3 } else { 2 };
-    let others = args.iter().skip(first);
-    let place = others.map(|arg| arg.as_ref().is_some_and(|arg| is_written(arg))).position(|is_flags| is_flags);
-    let place = place.map(|at| at + first);
+    let is_text = |arg: &mut Option<&mut Expr>| arg.as_deref_mut().and_then(constant).is_some();
+    let place = args.iter_mut().skip(first).position(is_text).map(|at| at + first);
+    let has_flags = args.len() > if name == "regexp_substr" { 4 } else { 2 };
+    if READERS.contains(&name) && has_flags && place.is_none() {
+        // Flags of rows say how the pattern is read, and would not where it was written by others.
+        if let Some(text) = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant)
+            && !text.starts_with("***=")
+        {
+            *text = with_words(text);
+        }
+        return Ok(());
+    }
     let mut options = Options::default();
     if let Some(flags) = place.and_then(|at| args[at].as_deref_mut()).and_then(constant) {
         options = Options::of(flags)?;
@@ -235,6 +268,11 @@ pub(super) fn is_written(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
 }
 
+/// Whether it is a constant text, in whatever quotes, and as a parameter.
+pub(super) fn is_constant(expr: &Expr) -> bool {
+    matches!(folded(expr), Some(Some(_)))
+}
+
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
 /// no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]
@@ -300,6 +338,8 @@ mod tests {
         };
         check("\\mfoo\\M|\\ybar\\Y", "\\b{start}foo\\b{end}|\\bbar\\B");
         check("\\Aa\\Z", "\\Aa\\z");
+        check("[[:<:]]foo[[:>:]]", "\\b{start}foo\\b{end}");
+        check("\\[[:<:]]é\\\\[[:>:]]\\é", "\\[[:<:]]é\\\\\\b{end}\\é");
         check("a.b", "(?s)a.b");
         check("(?n)^a.b", "(?m-s)^a.b");
         check("***=\\y", "\\\\y");
@@ -361,6 +401,13 @@ mod tests {
             ("regexp_like", "a", "(a)"),
             ("regexp_matches", "a, b, 'gw'", "(a, b, 'gw')"),
             ("regexp_matches", "a, '^b.', 'gw'", "(a, '(?ms-U)^b.', 'g')"),
+            ("regexp_matches", "a, '^b.', CAST('gw' AS TEXT)", "(a, '(?ms-U)^b.', CAST('g' AS TEXT))"),
+            ("regexp_match", "a, 'b', CAST('c' AS TEXT)", "(a, 'b')"),
+            // Flags of rows.
+            ("regexp_matches", "a, '\\y.', b", "(a, '\\b.', b)"),
+            ("regexp_split_to_array", "a, '***=.', b", "(a, '***=.', b)"),
+            ("regexp_substr", "a, '.', 1, 1, b", "(a, '.', 1, 1, b)"),
+            ("regexp_substr", "a, '.', 1, 1", "(a, '(?s).', 1, 1)"),
         ] {
             assert_eq!(called(name, args).unwrap(), expected, "{name}({args})");
         }

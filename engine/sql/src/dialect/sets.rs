@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, UnaryOperator, Visitor,
+    Array, BinaryOperator, Expr, Select, SetExpr, SetOperator, SetQuantifier, TableFactor, UnaryOperator, Visitor,
 };
 use quiver_types::Result;
 
@@ -147,7 +147,15 @@ pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
     if !tells_apart || !is_one || lookups::reads_row(subquery) {
         return Ok(());
     }
-    if let Expr::Subquery(named) = expr(&format!("(SELECT \"of set\" FROM ({subquery}) AS \"set\" (\"of set\"))"))? {
+    let Expr::Subquery(mut named) = expr("(SELECT \"of set\" FROM (SELECT 1) AS \"set\" (\"of set\"))")? else {
+        return Ok(());
+    };
+    if let SetExpr::Select(select) = &mut *named.body
+        && let Some(from) = select.from.first_mut()
+        && let TableFactor::Derived { subquery: set, .. } = &mut from.relation
+    {
+        // As it is: a text such as `it\'s` that is printed is not read as the same again.
+        std::mem::swap(set, subquery);
         *subquery = named;
     }
     Ok(())

@@ -122,31 +122,61 @@ fn is_before_value(word: Keyword) -> bool {
         || matches!(word, NOT | ON | OVER | PRIOR | SELECT | SOME | SYMMETRIC | THEN | TO | WHEN | WHERE | ZONE)
 }
 
+/// A `CASE` that is open.
+struct Case {
+    /// Operators outside of it.
+    outside: usize,
+    /// Those of its longest arm.
+    longest: usize,
+    /// Brackets around it: within others a word of its arms is a name (`(SELECT 1 when)`).
+    brackets: usize,
+}
+
+impl Case {
+    /// Ends it behind the last arm.
+    fn end(self, last: usize) -> usize {
+        self.outside + self.longest.max(last)
+    }
+}
+
 /// Counts operators in a row: those of a statement, but for the arms of a `CASE`, which stand beside each other, those of the
 /// longest arm.
 pub(super) fn operators(tokens: &[Token], is_operator: impl Fn(&Token) -> bool) -> usize {
     let mut place = Place::default();
-    // Operators since the last `CASE` or arm; outside of each `CASE` that is open, with its longest arm.
-    let mut found = 0;
-    let mut open: Vec<(usize, usize)> = Vec::new();
+    // Operators since the last `CASE` or arm, and brackets that are open.
+    let (mut found, mut brackets) = (0, 0_usize);
+    let mut open: Vec<Case> = Vec::new();
     for token in tokens {
         let ends = place.ends(token);
         match token {
-            Token::Word(word) if word.keyword == Keyword::CASE => open.push((std::mem::take(&mut found), 0)),
+            Token::LParen | Token::LBracket => brackets += 1,
+            Token::RParen | Token::RBracket => {
+                brackets = brackets.saturating_sub(1);
+                // One that was not ended within its brackets is a name.
+                while let Some(case) = open.pop_if(|case| case.brackets > brackets) {
+                    found = case.end(found);
+                }
+            }
+            _ => {}
+        }
+        match token {
+            Token::Word(word) if word.keyword == Keyword::CASE => {
+                open.push(Case { outside: std::mem::take(&mut found), longest: 0, brackets });
+            }
             Token::Word(word) if word.keyword == Keyword::END => {
-                if let Some((outside, longest)) = open.pop() {
-                    found = outside + longest.max(found);
+                if let Some(case) = open.pop_if(|case| case.brackets == brackets) {
+                    found = case.end(found);
                 }
             }
             Token::Word(word) if ends && matches!(word.keyword, Keyword::WHEN | Keyword::THEN | Keyword::ELSE) => {
-                if let Some((_, longest)) = open.last_mut() {
-                    *longest = (*longest).max(std::mem::take(&mut found));
+                if let Some(case) = open.last_mut().filter(|case| case.brackets == brackets) {
+                    case.longest = case.longest.max(std::mem::take(&mut found));
                 }
             }
             other => found += usize::from(is_operator(other)),
         }
     }
-    open.into_iter().rev().fold(found, |found, (outside, longest)| outside + longest.max(found))
+    open.into_iter().rev().fold(found, |found, case| case.end(found))
 }
 
 /// Counts those behind one operand, and behind what stands in its brackets: the most there are.
@@ -264,6 +294,9 @@ mod tests {
             // Names, and what is never ended.
             ("case when then + then + then + then then 1 end", 3),
             ("case when t.then + t.else + 1 then 1 end", 2),
+            ("case when a + (select 1 when) + (select b + c then) + d then 1 end", 4),
+            ("case when (t.case + a) + b then c + d end + e", 3),
+            ("case when (t.end + a) + b then c end", 2),
             ("case + case + case", 2),
             ("end + end + end", 2),
             ("case when a + b then c + d + e", 2),

@@ -67,7 +67,14 @@ fn documents_are_so_throughout() {
     }
     for text in ["", "{\"a\":}", "{a", "[1,]", "1 2", "'x'"] {
         assert!(!is_document(text), "{text}");
+        assert_eq!(document_of(text), None, "{text}");
     }
+    for (text, piece) in [(" \t[1, 2]\r\n", "[1, 2]"), ("\" a \"", "\" a \""), ("0", "0")] {
+        assert_eq!(document_of(text), Some(piece), "{text:?}");
+    }
+    assert_eq!(document_of("\u{a0}1"), None);
+    let deep = ["[".repeat(10_000), "]".repeat(10_000)].concat();
+    assert_eq!(document_of(&deep), Some(deep.as_str()));
 }
 
 #[test]

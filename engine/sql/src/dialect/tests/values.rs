@@ -128,6 +128,9 @@ fn sets_of_different_rows_have_a_name() {
     ] {
         check(same, same);
     }
+    // Its texts are not printed and read again.
+    let escaped = translated(r"select 1 from t where a in (select distinct b from u where c = 'it\''s')").unwrap();
+    assert!(escaped.contains("\"of set\""), "{escaped}");
 }
 
 #[test]
@@ -137,6 +140,7 @@ fn one_of_several_patterns_is_looked_for() {
         "SELECT 1 FROM t WHERE (a ~ '(?s)x.' OR a ~ '^b') AND (a !~* c AND a !~* 'd')",
     );
     check("select a ~ any ('{b,c}') from t", "SELECT (a ~ 'b' OR a ~ 'c') FROM t");
+    check("select a ~ $$b.c$$, a like $x$it's$x$ from t", "SELECT a ~ '(?s)b.c', a LIKE $x$it's$x$ FROM t");
     let long = format!("select a ~ any (array[{}]) from t", vec!["'x'"; 201].join(", "));
     assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
@@ -271,6 +275,18 @@ fn functions_are_others_written_out() {
         "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",
     );
     check("select localtime", "SELECT CAST(now() AS TIME)");
+    check(
+        "select substring(a from E'o(.)b'), substring(a from 'b'::text), substring(a from '2'::int) from t",
+        "SELECT array_element(regexp_match(a, E'(?s)o(.)b'), 1), array_element(regexp_match(a, 'b'::TEXT), 1), \
+         substr(a, '2'::INT) FROM t",
+    );
+    check("select make_time(8, 15, 23) from t", "SELECT make_time(8, 15, 23) FROM t");
+    check(
+        "select make_time(a, 15, 23.5) from t",
+        "SELECT CASE WHEN make_time(a, 15, CAST(FLOOR(23.5) AS INT)) IS NOT NULL THEN \
+         CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + INTERVAL '1 hour' * (a) + INTERVAL '1 minute' * (15) + \
+         INTERVAL '1 second' * (23.5) AS TIME) END FROM t",
+    );
     check(
         "select 1 from t where (a, b) not in (select c, d from u)",
         "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM (SELECT c, d FROM u) AS \"among rows\" (\"of row 1\", \"of row 2\") \
