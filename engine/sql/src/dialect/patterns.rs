@@ -108,6 +108,10 @@ pub(super) fn regular(pattern: &mut Expr) -> Result<()> {
 /// # Errors
 /// As [`regular`].
 pub(super) fn operator(op: &mut BinaryOperator, pattern: &mut Expr) -> Result<()> {
+    // Found in each text, whatever a dot is: the planner knows it by how it is written.
+    if constant(pattern).is_some_and(|text| text == ".*") {
+        return Ok(());
+    }
     regular(pattern)?;
     let begin = constant(pattern).and_then(|text| text.strip_prefix("(?")?.split_once(')'));
     let keeps_case = begin.is_some_and(|(options, _)| {
@@ -372,6 +376,9 @@ mod tests {
             operator(&mut op, &mut text(pattern)).unwrap();
             assert_eq!(op, expected, "{pattern}");
         }
+        let mut any = text(".*");
+        operator(&mut BinaryOperator::PGRegexMatch, &mut any).unwrap();
+        assert_eq!(any, text(".*"));
     }
 
     /// What becomes of a pattern and of what stands behind it in a call.
