@@ -22,7 +22,7 @@ async fn the_start_can_be_watched() {
         let asked = Instant::now();
         let ready = server.get("/health/ready").await;
         assert_eq!(ready.status, 503, "the replay is over: {}", ready.text());
-        assert!(asked.elapsed() > Duration::from_millis(900), "the end of the start was not waited for");
+        assert!(asked.elapsed() > Duration::from_millis(400), "the end of the start was not waited for");
         assert!(ready.headers.contains_key("retry-after") && ready.headers.contains_key("x-request-id"));
         if ready.text().contains("replaying the log") {
             break ready.text();

@@ -11,9 +11,9 @@ use quiver_api::starting::Starting;
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-/// How long a request waits for the end of the start: most starts are over by then, and a client that is told to come again
-/// does so much later.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long a request waits for the end of the start: a client that is told to come again does so much later than most
+/// starts take, and probes wait for an answer for a second.
+const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Holds the real router once there is one.
 #[derive(Debug)]
