@@ -69,3 +69,21 @@ impl Session {
         Self { user: user.to_owned(), ..Self::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_begins_with_what_the_server_is() {
+        let session = Session::of("ann");
+        // Each setting once, by the name that clients are looked up by.
+        assert_eq!(session.settings.len(), FIXED.len());
+        assert!(session.settings.keys().all(|name| *name == name.to_lowercase()));
+        // Clients compare the two, and set the path by what it is.
+        let major = |setting: &str| session.settings[setting].chars().take(2).collect::<String>();
+        assert_eq!(major("server_version"), major("server_version_num"));
+        assert_eq!((session.user.as_str(), session.backend), ("ann", 0));
+        assert_eq!(Session::of(""), Session::default());
+    }
+}

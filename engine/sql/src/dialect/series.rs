@@ -57,3 +57,52 @@ fn number(value: &Expr) -> Option<(i128, usize)> {
         _ => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(args: &[&str]) -> Option<String> {
+        let args: Vec<Expr> = args.iter().map(|arg| expr(arg).expect("an expression")).collect();
+        of_fractions(&args).map(|list| list.to_string())
+    }
+
+    #[test]
+    fn numbers_have_all_of_their_digits() {
+        for (args, expected) in [
+            (&["0", "0.3", "0.1"][..], "make_array(0.0, 0.1, 0.2, 0.3)"),
+            (&["-0.25", "0.5", "0.25"][..], "make_array(-0.25, 0.00, 0.25, 0.50)"),
+            (&["1", "-0.5", "-0.75"][..], "make_array(1.00, 0.25, -0.50)"),
+            // The step is one where none is written, and the last number is what the steps lead to.
+            (&["0.5", "3"][..], "make_array(0.5, 1.5, 2.5)"),
+            (&["1.5", "1.5"][..], "make_array(1.5)"),
+            (&["(1.5)", "-(-2.0)"][..], "make_array(1.5)"),
+            (&["1.5", "0"][..], "CAST(make_array() AS DOUBLE PRECISION[])"),
+            (&["0.5", "1", "-0.1"][..], "CAST(make_array() AS DOUBLE PRECISION[])"),
+        ] {
+            assert_eq!(series(args).as_deref(), Some(expected), "{args:?}");
+        }
+    }
+
+    #[test]
+    fn other_series_are_the_planners() {
+        for args in [
+            &["1", "3"][..],
+            &["1", "3", "1"][..],
+            &["0.5"][..],
+            &["0.5", "1", "0"][..],
+            &["0.5", "1", "0.0"][..],
+            &["0.5", "1", "0.5", "1"][..],
+            &["a", "1.5"][..],
+            &["'0.5'", "1"][..],
+            &["0.5e1", "9"][..],
+            &["0.5", "1 + 1"][..],
+            &["0.1234567890123456789", "1"][..],
+        ] {
+            assert_eq!(series(args), None, "{args:?}");
+        }
+        // A series is a part of the statement, and no longer than statements are.
+        let numbers = |last: &str| series(&["0", last, "0.1"]).map(|list| list.matches(", ").count() + 1);
+        assert_eq!((numbers("999.9"), numbers("1000")), (Some(NUMBERS_MAX), None));
+    }
+}

@@ -7,10 +7,12 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr,
-    SetOperator, Value, VisitorMut,
+    SetOperator, TableFactor, Value, VisitorMut,
 };
 
 use super::{bare, call, take};
+use crate::calls::CALLS;
+use crate::parse::parts;
 use crate::walk::walk_mut;
 
 /// Functions whose arguments are of one type.
@@ -21,12 +23,21 @@ const WORDS: [&str; 12] = ["t", "true", "y", "yes", "on", "f", "false", "n", "no
 /// Leaves the types of such texts open.
 pub(crate) fn leave_open(query: &mut Query) {
     // The visitor never breaks.
-    let _ = walk_mut(query, &mut Opener { recursive: HashSet::new() });
+    let _ = walk_mut(query, &mut Opener { recursive: HashSet::new(), calls: 0 });
 }
 
 struct Opener {
     /// Common tables that read themselves: what the first part gives says of what types their columns are.
     recursive: HashSet<*const Query>,
+    /// Calls around what is visited whose arguments had their values before the statement is planned: it has them by their
+    /// texts.
+    calls: usize,
+}
+
+/// Whether something in a `FROM` is a call of a table function of ours.
+fn is_call(factor: &TableFactor) -> bool {
+    let TableFactor::Table { name, args: Some(_), .. } = factor else { return false };
+    parts(name).last().is_some_and(|name| CALLS.iter().any(|(known, _)| known == name))
 }
 
 impl VisitorMut for Opener {
@@ -42,7 +53,20 @@ impl VisitorMut for Opener {
         ControlFlow::Continue(())
     }
 
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.calls += usize::from(is_call(factor));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        self.calls -= usize::from(is_call(factor));
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<()> {
+        if self.calls > 0 {
+            return ControlFlow::Continue(());
+        }
         match expr {
             Expr::Case { conditions, else_result, .. } => {
                 let results = conditions.iter_mut().map(|when| &mut when.result);
@@ -201,6 +225,18 @@ mod tests {
         ] {
             check(same, same);
         }
+    }
+
+    #[test]
+    fn arguments_of_table_functions_have_their_values() {
+        let same = "SELECT value FROM promql_range('up', greatest('2025-03-10', now()), CASE WHEN true THEN '9' ELSE 8 END, \
+                    '1m') AS p, quiver.logsql(coalesce('5', 6))";
+        check(same, same);
+        check(
+            "SELECT coalesce('5', 6) FROM logsql(coalesce('5', 6)), generate_series(1, coalesce('5', 6)) AS g",
+            "SELECT coalesce(literal('5'), 6) FROM logsql(coalesce('5', 6)), \
+             generate_series(1, coalesce(literal('5'), 6)) AS g",
+        );
     }
 
     #[test]

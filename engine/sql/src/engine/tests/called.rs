@@ -149,6 +149,7 @@ fn languages_are_tables() {
         &["m|warn|-|-"],
     );
     check(asked("select asked from logsql('a' || 'b')"), "asked", &["ab"]);
+    check(asked("select asked from promql_instant('up', case when true then '5' else 6 end)"), "asked", &["up"]);
     let params = Params::positional(vec![Param::Text("level:'x'".to_owned())]);
     check(Request { params, ..asked("select asked from logsql($1)") }, "asked", &["level:'x'"]);
     check(
