@@ -1,6 +1,7 @@
-//! How many steps into a document or a list stand one behind the other (`x -> 'a' -> 'b'`, `x['a']['b']`). They become calls of
-//! functions one in the other, each of which takes the name of the one within it for its own: three hundred of them, which the
-//! parser reads as a chain, took a minute to plan.
+//! How many operations stand one behind the other: steps into a document or a list (`x -> 'a' -> 'b'`, `x['a']['b']`), and
+//! those of numbers and texts (`a + b + c`, `a || b`). They become calls of functions one in the other, of which planning
+//! asks each for its name and type again and again: three hundred steps, which the parser reads as a chain, took a minute,
+//! nine hundred sums five seconds that nothing ended.
 
 use std::ops::ControlFlow;
 
@@ -9,51 +10,82 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::walk::walk;
 
-/// Most of them; `#>` takes a whole path as one.
+/// Most steps; `#>` takes a whole path as one.
 const STEPS_MAX: usize = 50;
+/// Most operations of numbers and texts.
+const OPERATIONS_MAX: usize = 300;
 
 /// Refuses more.
 ///
 /// # Errors
 /// LimitExceeded.
 pub(crate) fn few_steps(query: &Query) -> Result<()> {
-    match walk(query, &mut Steps) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(steps) => {
-            let text = format!("{steps} steps lead into a document or a list, at most {STEPS_MAX} are allowed");
-            Err(Error::new(ErrorKind::LimitExceeded, text))
+    let text = match walk(query, &mut Chains) {
+        ControlFlow::Continue(()) => return Ok(()),
+        ControlFlow::Break(Chain { steps, .. }) if steps > STEPS_MAX => {
+            format!("{steps} steps lead into a document or a list, at most {STEPS_MAX} are allowed")
+        }
+        ControlFlow::Break(Chain { operations, .. }) => format!(
+            "{operations} operations such as `+` and `||` stand one behind the other, at most {OPERATIONS_MAX} are \
+             allowed; `concat(…)` takes many texts"
+        ),
+    };
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+struct Chains;
+
+impl Visitor for Chains {
+    type Break = Chain;
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<Chain> {
+        let chain = Chain::of(expr);
+        let is_long = chain.steps > STEPS_MAX || chain.operations > OPERATIONS_MAX;
+        if is_long { ControlFlow::Break(chain) } else { ControlFlow::Continue(()) }
+    }
+}
+
+/// What leads on from the first operand of an expression; what leads on from others is counted where these are visited.
+#[derive(Default)]
+struct Chain {
+    steps: usize,
+    operations: usize,
+}
+
+impl Chain {
+    fn of(expr: &Expr) -> Self {
+        let (mut first, mut chain) = (expr, Self::default());
+        loop {
+            first = match first {
+                Expr::BinaryOp { left, op, right } => {
+                    if is_step(op, right) {
+                        chain.steps += 1;
+                    } else if is_operation(op) {
+                        chain.operations += 1;
+                    }
+                    left.as_ref()
+                }
+                Expr::CompoundFieldAccess { root, access_chain } => {
+                    chain.steps += access_chain.len();
+                    root.as_ref()
+                }
+                Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref(),
+                _ => return chain,
+            };
         }
     }
 }
 
-struct Steps;
-
-impl Visitor for Steps {
-    type Break = usize;
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<usize> {
-        let count = steps(expr);
-        if count > STEPS_MAX { ControlFlow::Break(count) } else { ControlFlow::Continue(()) }
-    }
-}
-
-/// How many steps lead on from the first operand of an expression; those of others are counted where these are visited.
-fn steps(expr: &Expr) -> usize {
-    let (mut first, mut count) = (expr, 0);
-    loop {
-        first = match first {
-            Expr::BinaryOp { left, op, right } => {
-                count += usize::from(is_step(op, right));
-                left.as_ref()
-            }
-            Expr::CompoundFieldAccess { root, access_chain } => {
-                count += access_chain.len();
-                root.as_ref()
-            }
-            Expr::Cast { expr: inner, .. } | Expr::Nested(inner) => inner.as_ref(),
-            _ => return count,
-        };
-    }
+fn is_operation(op: &BinaryOperator) -> bool {
+    matches!(
+        op,
+        BinaryOperator::Plus
+            | BinaryOperator::Minus
+            | BinaryOperator::Multiply
+            | BinaryOperator::Divide
+            | BinaryOperator::Modulo
+            | BinaryOperator::StringConcat
+    )
 }
 
 fn is_step(op: &BinaryOperator, right: &Expr) -> bool {
@@ -94,5 +126,19 @@ mod tests {
         read(&format!("select 1{} from t", " + (x -> 'a' ->> 'b')::int".repeat(100))).unwrap();
         read(&format!("select x - 1{} from t", " - y - 2".repeat(100))).unwrap();
         read(&format!("select true{} from t", " and x ->> 'a' = 'b'".repeat(100))).unwrap();
+    }
+
+    #[test]
+    fn operations_one_behind_the_other_are_bounded() {
+        for operation in [" + a", " - 1", " * a", " / 2", " % 3", " || 'x'"] {
+            let chain = |count: usize| format!("select a{} from t", operation.repeat(count));
+            read(&chain(OPERATIONS_MAX)).unwrap_or_else(|e| panic!("{operation}: {e}"));
+            let error = read(&chain(OPERATIONS_MAX + 1)).unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{operation}: {error}");
+            assert!(error.message.starts_with("301 operations "), "{error}");
+        }
+        // Conditions are no chain of them, nor are values beside each other.
+        read(&format!("select 1 from t where a = 1{}", " or a + 1 = 2".repeat(300))).unwrap();
+        read(&format!("select a + 1{} from t", ", a + 1".repeat(900))).unwrap();
     }
 }
