@@ -1,9 +1,6 @@
 //! Bytes (`bytea`) as PostgreSQL has them. Lengths, parts and places of bytes go by the names of the functions of texts, which
 //! take what is no bytes.
 
-#[cfg(test)]
-mod kinds_tests;
-
 use std::sync::Arc;
 
 use arrow::array::{

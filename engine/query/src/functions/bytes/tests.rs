@@ -1,3 +1,5 @@
+mod kinds;
+
 use datafusion::execution::session_state::SessionStateBuilder;
 
 use super::super::testing::{call, column, draws, shown, text};
