@@ -311,7 +311,7 @@ mod tests {
         let tail = &bytes[bytes.len() - meta.tail_len as usize..];
         assert_eq!(meta.tail_crc, crc32c::crc32c(tail));
 
-        let reader = SerializedFileReader::new(std::fs::File::open(&path).unwrap()).unwrap();
+        let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
         let metadata = reader.metadata();
         assert_eq!(metadata.row_groups().iter().map(RowGroupMetaData::num_rows).collect::<Vec<_>>(), [5, 3]);
         let part = spec.id.to_string();

@@ -193,10 +193,10 @@ mod tests {
     #[test]
     fn folders_are_no_segments() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("quarantine")).unwrap();
-        std::fs::write(dir.path().join("quarantine/old.wal"), "").unwrap();
+        fs::create_dir(dir.path().join("quarantine")).unwrap();
+        fs::write(dir.path().join("quarantine/old.wal"), "").unwrap();
         assert!(LocalDisk.list(dir.path()).unwrap().is_empty());
-        std::fs::write(dir.path().join("a.wal"), "").unwrap();
+        fs::write(dir.path().join("a.wal"), "").unwrap();
         assert_eq!(LocalDisk.list(dir.path()).unwrap(), [dir.path().join("a.wal")]);
         assert!(LocalDisk.list(&dir.path().join("nothing")).is_err());
         assert!(LocalDisk.free_bytes(dir.path()).unwrap() > 0);
@@ -208,13 +208,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (from, to) = (dir.path().join("a.wal"), dir.path().join("quarantine/a.wal"));
         for text in ["first", "second"] {
-            std::fs::write(&from, text).unwrap();
+            fs::write(&from, text).unwrap();
             LocalDisk.rename(&from, &to).unwrap();
             assert!(!from.exists());
-            assert_eq!(std::fs::read_to_string(&to).unwrap(), text);
+            assert_eq!(fs::read_to_string(&to).unwrap(), text);
         }
         assert!(LocalDisk.rename(&from, &to).is_err(), "there is nothing to move");
-        assert_eq!(std::fs::read_to_string(&to).unwrap(), "second");
+        assert_eq!(fs::read_to_string(&to).unwrap(), "second");
         LocalDisk.sync_dir(dir.path()).unwrap();
         assert!(LocalDisk.sync_dir(&from).is_err());
     }
