@@ -283,11 +283,11 @@ impl Bound {
         if let Some(Prepare(prepare)) = self.before_requests {
             prepare(&app);
         }
+        // Nobody else sets it; it is there before HTTP says that the start is over.
+        let _ = postgres.set(Arc::clone(&app));
         for gate in openers {
             gate.open(&app);
         }
-        // Nobody else sets it.
-        let _ = postgres.set(Arc::clone(&app));
         tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
         let usage = follow(&app, &self.settings, &serving);
         let service_labels = app.alertd.router.service_labels().to_vec();
