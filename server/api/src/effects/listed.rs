@@ -172,12 +172,12 @@ mod tests {
             let matchers = Matchers::new(matchers.collect());
             service(&names, &matchers).to_owned()
         };
-        assert_eq!(of(&[("service", MatchOp::Equal, "shop")]), "shop");
-        assert_eq!(of(&[("service", MatchOp::Regex, "shop")]), "");
-        assert_eq!(of(&[("job", MatchOp::Equal, "shop")]), "", "its service may be any");
+        assert_eq!(of(&[("service", Equal, "shop")]), "shop");
+        assert_eq!(of(&[("service", Regex, "shop")]), "");
+        assert_eq!(of(&[("job", Equal, "shop")]), "", "its service may be any");
         let job = Matchers::new(vec![Matcher::equal("job", "shop")]);
         assert_eq!(named(&names, &job), "shop");
-        assert_eq!(of(&[("service", MatchOp::Equal, ""), ("job", MatchOp::Equal, "shop")]), "shop");
+        assert_eq!(of(&[("service", Equal, ""), ("job", Equal, "shop")]), "shop");
     }
 
     #[test]

@@ -327,7 +327,7 @@ fn numbers_and_times_as_bytes() {
     }
     // What is not read in this form is told so, and not taken for a text.
     for oid in [2205, 2206, 2249] {
-        let len = usize::try_from(super::pg_type(oid).map_or(0, |known| known.len)).unwrap_or(0);
+        let len = usize::try_from(pg_type(oid).map_or(0, |known| known.len)).unwrap_or(0);
         assert!(of(oid, true, &vec![0; len]).is_err_and(|fault| fault.code == "0A000"), "{oid}");
     }
 }
