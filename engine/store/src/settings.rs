@@ -248,6 +248,8 @@ mod tests {
         s.retention = None;
         assert_eq!((s.write().accept_past_ms, s.write().accept_future_ms), (None, None));
         assert_eq!(s.accepted_times(1), (i64::MIN, i64::MAX));
-        assert_eq!(s.generation_bytes(), 128 * MIB);
+        assert_eq!(s.generation_bytes(), 96 * MIB);
+        s.memory_limit_bytes = 320 * MIB;
+        assert_eq!(s.generation_bytes(), 20 * MIB);
     }
 }
