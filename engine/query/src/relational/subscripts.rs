@@ -66,7 +66,7 @@ mod tests {
     #[tokio::test]
     async fn items_of_lists_are_counted_from_the_first() {
         let lists = "(values (array[10, 20, 30]), (null)) as t(l)";
-        let items = format!("select l[1], l[3], l[4], l[0], l[-1], l[1:2] is null from {lists}");
+        let items = format!("select l[1], l[3], l[4], l[0] as none, l[-1] as before, l[1:2] is null from {lists}");
         assert_eq!(answered(&items).await.unwrap(), ["10|30|NULL|NULL|NULL|false", "NULL|NULL|NULL|NULL|NULL|true"]);
     }
 

@@ -183,7 +183,7 @@ fn paths_are_lists_of_texts() {
         assert_eq!(changed("jsonb_set", &[r#"{"null":1}"#, wrong, "9"]).unwrap(), None, "{wrong}");
     }
     let lists = |steps: Vec<Option<&str>>| {
-        let mut lists = arrow::array::ListBuilder::new(arrow::array::StringBuilder::new());
+        let mut lists = arrow::array::ListBuilder::new(StringBuilder::new());
         lists.append_value(steps);
         column(lists.finish())
     };

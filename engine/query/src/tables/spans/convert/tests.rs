@@ -158,7 +158,7 @@ fn codes_and_bytes_stand_for_the_same_values() {
     for (at, size) in [(0, 16), (1, 8)] {
         assert!(rows.has_id(at) && out.schema().field(at).metadata().contains_key("quiver.hex"));
         let bytes = out.column(at).as_fixed_size_binary();
-        let hex: Vec<Option<String>> = bytes.iter().map(|id| id.map(quiver_types::hex)).collect();
+        let hex: Vec<Option<String>> = bytes.iter().map(|id| id.map(hex)).collect();
         assert_eq!(
             (bytes.value_length(), hex),
             (size, shown(plain.column(at)).iter().map(|id| id.map(str::to_owned)).collect())
