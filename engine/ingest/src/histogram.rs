@@ -312,7 +312,9 @@ mod tests {
     fn histogram(schema: i32, positive: &Model, negative: &Model) -> Histogram {
         let side = |model: &Model| {
             let mut builder = SpanBuilder::default();
-            model.iter().for_each(|(idx, count)| builder.push(*idx, *count));
+            for (idx, count) in model {
+                builder.push(*idx, *count);
+            }
             builder.finish().unwrap()
         };
         let ((positive_spans, positive), (negative_spans, negative)) = (side(positive), side(negative));

@@ -484,7 +484,9 @@ mod tests {
         let mut rest = RestBuilder::new(3);
         let maps: [&[(&str, &str)]; 3] = [&[("c", "1"), ("d", "2")], &[], &[("c", "")]];
         for fields in maps {
-            fields.iter().for_each(|(name, value)| rest.push(name, value));
+            for (name, value) in fields {
+                rest.push(name, value);
+            }
             rest.end_row();
         }
         let column = |values: [&str; 3]| -> ArrayRef { Arc::new(StringViewArray::from_iter_values(values)) };

@@ -178,7 +178,7 @@ fn in_known_units(words: &mut Vec<String>) {
         });
         let Some((other, there)) = same else {
             words[at - 1] = written(amount);
-            words[at] = names.last().copied().unwrap_or_default().to_owned();
+            names.last().copied().unwrap_or_default().clone_into(&mut words[at]);
             continue;
         };
         // A part of a day is hours of its own: a day less half a one is not half a day.

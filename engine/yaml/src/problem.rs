@@ -195,7 +195,9 @@ mod tests {
     fn fields_of_younger_versions_may_be_ignored() {
         let codes = [Code::UnknownField, Code::InvalidType, Code::UnknownField, Code::Duplicate];
         let kept = |mut problems: Problems| {
-            codes.iter().for_each(|code| problems.push(problem(1, *code)));
+            for code in codes {
+                problems.push(problem(1, code));
+            }
             problems.iter().map(|p| p.code.as_str()).collect::<Vec<_>>()
         };
         let all = ["UNKNOWN_FIELD", "INVALID_TYPE", "UNKNOWN_FIELD", "DUPLICATE"];

@@ -129,7 +129,9 @@ mod tests {
 
     fn packed(out: &mut Vec<u8>, field: u32, values: &[i64]) {
         let mut list = Vec::new();
-        values.iter().for_each(|v| put_varint(&mut list, (v << 1 ^ v >> 63) as u64));
+        for v in values {
+            put_varint(&mut list, (v << 1 ^ v >> 63) as u64);
+        }
         put_bytes(out, field, &list);
     }
 

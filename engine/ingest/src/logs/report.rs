@@ -145,7 +145,9 @@ mod tests {
 
     fn report(rows: u64, empty: u64, dropped: &[(Dropped, u64)]) -> Report {
         let mut report = Report { rows, empty, ..Report::default() };
-        dropped.iter().for_each(|(why, count)| report.drop_rows(*why, *count));
+        for (why, count) in dropped {
+            report.drop_rows(*why, *count);
+        }
         report
     }
 

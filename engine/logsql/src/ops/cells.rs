@@ -236,7 +236,9 @@ mod tests {
     fn rest(rows: &[&[(&str, &str)]]) -> ArrayRef {
         let mut builder = RestBuilder::new(rows.len());
         for row in rows {
-            row.iter().for_each(|(name, value)| builder.push(name, value));
+            for (name, value) in *row {
+                builder.push(name, value);
+            }
             builder.end_row();
         }
         builder.finish().expect("a map")

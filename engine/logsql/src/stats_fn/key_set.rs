@@ -219,7 +219,9 @@ mod tests {
 
     fn set_of(keys: &[String]) -> (KeySet, BTreeSet<Vec<u8>>) {
         let mut set = KeySet::default();
-        keys.iter().for_each(|key| _ = set.insert(key.as_bytes()));
+        for key in keys {
+            _ = set.insert(key.as_bytes());
+        }
         (set, keys.iter().map(|key| key.as_bytes().to_vec()).collect())
     }
 

@@ -243,7 +243,9 @@ mod tests {
             Kept::of(Value::Text("")),
         ];
         let mut bytes = Vec::new();
-        all.iter().for_each(|kept| kept.encode(&mut bytes));
+        for kept in &all {
+            kept.encode(&mut bytes);
+        }
         let mut reader = Reader(&bytes);
         for (kept, text) in all.iter().zip(["", "-9223372036854775808", "-0.5", "é", ""]) {
             assert_eq!(Kept::read(&mut reader).expect("whole"), *kept);

@@ -100,7 +100,9 @@ mod tests {
 
     fn of(numbers: &[f64]) -> Moments {
         let mut own = Moments::default();
-        numbers.iter().for_each(|number| own.add(*number));
+        for number in numbers {
+            own.add(*number);
+        }
         own
     }
 

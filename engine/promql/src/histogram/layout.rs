@@ -265,7 +265,9 @@ mod tests {
 
     fn side_of(buckets: &BTreeMap<i32, f64>) -> Side {
         let mut side = Side::default();
-        buckets.iter().for_each(|(&index, &count)| side.push(index, (count, 0.0), false));
+        for (&index, &count) in buckets {
+            side.push(index, (count, 0.0), false);
+        }
         side
     }
 

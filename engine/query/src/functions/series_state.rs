@@ -283,7 +283,9 @@ mod tests {
                 }
                 assert_eq!(listed(&all), entries(&model));
                 let mut lengths = vec![0; groups];
-                model.keys().for_each(|(group, _)| lengths[*group] += 1);
+                for (group, _) in model.keys() {
+                    lengths[*group] += 1;
+                }
                 assert_eq!(all.lengths(&all.sorted(), |_| 1), lengths);
                 let count = draw(groups + 1);
                 let out = all.split(EmitTo::First(count), |_| 7);

@@ -106,7 +106,9 @@ pub(super) fn parts_of<'v>(value: &'v Value, way: &[Way<'v>], out: &mut Vec<(Vec
             items.iter().enumerate().for_each(|(at, item)| parts_of(item, &deeper(Err(at)), out));
         }
         Value::Object(members) => {
-            members.iter().for_each(|(name, member)| parts_of(member, &deeper(Ok(name.as_str())), out));
+            for (name, member) in members {
+                parts_of(member, &deeper(Ok(name.as_str())), out);
+            }
         }
         _ => {}
     }

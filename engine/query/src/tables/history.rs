@@ -513,7 +513,9 @@ mod tests {
         }
         let mut maps = TextMaps::default();
         for entries in [&[("a", "1"), ("b", "")][..], &[], &[("b", "2")]] {
-            entries.iter().for_each(|(key, value)| maps.push(key, value));
+            for (key, value) in entries {
+                maps.push(key, value);
+            }
             maps.end();
         }
         let maps = maps.finish().unwrap();

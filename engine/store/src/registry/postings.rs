@@ -145,7 +145,9 @@ mod tests {
             assert!(postings.to_bitmap().iter().eq(set.iter().copied()));
             let all: Vec<u32> = set.into_iter().collect();
             let (last, others) = all.split_last().expect("one at least");
-            others.iter().for_each(|&number| assert!(!postings.remove(number)));
+            for &number in others {
+                assert!(!postings.remove(number));
+            }
             assert!(postings.remove(*last), "none is left");
         }
     }

@@ -118,7 +118,9 @@ fn winners() {
 
 fn floats(rows: &[(i64, f64, i64)]) -> FloatRun {
     let mut run = FloatRun::default();
-    rows.iter().for_each(|&(ts, value, start)| run.push(ts, value, start));
+    for &(ts, value, start) in rows {
+        run.push(ts, value, start);
+    }
     run
 }
 
@@ -204,7 +206,9 @@ fn a_cut_has_both_ends() {
     let all = [(10, 1.0, 0), (20, 2.0, 8), (30, 3.0, 0)];
     let check = |min: i64, max: i64, expected: &[i64]| {
         let (mut cut, mut hists) = (floats(&all), HistRun::default());
-        all.iter().for_each(|&(ts, sum, start)| hists.push(ts, Histogram { sum, ..Histogram::default() }, start));
+        for &(ts, sum, start) in &all {
+            hists.push(ts, Histogram { sum, ..Histogram::default() }, start);
+        }
         cut.cut(MillisRange::new(min, max));
         hists.cut(MillisRange::new(min, max));
         assert_eq!((&*cut.ts, &*hists.ts), (expected, expected), "{min} to {max}");
@@ -233,7 +237,9 @@ fn hints_are_taken_back_where_the_neighbour_changed() {
     use ResetHint::{NotReset, Unknown};
     let run = |rows: &[(i64, f64, ResetHint)]| {
         let mut run = HistRun::default();
-        rows.iter().for_each(|&(ts, count, hint)| run.push(ts, counter(count, hint), 0));
+        for &(ts, count, hint) in rows {
+            run.push(ts, counter(count, hint), 0);
+        }
         run
     };
     let hints = |run: &HistRun| run.hists.iter().map(|h| h.reset_hint).collect::<Vec<_>>();

@@ -356,7 +356,9 @@ mod tests {
             .iter()
             .map(|samples| {
                 let mut run = FloatRun::default();
-                samples.iter().for_each(|&(ts, value, start)| run.push(ts, value, start));
+                for &(ts, value, start) in *samples {
+                    run.push(ts, value, start);
+                }
                 run
             })
             .collect();
@@ -402,7 +404,9 @@ mod tests {
 
     fn run(samples: &[(Millis, f64, Millis)]) -> FloatRun {
         let mut run = FloatRun::default();
-        samples.iter().for_each(|&(ts, value, start)| run.push(ts, value, start));
+        for &(ts, value, start) in samples {
+            run.push(ts, value, start);
+        }
         run
     }
 

@@ -564,6 +564,8 @@ mod tests {
         check(starts().and(root()).and(SpanFilter::Status(2)).and(starts()), &root().and(SpanFilter::Status(2)));
         // One of several, and what it is not, is looked at in each row.
         let kept = [SpanFilter::Or(vec![starts(), root()]), SpanFilter::Not(Box::new(starts())), root()];
-        kept.into_iter().for_each(|filter| check(filter.clone(), &filter));
+        for filter in kept {
+            check(filter.clone(), &filter);
+        }
     }
 }

@@ -340,7 +340,9 @@ mod tests {
     /// What a graph of rows says: nodes with sort and spans, edges with their calls.
     fn graph(rows: Vec<RollupRow>, restricted: bool) -> (Vec<String>, Vec<String>) {
         let mut sums = Sums::default();
-        rows.into_iter().for_each(|row| sums.add(row));
+        for row in rows {
+            sums.add(row);
+        }
         let graph = sums.graph(restricted);
         let nodes = graph.nodes.iter().map(|node| format!("{} {} {}", node.id, node.kind, node.spans));
         let edges = graph.edges.iter().map(|edge| format!("{} > {} {}", edge.source, edge.target, edge.calls));
@@ -424,7 +426,9 @@ mod tests {
         (slow.counts.protocol, slow.counts.durations) = (3, Durations::default());
         slow.counts.durations.add(bucket(1_000_000), 1);
         let mut sums = Sums::default();
-        [node("a", 4), fast, slow].into_iter().for_each(|row| sums.add(row));
+        for row in [node("a", 4), fast, slow] {
+            sums.add(row);
+        }
         assert_eq!(sums.len(), 2);
         let graph = sums.graph(false);
         let edge = &graph.edges[0];
@@ -469,7 +473,9 @@ mod tests {
             for (source, target) in [("a", "b"), ("b", "c"), ("c", "d"), ("x", "y"), ("d", "d")] {
                 sums.add(call((source, target), EdgeKind::Service, 1));
             }
-            ["a", "b", "c", "d", "x", "y"].into_iter().for_each(|name| sums.add(node(name, 1)));
+            for name in ["a", "b", "c", "d", "x", "y"] {
+                sums.add(node(name, 1));
+            }
             sums.graph(false)
         };
         let check = |services: &[&str], depth: usize, nodes: &str, edges: usize| {

@@ -159,7 +159,9 @@ mod tests {
     fn sketches_of_nothing_and_of_the_greatest_values() {
         let mut sketch = Sketch::default();
         assert_eq!((sketch.quantile(0.5), sketch.mean(), sketch.count()), (0, 0.0, 0));
-        [i64::MAX, i64::MIN, i64::MAX, i64::MIN].into_iter().for_each(|value| sketch.add(value));
+        for value in [i64::MAX, i64::MIN, i64::MAX, i64::MIN] {
+            sketch.add(value);
+        }
         // Sums are of more bits than their values.
         assert_eq!(sketch.mean(), -0.5);
         assert_eq!([0.5, 0.51].map(|q| sketch.quantile(q)), [i64::MIN, i64::MAX]);

@@ -227,7 +227,7 @@ mod tests {
         let mut random = 5_u64;
         let mut next = || {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (random >> 32) | (random << 32)
+            random.rotate_left(32)
         };
         for _ in 0..2000 {
             let nanos = next() as i64;

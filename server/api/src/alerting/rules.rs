@@ -373,7 +373,9 @@ groups:
         let read = quiver_alerting::rules::read(RULES, &crate::languages::Languages).expect("rules");
         let view = |model| {
             let mut group = Group::new(model, 60_000);
-            times.iter().for_each(|at| group.evaluate(*at, &Setting::default(), &engine));
+            for at in times {
+                group.evaluate(*at, &Setting::default(), &engine);
+            }
             let rights: Vec<Rights> = group.rules.iter().map(|_| Rights::full()).collect();
             Arc::new(GroupView {
                 file: "f".to_owned(),

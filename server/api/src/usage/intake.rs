@@ -325,7 +325,9 @@ mod tests {
     fn delays_are_of_the_times_that_are_known() {
         let of = |times: &[Millis], untimed: u64| {
             let mut brought = Brought::untimed(untimed);
-            times.iter().for_each(|time| brought.add(*time));
+            for time in times {
+                brought.add(*time);
+            }
             brought
         };
         for (brought, now_ms, expected) in [

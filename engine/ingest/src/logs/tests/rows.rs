@@ -140,7 +140,7 @@ fn rows_of_some_services() {
     let names = SERVICE_FIELDS.map(str::to_owned);
     let with = |services: &[&str], limits: LogsLimits| {
         let sender = Sender::of(quiver_types::Access::services(services.iter().copied()), names.clone().into());
-        LogsContext { sender, limits, ..context(&[]) }
+        LogsContext { limits, sender, ..context(&[]) }
     };
     let body = "{\"app\":\"a\",\"m\":1}\n{\"app\":\"b\"}\n{\"m\":2}\n{\"app\":\"a\",\"service.name\":\"c\"}\n{\"app\":\"c\",\"service.name\":\"a\"}";
     let (rows, report) = read(&with(&["a"], LogsLimits::default()), body);

@@ -232,7 +232,9 @@ fn histograms_travel_with_what_was_seen_of_them() {
     let hinted = |reset_hint| Histogram { reset_hint, ..exponential(0, 1, &[1.0]) };
     let state = |op, list: &[Histogram]| {
         let mut state = Accumulator::new(op, 2, 2, PosRange::default());
-        list.iter().for_each(|h| state.fold(1, 0, &[0.0; 2], &[false; 2], &[(1, h.clone())], "m"));
+        for h in list {
+            state.fold(1, 0, &[0.0; 2], &[false; 2], &[(1, h.clone())], "m");
+        }
         state
     };
     for op in [AggregateOp::Sum, AggregateOp::Avg] {

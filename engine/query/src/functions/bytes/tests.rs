@@ -142,6 +142,6 @@ fn written_bytes_read_back() {
         let piece = part(&bytes, from as i64 + 1, Some(count as i64)).unwrap();
         assert_eq!(piece, &bytes[from..(from + count).min(bytes.len())]);
         let at = place(&bytes, piece);
-        assert!(at >= 1 && at <= from + 1 && bytes[at - 1..].starts_with(piece), "{bytes:?} {piece:?}: {at}");
+        assert!((1..=from + 1).contains(&at) && bytes[at - 1..].starts_with(piece), "{bytes:?} {piece:?}: {at}");
     }
 }

@@ -222,7 +222,9 @@ mod tests {
 
     fn series<'a>(all: impl IntoIterator<Item = Vec<(&'a str, &'a str)>>) -> SeriesTable {
         let mut table = SeriesTableBuilder::default();
-        all.into_iter().for_each(|labels| table.push(labels));
+        for labels in all {
+            table.push(labels);
+        }
         table.finish()
     }
 

@@ -54,7 +54,9 @@ mod tests {
     fn map(rows: &[&[(&str, &str)]]) -> MapArray {
         let mut writer = MapWriter::new(rows.len());
         for row in rows {
-            row.iter().for_each(|(name, value)| writer.push(name, value));
+            for (name, value) in *row {
+                writer.push(name, value);
+            }
             writer.end_row();
         }
         writer.finish().unwrap()

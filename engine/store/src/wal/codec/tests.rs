@@ -272,7 +272,9 @@ fn histograms_come_back_bit_by_bit() {
 fn requests(statuses: &[u32]) -> Vec<u8> {
     let text = || -> ArrayRef { Arc::new(StringArray::from(vec!["t"; statuses.len()])) };
     let mut hashes = FixedSizeBinaryBuilder::new(16);
-    statuses.iter().for_each(|_| hashes.append_value([0u8; 16]).unwrap());
+    for _ in statuses {
+        hashes.append_value([0u8; 16]).unwrap();
+    }
     let columns: Vec<ArrayRef> = vec![
         text(),
         text(),

@@ -177,7 +177,9 @@ fn bytes_that_are_no_attributes_end_the_walk() {
     }
     let mut varints = Vec::new();
     let numbers = [0, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX];
-    numbers.iter().for_each(|number| put_varint(&mut varints, *number));
+    for number in numbers {
+        put_varint(&mut varints, number);
+    }
     let mut rest = varints.as_slice();
     assert!(std::iter::from_fn(|| take_varint(&mut rest)).eq(numbers));
 }

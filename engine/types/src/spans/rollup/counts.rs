@@ -63,7 +63,9 @@ mod tests {
         let parts = [counts(2, 1, (5, 9), 0, 3), counts(3, 0, (-1, 4), 4, 7), counts(1, 1, (6, 20), 2, 3)];
         let whole = |order: [usize; 3]| {
             let mut whole = Counts::default();
-            order.iter().for_each(|at| whole.merge(&parts[*at]));
+            for at in order {
+                whole.merge(&parts[at]);
+            }
             whole
         };
         let sum = whole([0, 1, 2]);

@@ -209,7 +209,9 @@ mod tests {
     #[test]
     fn ranks_are_nearest() {
         let mut some = Durations::default();
-        [10, 20, 30, 40].iter().for_each(|bucket| some.add(*bucket, 1));
+        for bucket in [10, 20, 30, 40] {
+            some.add(bucket, 1);
+        }
         let at = |q: f64| some.quantile(q);
         let of = [10, 20, 30, 40].map(middle);
         assert_eq!([0.0, 0.25, 0.26, 0.5, 0.75, 0.76, 1.0].map(at), [of[0], of[0], of[1], of[1], of[2], of[3], of[3]]);

@@ -118,7 +118,9 @@ mod tests {
         let open =
             |span: u8| RollupRow { ids: Some(([1; 16], [span; 8], [9; 8])), ..row(RollupKind::Open, 0, "a", "", 1) };
         let mut sum = RollupSum::default();
-        [2, 1, 2].into_iter().for_each(|span| sum.add(open(span)));
+        for span in [2, 1, 2] {
+            sum.add(open(span));
+        }
         let rows = sum.rows();
         let found: Vec<_> = rows.iter().map(|row| (row.ids.map(|ids| ids.1[0]), row.counts.spans)).collect();
         assert_eq!(found, [(Some(1), 1), (Some(2), 2)]);
