@@ -228,7 +228,7 @@ mod tests {
             (longer, Some((longer, PIECE_TIME * 4))),
             // A few rows that took no time say nothing of others.
             (longer / 4, Some((1, Duration::ZERO))),
-            (longer / 4, Some((longer / 4, Duration::from_secs(3600)))),
+            (longer / 4, Some((longer / 4, Duration::from_hours(1)))),
             (PIECE_ROWS_MIN, None),
         ] {
             let piece = next(&mut pieces).await;

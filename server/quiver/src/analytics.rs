@@ -1,7 +1,7 @@
 //! Analytics at the start and while it runs: models and tables of the operator's folders, read anew when files change, all
 //! or nothing (`olap-api.md` 10).
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
@@ -88,7 +88,7 @@ impl Folders {
     fn seen(&self) -> Vec<(PathBuf, u64, Option<SystemTime>)> {
         let mut seen = Vec::new();
         let mut folders: Vec<PathBuf> = self.models.iter().chain(&self.tables).cloned().collect();
-        let mut walked = HashSet::new();
+        let mut walked = BTreeSet::new();
         while let Some(folder) = folders.pop() {
             if !is_new_folder(&folder, &mut walked) {
                 continue;

@@ -1,6 +1,6 @@
 //! Folders of YAML files to a catalog: all or nothing.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -73,7 +73,7 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
     let mut files = Vec::new();
     for folder in folders {
         let mut paths = Vec::new();
-        walk(folder, &mut paths, &mut HashSet::new(), 0).map_err(|(path, e)| failed(&path, &e))?;
+        walk(folder, &mut paths, &mut BTreeSet::new(), 0).map_err(|(path, e)| failed(&path, &e))?;
         paths.sort();
         for path in paths {
             let meta = std::fs::metadata(&path).map_err(|e| failed(&path, &e))?;
@@ -98,14 +98,14 @@ pub fn is_hidden(path: &Path) -> bool {
 }
 
 /// Whether a folder is met for the first time: links may lead back to one that is being walked.
-pub fn is_new_folder(folder: &Path, walked: &mut HashSet<PathBuf>) -> bool {
+pub fn is_new_folder(folder: &Path, walked: &mut BTreeSet<PathBuf>) -> bool {
     walked.insert(std::fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned()))
 }
 
 fn walk(
     folder: &Path,
     paths: &mut Vec<PathBuf>,
-    walked: &mut HashSet<PathBuf>,
+    walked: &mut BTreeSet<PathBuf>,
     depth: usize,
 ) -> Result<(), (PathBuf, std::io::Error)> {
     if !is_new_folder(folder, walked) {

@@ -306,7 +306,7 @@ mod tests {
                     let pattern = if name == "__name__" { "m" } else { patterns[random(9) as usize] };
                     Matcher::new(name, ops[random(4) as usize], pattern).expect("valid")
                 };
-                let matchers: Vec<Matcher> = (0..1 + random(3)).map(|_| matcher(&mut random)).collect();
+                let matchers: Vec<Matcher> = (0..=random(3)).map(|_| matcher(&mut random)).collect();
                 let matches = |labels: &LabelSet| matchers.iter().all(|m| m.matches(labels.get(&m.name)));
                 let expected = live.iter().filter(|(_, labels)| matches(labels)).map(|(&number, _)| number);
                 let found = registry.matching(&matchers);

@@ -141,7 +141,7 @@ mod tests {
             let (parts, _) = question.parts(&snapshot, &stats);
             let numbers = parts.iter().map(|part| wait(question.of_part(part, &stats)).unwrap());
             let mut sorted = sets.clone();
-            sorted.sort_by(|a, b| a.cmp_series(b));
+            sorted.sort_by(quiver_types::LabelSet::cmp_series);
             numbers.flatten().map(|number| sorted[number as usize].get("n").to_owned()).collect::<BTreeSet<_>>()
         };
         let expected =

@@ -249,7 +249,7 @@ fn stands(value: &str, text: &str, ends: bool) -> bool {
     value.char_indices().filter(|(at, _)| value[*at..].starts_with(text)).any(|(at, _)| {
         let before = is_word(text.chars().next()) && is_word(value[..at].chars().next_back());
         let behind = is_word(text.chars().next_back()) && is_word(value[at + text.len()..].chars().next());
-        !before && !(ends && behind)
+        !(before || ends && behind)
     })
 }
 

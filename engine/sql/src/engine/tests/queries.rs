@@ -331,7 +331,8 @@ fn sets_of_different_rows_are_one_of_several_conditions() {
 #[test]
 fn arms_of_a_case_stand_beside_each_other() {
     let case = |arms: usize, then: &str| {
-        let arms: String = (0..arms).map(|n| format!("when x = {n} then {then} ")).collect();
+        let arms: Vec<String> = (0..arms).map(|n| format!("when x = {n} then {then}")).collect();
+        let arms = arms.join(" ");
         format!("select case {arms} else x end from (values (1), (5000)) v (x) order by 1")
     };
     assert_eq!(shown(asked(case(1_500, "-x"))).1, ["-1", "5000"]);

@@ -13,7 +13,7 @@ fn sets() -> Vec<Vec<(String, String)>> {
     let set = |n: u32| {
         let label = |name: &str, value: String| (name.to_owned(), value);
         let mut set = vec![label("__name__", format!("m{}", n % 3)), label("id", format!("{:03}", n * 7 % 200))];
-        if n % 2 == 0 {
+        if n.is_multiple_of(2) {
             set.push(label("zone", ["eu-a", "eu-b", "us", "é", "ü"][n as usize % 5].to_owned()));
         }
         if n == 17 { Vec::new() } else { set }

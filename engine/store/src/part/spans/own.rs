@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_column_has_the_commonest_type_of_its_key() {
         let own = |n: u64| {
-            let mixed = if n % 3 == 0 { Value::Text("x") } else { Value::Double(0.5) };
+            let mixed = if n.is_multiple_of(3) { Value::Text("x") } else { Value::Double(0.5) };
             vec![
                 ("bytes", Value::Bytes(&[1])),
                 ("list", Value::Json(r#"{"arrayValue":{}}"#)),
@@ -147,7 +147,7 @@ mod tests {
         let expected = [(Place::Span, "mixed", OwnType::Double), (Place::Span, "text", OwnType::Text)];
         check(&[batch(0..30, |_| vec![], own)], &expected);
         // As common as each other: the first of the types.
-        let even = |n: u64| vec![("mixed", if n % 2 == 0 { Value::Int(1) } else { Value::Text("1") })];
+        let even = |n: u64| vec![("mixed", if n.is_multiple_of(2) { Value::Int(1) } else { Value::Text("1") })];
         check(&[batch(0..30, |_| vec![], even)], &[(Place::Span, "mixed", OwnType::Text)]);
     }
 
@@ -172,7 +172,7 @@ mod tests {
     fn names_are_told_apart_in_any_case_and_ours_are_ours() {
         let own = |n: u64| {
             let mut list = vec![("__q_marks", Value::Int(1)), ("user", Value::Int(1))];
-            list.extend((n % 2 == 0).then_some(("User", Value::Int(1))));
+            list.extend(n.is_multiple_of(2).then_some(("User", Value::Int(1))));
             list
         };
         check(&[batch(0..10, |_| vec![], own)], &[(Place::Span, "user", OwnType::Int)]);

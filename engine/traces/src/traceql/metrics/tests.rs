@@ -262,7 +262,7 @@ fn quantiles_rise_between_the_least_and_the_greatest_value() {
     };
     for round in 0..200 {
         let mut cell = Cell::default();
-        let values: Vec<u64> = (0..1 + below(30))
+        let values: Vec<u64> = (0..=below(30))
             .map(|_| {
                 let width = 1 + below(30);
                 2 + below(1 << width)
