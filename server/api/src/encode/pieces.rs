@@ -234,7 +234,7 @@ mod tests {
         let begun = |pieces: usize| {
             let (held, mut left) = (std::sync::Arc::clone(&held), pieces);
             while_read(move |piece| {
-                let _held = &held;
+                assert!(std::sync::Arc::strong_count(&held) > 0);
                 left -= 1;
                 piece.extend_from_slice(b"ab");
                 left == 0

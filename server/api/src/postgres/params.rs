@@ -246,9 +246,8 @@ fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Faul
     let (dimensions, _, _) = (rest.get_i32(), rest.get_i32(), rest.get_u32());
     match dimensions {
         0 if rest.is_empty() => return Ok(Vec::new()),
-        0 => return Err(malformed(item)),
         1 if rest.len() >= 8 => {}
-        1 => return Err(malformed(item)),
+        0 | 1 => return Err(malformed(item)),
         _ => return Err(unknown("that are lists of lists")),
     }
     let (count, _) = (rest.get_i32(), rest.get_i32());
