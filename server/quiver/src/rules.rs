@@ -286,21 +286,21 @@ pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
 mod tests {
     use super::*;
 
-    fn checked(text: &str, checks: &Checks) -> Checked {
+    fn checked(text: &str, checks: Checks) -> Checked {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("rules.yml");
         std::fs::write(&path, text).unwrap();
-        check(Some(&path), checks)
+        check(Some(&path), &checks)
     }
 
     #[test]
     fn sound_files() {
         let rules =
             "groups: [{name: g, rules: [{alert: A, expr: up == 0}, {record: 'a:b', expr: sum(up)}]}, {name: h}]";
-        assert_eq!(checked(rules, &Checks::default()), Checked::Sound(2, Vec::new()));
-        assert_eq!(checked("", &Checks::default()), Checked::Sound(0, Vec::new()));
+        assert_eq!(checked(rules, Checks::default()), Checked::Sound(2, Vec::new()));
+        assert_eq!(checked("", Checks::default()), Checked::Sound(0, Vec::new()));
         let warned = "groups: [{name: g, headers: [x], rules: [{alert: A, expr: up}]}]";
-        let Checked::Sound(1, warnings) = checked(warned, &Checks::default()) else { panic!("it is sound") };
+        let Checked::Sound(1, warnings) = checked(warned, Checks::default()) else { panic!("it is sound") };
         assert_eq!(warnings.len(), 1, "{warnings:?}");
     }
 
@@ -312,7 +312,7 @@ mod tests {
             ("groups: [", ": "),
             ("groups: [{name: g, rules: [{alert: A, expr: up, for: soon}]}]", ": 1:"),
         ] {
-            let Checked::Failed(errors) = checked(text, &Checks::default()) else { panic!("{text}") };
+            let Checked::Failed(errors) = checked(text, Checks::default()) else { panic!("{text}") };
             assert!(errors.iter().all(|e| e.contains(&format!("rules.yml{place}"))), "{text}: {errors:?}");
         }
         let Checked::Failed(errors) = check(Some(Path::new("/nowhere/rules.yml")), &Checks::default()) else {
@@ -321,7 +321,7 @@ mod tests {
         assert!(errors.len() == 1 && errors[0].starts_with("/nowhere/rules.yml: "), "{errors:?}");
         let own = "groups: [{name: g, rules: [{alert: A, expr: up, fro: 1m}]}]";
         let ignored = Checks { unknown: UnknownFields::Ignored, ..Checks::default() };
-        assert_eq!(checked(own, &ignored), Checked::Sound(1, Vec::new()));
+        assert_eq!(checked(own, ignored), Checked::Sound(1, Vec::new()));
     }
 
     /// As promtool tells them: the later of two rules writes over the earlier one.
@@ -333,22 +333,18 @@ mod tests {
         let twice = file("record: 'a:b', labels: {x: '1', w: '2'}", "record: 'a:b', labels: {w: '2', x: '1'}");
         let told = "lint error 1 duplicate rule(s) found.\nMetric: a:b\nLabel(s):\n\tw: 2\n\tx: 1\n\
             Might cause inconsistency while recording expressions";
-        assert_eq!(checked(&twice, &Checks::default()), Checked::Lint(told.to_owned()));
+        assert_eq!(checked(&twice, Checks::default()), Checked::Lint(told.to_owned()));
         let all = Checks { lint: Lint::All, ..Checks::default() };
-        assert!(matches!(checked(&twice, &all), Checked::Lint(_)));
+        assert!(matches!(checked(&twice, all), Checked::Lint(_)));
         let none = Checks { lint: Lint::None, ..Checks::default() };
-        assert_eq!(checked(&twice, &none), Checked::Sound(2, Vec::new()));
+        assert_eq!(checked(&twice, none), Checked::Sound(2, Vec::new()));
         for (one, other) in [
             ("record: 'a:b'", "record: 'a:c'"),
             ("record: 'a:b'", "record: 'a:b', labels: {x: '1'}"),
             ("record: 'a:b', labels: {x: '1'}", "record: 'a:b', labels: {x: '2'}"),
             ("record: A", "alert: A"),
         ] {
-            assert_eq!(
-                checked(&file(one, other), &Checks::default()),
-                Checked::Sound(2, Vec::new()),
-                "{one} | {other}"
-            );
+            assert_eq!(checked(&file(one, other), Checks::default()), Checked::Sound(2, Vec::new()), "{one} | {other}");
         }
     }
 
