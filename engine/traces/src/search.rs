@@ -177,9 +177,7 @@ impl Search {
         }
         search.ids = ids;
         search.conditions = conditions(params)?;
-        if let Some(text) = params.one("q")? {
-            search.conditions.push(of_traceql(text)?);
-        }
+        search = search.with_traceql(params)?;
         search.any_span = params.word("spans", &["one", "any"])? == Some("any");
         if params.word("durationOf", &["span", "trace"])? == Some("trace") {
             search.duration = durations(params)?;
@@ -214,14 +212,28 @@ impl Search {
         Ok(search)
     }
 
-    /// Reads the filter of a search alone, for calls whose `limit` and `sort` are their own.
+    /// Reads the filter of a search alone, for calls that list and count spans, and whose `limit` and `sort` are their own.
     ///
     /// # Errors
-    /// A parameter is wrong.
+    /// A parameter is wrong, or asks something of whole traces.
     pub fn parse_filter(params: &Params, now: i64) -> Result<Self, TraceError> {
+        for name in ["durationOf", "errorOf"] {
+            params.word(name, &["span"])?;
+        }
         let mut search = Self::new(params.range(now, HOUR)?);
         search.conditions = conditions(params)?;
         Ok(search)
+    }
+
+    /// Adds the condition of `q`, for calls where it is none on names.
+    ///
+    /// # Errors
+    /// It is no TraceQL, or asks something of more than single spans.
+    pub fn with_traceql(mut self, params: &Params) -> Result<Self, TraceError> {
+        if let Some(text) = params.one("q")? {
+            self.conditions.push(of_traceql(text)?);
+        }
+        Ok(self)
     }
 
     /// Makes a search for everything in a window, newest first.

@@ -269,4 +269,28 @@ fn other_calls_take_the_filter_alone() {
     assert_eq!((found.limit, found.sort, found.ids.len()), (20, Sort::Start, 0));
     assert_eq!(found.filter().to_string(), format!("(start in [{}, {NOW}] and service = \"a\")", NOW - HOUR));
     assert!(of("kind=nope").is_err() && of("from=2&to=1").is_err());
+    // What is asked of whole traces would be left out of a list of spans.
+    for name in ["durationOf", "errorOf"] {
+        assert!(of(&format!("{name}=span")).is_ok(), "{name}");
+        let told = of(&format!("{name}=trace&minDuration=1s&error=true")).unwrap_err();
+        assert!(
+            matches!(&told, TraceError::Param(e) if e.name == name && e.reason == "`trace` is none of span"),
+            "{told:?}"
+        );
+    }
+}
+
+/// Where no names are listed, `q` is a condition as it is in a search.
+#[test]
+fn lists_of_no_names_take_traceql() {
+    let of = |query: &str| {
+        let params = Params::of_query(Some(query)).unwrap();
+        Search::parse_filter(&params, NOW).and_then(|search| search.with_traceql(&params))
+    };
+    let conditions = |query: &str| of(query).unwrap().conditions.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!(conditions("service=a&q={ status = error }"), ["service = \"a\"", "status = 2"]);
+    assert_eq!(conditions("service=a&q="), ["service = \"a\""]);
+    for wrong in ["q={", "q={} >> {}", "q={} | rate()", "q={}&q={}"] {
+        assert!(of(wrong).is_err_and(|e| matches!(e, TraceError::Param(e) if e.name == "q")), "{wrong}");
+    }
 }

@@ -75,6 +75,10 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     } else {
         Search::parse_filter(&call.params, call.now)?
     };
+    // In lists of names it is a part of these.
+    if matches!(list, List::Histogram | List::Heatmap | List::Facets | List::Difference) {
+        search = search.with_traceql(&call.params)?;
+    }
     search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
     let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
