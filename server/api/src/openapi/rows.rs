@@ -9,6 +9,7 @@ use super::operation::{Errors, answer, body, flag, put, query, with_errors};
 use super::schemas::{any, string};
 
 mod queries;
+mod server;
 mod settings;
 mod telemetry;
 
@@ -101,7 +102,7 @@ impl Row {
 
 /// Describes all of them.
 pub(super) fn describe(paths: &mut Paths) {
-    for group in telemetry::GROUPS.iter().chain(queries::GROUPS).chain(settings::GROUPS) {
+    for group in telemetry::GROUPS.iter().chain(queries::GROUPS).chain(settings::GROUPS).chain(server::GROUPS) {
         for base in group.at {
             for row in group.rows {
                 for method in row.methods() {

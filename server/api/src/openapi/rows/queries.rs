@@ -2,6 +2,24 @@
 
 use super::{By, Errors, FORM, Group, JSON, LINES, PROTOBUF, TEXT, row};
 
+/// Which spans are searched, listed or counted, and what else a call takes.
+macro_rules! of_spans {
+    ($more:literal) => {
+        concat!(
+            "from to service operation instance env kind tag filter minDuration maxDuration durationOf error errorOf \
+             root segment explain ",
+            $more
+        )
+    };
+}
+
+/// Which spans of a trace are looked at, and what else a call takes.
+macro_rules! of_trace {
+    ($more:literal) => {
+        concat!("service start_time end_time explain ", $more)
+    };
+}
+
 /// The forms of rows of SQL.
 const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
     application/vnd.apache.parquet";
@@ -61,7 +79,7 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/select/logsql", "/logs-api/select/logsql"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Form, "/query", "Runs LogsQL", "query! start end limit offset timeout segment")
+            row(By::Form, "/query", "Runs LogsQL", "query! start end limit timeout segment")
                 .gives("200", "application/x-ndjson, application/stream+json"),
             row(By::Form, "/tail", "Follows records as they come", "query! start_offset segment").gives("200", LINES),
             row(By::Form, "/hits", "Counts records over time", "query! start end step field"),
@@ -105,32 +123,43 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/traces"],
         errors: Errors::Problem,
         rows: &[
-            row(By::Json, "", "Searches traces", "start end q limit cursor sort segment"),
-            row(By::Json, "/services", "Lists services", "start end"),
-            row(By::Json, "/operations", "Lists operations of services", "start end service"),
-            row(By::Json, "/instances", "Lists instances of services", "start end service"),
-            row(By::Json, "/tags", "Lists keys of attributes", "start end"),
-            row(By::Json, "/tags/{key}/values", "Lists values of an attribute", "start end"),
-            row(By::Json, "/dependencies", "Counts calls between services", "start end"),
-            row(By::Json, "/histogram", "Counts traces over time", "start end"),
-            row(By::Json, "/heatmap", "Counts traces over time and duration", "start end"),
-            row(By::Json, "/facets", "Lists the commonest values", "start end"),
-            row(By::Json, "/difference", "Says in what some traces differ from others", "start end"),
-            row(By::Json, "/compare", "Compares traces", "start end"),
-            row(By::Get, "/{id}", "Gives a trace", ""),
-            row(By::Get, "/{id}/summary", "Sums a trace up", ""),
-            row(By::Get, "/{id}/statistics", "Gives figures of a trace", ""),
-            row(By::Get, "/{id}/critical-path", "Gives what a trace waited for", ""),
-            row(By::Get, "/{id}/similar", "Finds traces of the same shape", ""),
-            row(By::Get, "/{id}/logs", "Gives records of a trace", ""),
-            row(By::Get, "/{id}/exemplars", "Gives exemplars of a trace", ""),
+            row(
+                By::Json,
+                "",
+                "Searches traces",
+                of_spans!("q ids spans minSpans maxSpans minServices sort limit cursor"),
+            ),
+            row(By::Json, "/services", "Lists services", of_spans!("q limit names")),
+            row(By::Json, "/operations", "Lists operations of services", of_spans!("q limit")),
+            row(By::Json, "/instances", "Lists instances of services", of_spans!("limit")),
+            row(By::Json, "/tags", "Lists keys of attributes", of_spans!("scope q limit")),
+            row(By::Json, "/tags/{key}/values", "Lists values of an attribute", of_spans!("scope q limit")),
+            row(By::Json, "/dependencies", "Counts calls between services", of_spans!("depth")),
+            row(By::Json, "/histogram", "Counts traces over time", of_spans!("q step by measure")),
+            row(By::Json, "/heatmap", "Counts traces over time and duration", of_spans!("q step buckets")),
+            row(By::Json, "/facets", "Lists the commonest values", of_spans!("q keys limit")),
+            row(
+                By::Json,
+                "/difference",
+                "Says in what some traces differ from others",
+                of_spans!("q select selectFilter limit"),
+            ),
+            row(By::Json, "/compare", "Compares traces", "left right explain"),
+            row(By::Get, "/{id}", "Gives a trace", of_trace!("download")),
+            row(By::Get, "/{id}/summary", "Sums a trace up", of_trace!("")),
+            row(By::Get, "/{id}/statistics", "Gives figures of a trace", of_trace!("groupBy")),
+            row(By::Get, "/{id}/critical-path", "Gives what a trace waited for", of_trace!("")),
+            row(By::Get, "/{id}/similar", "Finds traces of the same shape", of_trace!("limit")),
+            row(By::Get, "/{id}/logs", "Gives records of a trace", of_trace!("before after limit related")),
+            row(By::Get, "/{id}/exemplars", "Gives exemplars of a trace", of_trace!("before after limit")),
         ],
     },
     Group {
         tag: "traces",
         at: &["/platform-api/traces"],
         errors: Errors::ProblemOrPlain,
-        rows: &[row(By::Get, "/{id}/{format}", "Exports a trace", "").gives("200", JSON)],
+        rows: &[row(By::Get, "/{id}/{format}", "Exports a trace", of_trace!("types links extras download"))
+            .gives("200", JSON)],
     },
     Group {
         tag: "jaeger",
@@ -223,12 +252,17 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/meta", "Lists models", ""),
             row(By::Get, "/dry-run", "Checks a query of models", "query!"),
             row(By::Post, "/dry-run", "Checks a query of models", "").takes(&[JSON]),
-            row(By::Post, "/explain", "Explains a query of models", "").takes(&[JSON]),
+            row(By::Post, "/explain", "Explains a query of models", "query segment").takes(&[JSON]),
             row(By::Get, "/sql", "Prints the plan of a query, or of a statement over models, as SQL", "query! format"),
             row(By::Post, "/sql", "Prints the plan of a query, or of a statement over models, as SQL", "")
                 .takes(&[JSON]),
-            row(By::Post, "/drill", "Shows the rows behind a measure", "").takes(&[JSON]),
-            row(By::Get, "/meta/values", "Lists values of a dimension", "member! search dateRange timezone limit"),
+            row(By::Post, "/drill", "Shows the rows behind a measure", "query segment").takes(&[JSON]),
+            row(
+                By::Get,
+                "/meta/values",
+                "Lists values of a dimension",
+                "member! search dateRange timezone limit segment",
+            ),
         ],
     },
 ];

@@ -1,6 +1,6 @@
-//! What is about configuration beyond its families, about access, alerts, and the server itself.
+//! What is about configuration beyond its families, about access and alerts.
 
-use super::{By, Errors, FORM, Group, JSON, LINES, Row, TEXT, row};
+use super::{By, Errors, FORM, Group, JSON, LINES, Row, row};
 
 /// What neighbours are asked with.
 const NEIGHBOURS: &str = "direction depth relationshipTypes resourceTypes limit through";
@@ -96,8 +96,6 @@ pub(super) const GROUPS: &[Group] = &[
                 "direction depth relationshipTypes resourceTypes ciClasses at limit through",
             ),
             row(By::Post, "/resources/{id}/merge", "Merges resources into one", "dryRun").takes(&[JSON]),
-            row(By::Get, "/openapi.json", "Describes the API", ""),
-            row(By::Get, "/openapi.yaml", "Describes the API", "").gives("200", "application/yaml"),
         ],
     },
     Group {
@@ -229,30 +227,6 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Post, "/rulepolicy/routes/test", "Says where alerts would go", "").takes(&[JSON]),
             row(By::Post, "/rulepolicy/templates/test", "Fills a template", "").takes(&[JSON]),
             row(By::Post, "/rulepolicy/receivers/test", "Sends a message for a test", "").takes(&[JSON]),
-            row(By::Get, "/swagger/openapi.json", "Describes the API of alerting", ""),
-            row(By::Get, "/swagger/openapi.yaml", "Describes the API of alerting", "").gives("200", "application/yaml"),
-            row(By::Get, "/swagger", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
-            row(By::Get, "/swagger/", "Shows the API of alerting", "").gives("200", "text/html; charset=utf-8"),
-        ],
-    },
-    Group {
-        tag: "server",
-        at: &[""],
-        errors: Errors::Plain,
-        rows: &[
-            row(By::Get, "/health", "Says whether the server answers", "").gives("200", TEXT),
-            row(By::Get, "/health/live", "Says that the server lives", "").gives("200", TEXT),
-            row(By::Get, "/health/ready", "Says whether the server answers", "").gives("200", TEXT),
-            row(By::Get, "/-/healthy", "Says that the server lives", "").gives("200", TEXT),
-            row(By::Get, "/-/ready", "Says whether the server answers", "").gives("200", TEXT),
-            row(By::Get, "/metrics", "Gives figures of the server itself", "").gives("200", TEXT),
-            row(By::Post, "/admin/flush", "Writes what is in memory into parts", "").gives("2XX", TEXT),
-            row(By::Post, "/admin/compact", "Merges parts", "").gives("2XX", TEXT),
-            row(By::Post, "/admin/reload", "Reads the settings anew", "").gives("2XX", TEXT),
-            row(By::Post, "/admin/backup", "Makes a backup", "").takes(&[JSON]),
-            row(By::Get, "/admin/queries", "Lists queries that run", ""),
-            row(By::Delete, "/admin/queries/{id}", "Ends a query", "").gives("2XX", ""),
-            row(By::Post, "/admin/queries/{id}/cancel", "Ends a query", "").gives("2XX", ""),
         ],
     },
 ];
