@@ -27,6 +27,7 @@ mod nested;
 mod observed;
 mod olap;
 mod oracle;
+mod parameters;
 mod plans;
 mod postgres;
 mod promql_hostile;

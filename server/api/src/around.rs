@@ -24,7 +24,7 @@ use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
 use crate::state::AppState;
 use crate::usage::Taken;
-use crate::{partial, segments, tenancy};
+use crate::{parameters, partial, segments, tenancy};
 
 pub(crate) mod admission;
 mod proxy;
@@ -99,7 +99,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            let answer = segments::scope(partial::tell(next.run(request)));
+            let answer = segments::scope(partial::tell(served(request, next)));
             let response = info.scope(answer).instrument(span).await;
             if state.is_enforced() { challenged(response) } else { response }
         }
@@ -119,6 +119,14 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         Some(entry) => entry.follow(response),
         None => response,
     }
+}
+
+/// Answers a request, or refuses it for a parameter that its route does not know.
+async fn served(request: Request, next: Next) -> Response {
+    if let Some(refusal) = parameters::refusal(&request) {
+        return refusal;
+    }
+    next.run(request).await
 }
 
 /// A body whose bytes are counted as they come.

@@ -6,7 +6,7 @@
 //! | `around`, `request`, `guard`, `metrics` | what stands around every request: its id, who may not ask, what is counted, the access log |
 //! | `serve`, `bodies`, `answers` | listeners with limits on connections, heads and pace · memory of bodies and of answers |
 //! | `state`, `live`, `starting` | the handles that handlers share · settings that may change meanwhile · answers before the store is open |
-//! | `params`, `encode`, `error` | parameters in · answers out · kinds of errors → statuses, once |
+//! | `params`, `parameters`, `encode`, `error` | parameters in · those that nobody knows · answers out · kinds of errors → statuses, once |
 //! | `…_api`, `…_ingest`, `alerting` | the families |
 //!
 //! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
@@ -40,6 +40,7 @@ mod metrics_api;
 pub mod olap_api;
 mod openapi;
 mod otlp_grpc;
+mod parameters;
 mod params;
 mod partial;
 pub mod peers;

@@ -102,6 +102,15 @@ impl Given {
         Ok(Self { headers: head.headers, params, body })
     }
 
+    /// Refuses members of the body that nothing heeds.
+    fn only(&self, known: &[&str]) -> Result<(), QueryError> {
+        let extra = self.body.as_object().and_then(|body| body.keys().find(|key| !known.contains(&key.as_str())));
+        match extra {
+            Some(key) => Err(QueryError::new(Reason::UnknownKey, format!("/{key}"), format!("unknown key `{key}`"))),
+            None => Ok(()),
+        }
+    }
+
     /// A word of the body, or of the URL.
     fn word(&self, name: &str) -> Result<Option<&str>, QueryError> {
         match self.body.get(name) {
@@ -404,6 +413,7 @@ async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
 async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
+        given.only(&["query", "analyze"])?;
         let query = given.query()?;
         let catalog = state.olap.catalog().with_open(&query);
         let access = access(&state);

@@ -17,6 +17,8 @@ use utoipa::openapi::{OpenApi, OpenApiBuilder, Paths};
 
 use crate::state::AppState;
 
+pub(crate) use rows::parameters;
+
 mod families;
 mod operation;
 mod page;

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{RawPathParams, Request, State};
+use axum::extract::{MatchedPath, RawPathParams, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{Method, StatusCode, header};
@@ -26,11 +26,11 @@ pub(crate) use problem::problem;
 
 use crate::bodies::read_unpacked;
 use crate::encode::pieces::Text;
-use crate::explained;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::segments::{Narrowed, of_request};
 use crate::state::AppState;
+use crate::{explained, parameters};
 
 /// All paths.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -72,7 +72,12 @@ impl Call {
         if head.method == Method::POST {
             let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
-                params.extend(Params::of_json(&body)?);
+                let given = Params::of_json(&body)?;
+                let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
+                if let Some(name) = parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
+                    return Err(parameters::error(name).into());
+                }
+                params.extend(given);
                 explain(&params)?;
                 let text = format!("{} {}", head.uri, String::from_utf8_lossy(&body));
                 let ctx = query_context(&state, state.asked(Language::Traces, &text), state.limits());

@@ -22,7 +22,8 @@ pub(crate) async fn not_allowed(uri: Uri) -> Response {
     answer(uri.path(), StatusCode::METHOD_NOT_ALLOWED, &problem, "Method Not Allowed")
 }
 
-fn answer(path: &str, status: StatusCode, problem: &Problem, text: &'static str) -> Response {
+/// Tells of a problem in the form of a path; where that is text, this one.
+pub(crate) fn answer(path: &str, status: StatusCode, problem: &Problem, text: &str) -> Response {
     if path.starts_with("/realms/") {
         let body = json!({"error": "invalid_request", "error_description": problem.detail, "code": problem.code});
         let kind = HeaderValue::from_static("application/json");
@@ -40,7 +41,8 @@ fn answer(path: &str, status: StatusCode, problem: &Problem, text: &'static str)
 /// Paths of queries whose errors are problem documents. Clients made for other servers know these by text elsewhere.
 const QUERIES: &[&str] = &["/sql-api", "/olap-api", "/traces"];
 
-fn is_below(path: &str, base: &str) -> bool {
+/// Whether a path is another one, or below it.
+pub(crate) fn is_below(path: &str, base: &str) -> bool {
     path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 

@@ -93,7 +93,7 @@ fn asked(template: &str, ids: &BTreeMap<&'static str, String>) -> String {
     }
     let (from, to) = (AT - 600, AT + 600);
     let all = "%7B__name__%3D~%22.%2B%22%7D";
-    let more = if path.starts_with("/sql-api") {
+    let more = if path == "/sql-api/v1/query" {
         "query=select%20*%20from%20spans".to_owned()
     } else if path.starts_with("/metrics-api") {
         format!("query={all}&match[]={all}&start={from}&end={to}&time={AT}&step=60")
@@ -105,8 +105,10 @@ fn asked(template: &str, ids: &BTreeMap<&'static str, String>) -> String {
         format!(
             "service={HIDDEN}&start={from}000000&end={to}000000&endTs={to}000&lookback=1200000&serviceName={HIDDEN}"
         )
-    } else if path.starts_with("/traces") {
+    } else if ["/traces/histogram", "/traces/heatmap"].contains(&template) {
         format!("from={from}&to={to}&step=60s")
+    } else if path.starts_with("/traces") && !template.contains("{id}") && template != "/traces/compare" {
+        format!("from={from}&to={to}")
     } else {
         String::new()
     };

@@ -139,7 +139,8 @@ fn traces() -> Vec<Post> {
         ("/difference", json!({"select": {"minDuration": "1ms"}}), false),
         ("/compare", json!({"left": "f".repeat(32), "right": "e".repeat(32)}), false),
     ] {
-        let mut body = json!({"from": WINDOW.0, "to": WINDOW.1});
+        let window = json!({"from": WINDOW.0, "to": WINDOW.1});
+        let mut body = if path == "/compare" { json!({}) } else { window };
         body.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
         let path = format!("/traces{}", path.replace("{key}", "service.name"));
         all.push(Post { shows, ..Post::json(path, &body) });

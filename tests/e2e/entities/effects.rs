@@ -157,7 +157,7 @@ async fn spans_become_transactions() {
         }
     }
     let named = format!("/jaeger/api/traces/{:032x}?x=1", 1);
-    let [own, summary] = ["", "/summary"].map(|of| format!("/traces/{:032x}{of}?x=1", 1));
+    let [own, summary] = ["", "/summary"].map(|of| format!("/traces/{:032x}{of}?explain=false", 1));
     for path in [
         "/metrics-api/api/v1/metadata?x=1",
         "/olap-api/v1/meta?x=1",

@@ -20,11 +20,7 @@ const VALUES: u64 = 100;
 pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        let known = ["query", "row", "measure", "limit"];
-        let extra = given.body.as_object().and_then(|b| b.keys().find(|k| !known.contains(&k.as_str())));
-        if let Some(key) = extra {
-            return Err(QueryError::new(Reason::UnknownKey, format!("/{key}"), format!("unknown key `{key}`")).into());
-        }
+        given.only(&["query", "row", "measure", "limit"])?;
         let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
         let catalog = state.olap.catalog().with_open(&given.body);
         let access = access(&state);

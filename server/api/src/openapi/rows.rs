@@ -1,5 +1,7 @@
 //! Operations that are not a family's, as data: groups of paths with one form of errors.
 
+use std::collections::HashMap;
+
 use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
@@ -113,6 +115,18 @@ pub(super) fn describe(paths: &mut Paths) {
             }
         }
     }
+}
+
+/// Names of the parameters of each route that asks for telemetry or is about the server itself.
+pub(crate) fn parameters() -> HashMap<String, Vec<&'static str>> {
+    let mut routes: HashMap<String, Vec<&'static str>> = HashMap::new();
+    for group in queries::GROUPS.iter().chain(server::GROUPS) {
+        for (base, row) in group.at.iter().flat_map(|base| group.rows.iter().map(move |row| (base, row))) {
+            let known = routes.entry(format!("{base}{}", row.path)).or_default();
+            known.extend(row.parameters().map(|(name, _)| name));
+        }
+    }
+    routes
 }
 
 fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder {

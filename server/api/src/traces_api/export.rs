@@ -11,7 +11,6 @@ use quiver_types::spans::hex;
 
 use super::{Call, problem};
 use crate::error::plain;
-use crate::segments::is_segment;
 use crate::state::AppState;
 
 pub(super) async fn without_id() -> Response {
@@ -34,9 +33,6 @@ pub(super) async fn handle(
 /// Reads which spans of a trace are wanted; `start_time` and `end_time` are decimal nanoseconds.
 pub(super) fn selection(call: &Call, id: &str) -> Result<Selection, TraceError> {
     let id = Selection::parse_id(id)?;
-    if let Some((name, _)) = call.params.pairs().find(|(name, _)| is_segment(name)) {
-        return Err(ParamError::new(name, "a trace that is named is given whole, segments do not act on it").into());
-    }
     let time = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = call.params.one(name)? else { return Ok(None) };
         let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());

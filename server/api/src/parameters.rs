@@ -1,0 +1,185 @@
+//! Parameters that a route does not know: they are refused by name, since with a slip in a name another question is answered
+//! than the one that was meant.
+//!
+//! What a route knows is what its description says ([`crate::openapi`]), so that the two cannot differ. Interfaces of other
+//! products pass over what they do not know, as the originals do: [`PASSING`] lists them. Configuration refuses by itself,
+//! since its lists take the fields of their family (`config_api`).
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use http::StatusCode;
+use quiver_config::Problem;
+use quiver_traces::{ParamError, TraceError};
+
+use crate::segments::is_segment;
+use crate::unrouted::{answer, is_below};
+use crate::{openapi, traces_api};
+
+/// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for
+/// other servers, and send more than is needed. Of what is about the server itself: what probes and scrapers ask.
+const PASSING: [&str; 20] = [
+    "/metrics-api/",
+    "/logs-api/",
+    "/select/",
+    "/insert/",
+    "/loki/",
+    "/v1/",
+    "/api/",
+    "/jaeger/",
+    "/zipkin/",
+    "/tempo/",
+    "/realms/",
+    "/olap-api/v1/load",
+    "/olap-api/v1/subscribe",
+    "/olap-api/v1/meta",
+    "/olap-api/v1/dry-run",
+    "/olap-api/v1/sql",
+    "/health",
+    "/health/",
+    "/-/",
+    "/metrics",
+];
+
+/// Routes that look at names by themselves, in forms and bodies, too.
+const BY_THEMSELVES: [&str; 1] = ["/sql-api/v1/query"];
+
+/// Names by route, where they are looked at here.
+static KNOWN: LazyLock<HashMap<String, Vec<&'static str>>> = LazyLock::new(|| {
+    let mut known = openapi::parameters();
+    known.retain(|route, _| !passes(route) && !BY_THEMSELVES.contains(&route.as_str()));
+    known
+});
+
+/// Whether a route passes over what it does not know.
+fn passes(route: &str) -> bool {
+    PASSING.iter().any(|one| route == *one || (one.ends_with('/') && route.starts_with(one)))
+}
+
+/// Gives the first of some names that a route does not know; none where it passes over them.
+pub(crate) fn unknown<N: AsRef<str>>(route: &str, mut names: impl Iterator<Item = N>) -> Option<N> {
+    let known = KNOWN.get(route)?;
+    names.find(|name| {
+        // `segment.<variable>` goes with `segment`.
+        let name = if is_segment(name.as_ref()) { "segment" } else { name.as_ref() };
+        !known.contains(&name)
+    })
+}
+
+/// What is wrong with a name, as routes of traces tell it.
+pub(crate) fn error(name: &str) -> ParamError {
+    let why = if is_segment(name) { "segments do not act on this path" } else { "unknown on this path" };
+    ParamError::new(name, why)
+}
+
+/// Gives the answer to a request whose query has a parameter that its route does not know.
+pub(crate) fn refusal(request: &Request) -> Option<Response> {
+    let query = request.uri().query()?;
+    let route = request.extensions().get::<MatchedPath>()?.as_str();
+    let name = unknown(route, url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name))?;
+    let path = request.uri().path();
+    if ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base)) {
+        return Some(traces_api::problem(&TraceError::Param(error(&name)), "/traces"));
+    }
+    let problem = Problem::parameter(format!("unknown parameter `{name}`"));
+    Some(answer(path, StatusCode::BAD_REQUEST, &problem, &problem.detail))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn first(route: &str, names: &[&'static str]) -> Option<&'static str> {
+        unknown(route, names.iter().copied())
+    }
+
+    #[test]
+    fn names_are_those_of_the_description() {
+        for (route, names, expected) in [
+            ("/traces", &["from", "q", "minSpans"][..], None),
+            ("/traces", &["from", "limt", "q", "other"], Some("limt")),
+            ("/traces", &["From"], Some("From")),
+            ("/traces", &[""], Some("")),
+            ("/traces", &["segment", "segment.cluster"], None),
+            ("/traces", &["segments"], Some("segments")),
+            ("/traces/compare", &["left", "right", "segment.x"], Some("segment.x")),
+            ("/traces/services", &["minSpans"], Some("minSpans")),
+            ("/traces/{id}/logs", &["before", "related", "explain"], None),
+            ("/platform-api/traces/{id}/{format}", &["types", "download", "limit"], Some("limit")),
+            ("/olap-api/v1/meta/values", &["member", "segment", "query"], Some("query")),
+            ("/olap-api/v1/explain", &["query", "analyze"], Some("analyze")),
+            ("/sql-api/v1/tables", &["schema"], Some("schema")),
+            ("/admin/compact", &["force", "dryRun"], Some("dryRun")),
+            ("/admin/queries/{id}", &["force"], Some("force")),
+            ("/platform-api/openapi.json", &["pretty"], Some("pretty")),
+            ("/rulesapi/swagger", &["x"], Some("x")),
+        ] {
+            assert_eq!(first(route, names), expected, "{route} {names:?}");
+        }
+    }
+
+    /// Grafana, amtool, the clients of Cube, probes: what these send has to be passed over.
+    #[test]
+    fn what_others_know_is_passed_over() {
+        for route in [
+            "/metrics-api/api/v1/query",
+            "/metrics-api/federate",
+            "/select/logsql/query",
+            "/logs-api/select/logsql/hits",
+            "/api/traces",
+            "/jaeger/api/services",
+            "/api/v2/alerts",
+            "/zipkin/api/v2/traces",
+            "/tempo/api/search",
+            "/olap-api/v1/load",
+            "/olap-api/v1/meta",
+            "/realms/platform",
+            "/health/ready",
+            "/-/ready",
+            "/metrics",
+            // These refuse by themselves.
+            "/sql-api/v1/query",
+            "/platform-api/segments",
+            "/rulesapi/rules/{id}/state",
+            "",
+        ] {
+            assert_eq!(first(route, &["zzz"]), None, "{route}");
+        }
+    }
+
+    /// A list that names what is no more says nothing, and one that takes in more than it means says too much.
+    #[test]
+    fn each_exception_is_of_some_route() {
+        let described = openapi::parameters();
+        let ingest = ["/insert/", "/loki/", "/v1/", "/realms/"];
+        for one in PASSING.into_iter().filter(|one| !ingest.contains(one)) {
+            let below = |route: &str| one.ends_with('/') && route.starts_with(one);
+            assert!(described.keys().any(|route| route == one || below(route)), "{one}");
+        }
+        assert!(BY_THEMSELVES.iter().all(|route| described.contains_key(*route)));
+        let own = ["/traces", "/platform-api/", "/rulesapi/", "/sql-api/", "/olap-api/", "/admin/"];
+        for route in KNOWN.keys() {
+            assert!(own.iter().any(|base| route.starts_with(base)), "{route} is none of ours");
+        }
+        assert!(KNOWN.len() > 30, "{}", KNOWN.len());
+    }
+
+    #[tokio::test]
+    async fn the_answer_names_it() {
+        use http_body_util::BodyExt as _;
+        use serde_json::json;
+
+        for (name, path, expected) in [
+            ("limt", "/traces/services", "parameter `limt`: unknown on this path"),
+            ("segment", "/traces/compare", "parameter `segment`: segments do not act on this path"),
+        ] {
+            let answer = traces_api::problem(&TraceError::Param(error(name)), path);
+            assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
+            let body = answer.into_body().collect().await.expect("a body").to_bytes();
+            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            assert_eq!((&body["detail"], &body["parameter"]), (&json!(expected), &json!(name)), "{path}");
+        }
+    }
+}
