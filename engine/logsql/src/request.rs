@@ -16,6 +16,7 @@ use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::{moment, parse_filter};
 use crate::pipes::filter::FilterRows;
 use crate::pipes::limit::Limit;
+use crate::pipes::offset::Offset;
 use crate::pipes::others::Others;
 use crate::pipes::sort::Sort;
 use crate::pipes::stats::Stats;
@@ -127,12 +128,17 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The newest rows where that makes sense, else any so many.
+/// The newest rows behind so many where that makes sense, else any so many.
 #[must_use]
-pub fn with_limit(mut query: Query, limit: u64) -> Query {
-    let keeps_rows = query.pipes.iter().all(|pipe| pipe.kind().keeps_rows());
-    let newest = || Sort { limit: Some(limit), ..Sort::by_time(true) };
-    query.pipes.push(if keeps_rows { newest().into() } else { Limit(limit).into() });
+pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
+    if query.pipes.iter().all(|pipe| pipe.kind().keeps_rows()) {
+        query.pipes.push(Sort { offset, limit: Some(limit), ..Sort::by_time(true) }.into());
+        return query;
+    }
+    if offset > 0 {
+        query.pipes.push(Offset(offset).into());
+    }
+    query.pipes.push(Limit(limit).into());
     query
 }
 
@@ -266,6 +272,19 @@ mod tests {
         ] {
             assert_eq!(duration_param(text), expected, "{text}");
         }
+    }
+
+    #[test]
+    fn pages_of_rows() {
+        let page = |text: &str, offset, limit| {
+            let query = crate::parser::parse(text).expect(text);
+            with_limit(query, offset, limit).to_string()
+        };
+        assert_eq!(page("a", 0, 5), "a | sort by (_time desc) limit 5");
+        assert_eq!(page("a | delete x", 7, 5), "a | delete x | sort by (_time desc) offset 7 limit 5");
+        // Where rows have an order of their own they are counted as they come.
+        assert_eq!(page("a | sort by (b)", 0, 5), "a | sort by (b) | limit 5");
+        assert_eq!(page("a | sort by (b)", 7, 5), "a | sort by (b) | offset 7 | limit 5");
     }
 
     #[test]

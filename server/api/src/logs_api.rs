@@ -93,6 +93,10 @@ impl Ask {
     async fn read(state: &AppState, request: Request, is_standing: bool) -> Result<Self> {
         let params = Params::with_segments(state, request).await?;
         let text = params.get("query").ok_or_else(|| Error::invalid("missing parameter `query`"))?;
+        if params.get("hidden_fields_filters").is_some() {
+            // Who passes requests on hides fields with it: without it they would be shown.
+            return Err(invalid("hidden_fields_filters", "is not supported"));
+        }
         let mut limits = state.limits();
         limits.timeout = limits.timeout.min(state.live.load().logs_timeout);
         // What cannot be read is no time limit of the caller's.

@@ -148,6 +148,7 @@ async fn forms() {
     // In the body, in the URL, in both: the body counts.
     assert_eq!(values(&post(&format!("{path}?limit=1"), "query=*").await, "n"), ["29"]);
     assert_eq!(rows(&post(&format!("{path}?limit=1"), "query=*&limit=2").await).len(), 2);
+    assert_eq!(values(&post(&format!("{path}?limit=1&offset=3"), "query=*").await, "n"), ["26"]);
     let bare = server.post(&format!("{path}?query=*&limit=3"), &[], vec![]).await;
     assert_eq!(rows(&bare).len(), 3);
     let multipart = [("content-type", "multipart/form-data; boundary=x")];

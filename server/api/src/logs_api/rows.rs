@@ -33,9 +33,10 @@ pub(super) async fn query(State(state): State<Arc<AppState>>, request: Request) 
 
 async fn run(state: &AppState, request: Request) -> Result<Response> {
     let ask = Ask::of(state, request).await?;
-    let query = match ask.number("limit")? {
-        0 => ask.query.clone(),
-        limit => with_limit(ask.query.clone(), limit),
+    let query = match (ask.number("offset")?, ask.number("limit")?) {
+        (0, 0) => ask.query.clone(),
+        (_, 0) => return Err(invalid("offset", "goes with `limit`")),
+        (offset, limit) => with_limit(ask.query.clone(), offset, limit),
     };
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);

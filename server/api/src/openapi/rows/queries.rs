@@ -79,7 +79,7 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/select/logsql", "/logs-api/select/logsql"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Form, "/query", "Runs LogsQL", "query! start end limit timeout segment")
+            row(By::Form, "/query", "Runs LogsQL", "query! start end limit offset timeout segment")
                 .gives("200", "application/x-ndjson, application/stream+json"),
             row(By::Form, "/tail", "Follows records as they come", "query! start_offset segment").gives("200", LINES),
             row(By::Form, "/hits", "Counts records over time", "query! start end step field"),
