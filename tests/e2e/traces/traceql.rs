@@ -504,10 +504,16 @@ async fn windows_and_durations_as_clients_write_them() {
         "/api/v2/traces?minDuration=2&maxDuration=1",
         "/api/v2/dependencies?endTs=1700000000000&lookback=0",
         "/tempo/api/search?minDuration=2s&maxDuration=1s",
+        "/tempo/api/metrics/query?q=%7B%7D%20%7C%20rate()&maxSeries=5",
+        "/tempo/api/v2/traces/1?q=%7B%20status%20%3D%20error%20%7D",
+        "/tempo/api/v2/traces/1?span_pruning=true",
     ] {
         let answer = server.get(refused).await;
         assert_eq!(answer.status, 400, "{refused}: {}", answer.text());
     }
+    assert_eq!(server.get("/tempo/api/v2/traces/1?span_pruning=false").await.status, 200);
+    // Without anything else parameters are tags, as they were before there was `tags`.
+    assert_eq!(server.get("/tempo/api/search?no.such.tag=x").await.json()["traces"], json!([]));
     // In the words of Tempo.
     for (asked, text) in [
         ("limit=0", "invalid limit: must be a positive number"),

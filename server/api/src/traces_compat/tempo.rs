@@ -19,7 +19,7 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
 use quiver_traces::export::tempo::{Form, write_blocks};
-use quiver_traces::{Closed, JsonWriter, Selection, Trace, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::Error;
 use quiver_types::spans::{TraceId, parse_hex};
 use serde_json::json;
@@ -33,6 +33,9 @@ use crate::traces_api::{Call, json_answer};
 
 /// What clients may take us for: the newest version whose features are all here. Later ones stream by gRPC.
 const VERSION: &str = "2.1.0";
+
+/// What makes less of a trace than the whole, in Tempo since 2026.
+const PARTS: [&str; 2] = ["q", "span_pruning"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -124,6 +127,11 @@ fn protobuf(call: &Call, head: Vec<u8>, message: Vec<u8>) -> Result<Response, Tr
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
 }
 
+/// Whether a parameter is there, and not to say that it is not meant.
+fn asks_for(call: &Call, name: &str) -> bool {
+    call.params.all(name).any(|value| value != "false")
+}
+
 /// Looks a trace up by the id of a path; the answer is made of what was found.
 async fn looked_up(
     state: Arc<AppState>,
@@ -138,6 +146,9 @@ async fn looked_up(
     };
     let run = async {
         let call = Call::of(state, request).await?;
+        if let Some(part) = PARTS.iter().find(|name| asks_for(&call, name)) {
+            return Err(ParamError::new(part, "is not supported: a trace is given whole").into());
+        }
         let trace = look_up(&call, id).await?;
         answer(&call, trace, wants_protobuf)
     };

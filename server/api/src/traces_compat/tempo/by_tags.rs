@@ -6,8 +6,12 @@ use quiver_traces::ParamError;
 use quiver_types::spans::{AttributeTest, STATUS_ERROR, STATUS_OK, STATUS_UNSET, SpanFilter, TextTest};
 
 use super::params::{duration, said};
+use crate::segments::is_segment;
 use crate::traces_api::Call;
 use crate::traces_compat::jaeger::condition;
+
+/// Parameters of a search that are never tags.
+const NO_TAGS: [&str; 9] = ["q", "tags", "minDuration", "maxDuration", "limit", "spss", "start", "end", "explain"];
 
 /// What a search asks of spans, and of their traces as conditions of TraceQL.
 #[derive(Debug, Default)]
@@ -19,9 +23,11 @@ pub(super) struct TagSearch {
 impl TagSearch {
     /// Reads the parameters of a search; with a query in TraceQL, durations are those of spans.
     pub(super) fn of(call: &Call, with_query: bool) -> Result<Self, ParamError> {
+        let has_window = ["start", "end"].iter().any(|name| call.params.all(name).any(|second| second != "0"));
         let mut asked = match call.params.one("tags")? {
             Some(tags) => Self::of_tags(tags)?,
-            None => Self::default(),
+            None if with_query || has_window => Self::default(),
+            None => Self::of_names(call.params.pairs()),
         };
         if with_query && call.params.has("tags") {
             return Err(said("invalid request: can't specify tags and q in the same query"));
@@ -37,6 +43,27 @@ impl TagSearch {
             asked.traces.extend(max.map(|nanos| format!("traceDuration <= {nanos}ns")));
         }
         Ok(asked)
+    }
+
+    /// Reads tags that are parameters themselves, as they are where nothing else says what is asked; the first of a name
+    /// counts.
+    fn of_names<'a>(given: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let (mut asked, mut known) = (Self::default(), BTreeSet::from(NO_TAGS));
+        for (key, value) in given.filter(|(key, _)| !is_segment(key)) {
+            if known.insert(key) {
+                asked.add(key, value);
+            }
+        }
+        asked
+    }
+
+    /// Asks for a tag.
+    fn add(&mut self, key: &str, value: &str) {
+        match key {
+            "root.name" => self.traces.push(format!("rootName =~ {}", holding(value))),
+            "root.service.name" => self.traces.push(format!("rootServiceName =~ {}", holding(value))),
+            _ => self.spans.push(tag(key, value)),
+        }
     }
 
     /// Reads pairs `key=value`, values in quotes where they hold blanks.
@@ -58,11 +85,7 @@ impl TagSearch {
             if !known.insert(key) {
                 return Err(said(format!("invalid tags: tag {key} has been set twice")));
             }
-            match key {
-                "root.name" => asked.traces.push(format!("rootName =~ {}", holding(&value))),
-                "root.service.name" => asked.traces.push(format!("rootServiceName =~ {}", holding(&value))),
-                _ => asked.spans.push(tag(key, &value)),
-            }
+            asked.add(key, &value);
             rest = after.trim_start();
         }
         Ok(asked)
@@ -134,6 +157,26 @@ mod tests {
         for wrong in ["x", "=x", "a b=c", "a=\"b", "a=b a=c", r#"a="\q""#] {
             assert!(TagSearch::of_tags(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn names_are_tags_where_nothing_else_is_said() {
+        let given = [
+            ("limit", "5"),
+            ("service.name", "ca"),
+            ("segment", "x"),
+            ("root.name", "a"),
+            ("code", "200"),
+            ("service.name", "other"),
+            ("segment.y", "z"),
+            ("explain", "true"),
+        ];
+        let asked = TagSearch::of_names(given.into_iter());
+        let spans: Vec<String> = asked.spans.iter().map(ToString::to_string).collect();
+        let by_tags = TagSearch::of_tags("service.name=ca root.name=a code=200").unwrap();
+        let expected: Vec<String> = by_tags.spans.iter().map(ToString::to_string).collect();
+        assert_eq!((&spans, asked.query()), (&expected, by_tags.query()));
+        assert_eq!(spans.len(), 2, "{spans:?}");
     }
 
     #[test]

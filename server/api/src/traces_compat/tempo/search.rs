@@ -157,6 +157,10 @@ fn metric(call: &Call) -> Result<(Figures, (i64, i64)), TraceError> {
         Some(text) => text,
         None => call.params.one("query")?.ok_or_else(|| ParamError::new("q", "is missing"))?,
     };
+    // To leave it out would give more than was asked for.
+    if call.params.has("maxSeries") {
+        return Err(ParamError::new("maxSeries", "is not supported: write `| topk(n)`").into());
+    }
     let query = Figures::parse(text)?;
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
