@@ -119,6 +119,10 @@ async fn what_is_refused_is_told_in_the_form_of_the_interface() {
         let form = if plain { "text/plain; charset=utf-8" } else { "application/problem+json" };
         assert_eq!(answer.headers["content-type"], form, "{method} {path}");
         assert!(answer.text().contains("`now`"), "{method} {path}: {}", answer.text());
+        if path.starts_with("/olap-api") {
+            let body = answer.json();
+            assert_eq!((&body["reason"], &body["pointer"]), (&json!("UNKNOWN_KEY"), &json!("/now")), "{path}: {body}");
+        }
         if path.starts_with("/traces") {
             let body = answer.json();
             let told = (&body["code"], &body["parameter"], &body["detail"]);

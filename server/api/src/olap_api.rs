@@ -156,6 +156,12 @@ impl Given {
     }
 }
 
+/// Tells of a parameter that a path does not know.
+pub(crate) fn unknown_parameter(name: &str, path: &str) -> Response {
+    let text = format!("unknown parameter `{name}`");
+    problem(&QueryError::new(Reason::UnknownKey, format!("/{name}"), text).into(), path)
+}
+
 /// Takes the segments of the platform (`platform.<key>`) out of queries, and adds them to those of the URL. One request
 /// reads in one segment: what its queries name must be the same. Gives the keys with their places in the query.
 fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(String, String)>, OlapError> {

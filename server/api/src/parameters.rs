@@ -16,7 +16,7 @@ use quiver_traces::{ParamError, TraceError};
 
 use crate::segments::is_segment;
 use crate::unrouted::{answer, is_below};
-use crate::{openapi, traces_api};
+use crate::{olap_api, openapi, traces_api};
 
 /// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for
 /// other servers, and send more than is needed. Of what is about the server itself: what probes and scrapers ask.
@@ -82,6 +82,9 @@ pub(crate) fn refusal(request: &Request) -> Option<Response> {
     let path = request.uri().path();
     if ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base)) {
         return Some(traces_api::problem(&TraceError::Param(error(&name)), "/traces"));
+    }
+    if is_below(path, "/olap-api") {
+        return Some(olap_api::unknown_parameter(&name, path));
     }
     let problem = Problem::parameter(format!("unknown parameter `{name}`"));
     Some(answer(path, StatusCode::BAD_REQUEST, &problem, &problem.detail))
