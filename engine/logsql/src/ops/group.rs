@@ -217,6 +217,11 @@ fn runs_of<C: Copy + Eq + TryInto<usize>>(codes: &[C], runs: &mut Vec<(usize, Ra
     true
 }
 
+/// A table's hash of half of one: tables look at both ends.
+fn spread(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half)
+}
+
 /// Numbers rows by their keys.
 #[derive(Debug)]
 struct Groups {
@@ -224,8 +229,9 @@ struct Groups {
     keys: Vec<KeyValues>,
     /// Groups by their keys.
     table: HashTable<u32>,
-    /// Groups by the view of the one key, where that is a short text.
-    short: HashTable<(u128, u32)>,
+    /// Groups by the one key, where that is a short text: each with half of the hash of its view. With the views themselves
+    /// a table of many groups would take four times as much, and each look at it would go to memory.
+    short: HashTable<(u32, u32)>,
     count: usize,
     /// Of each key, the batch at hand.
     codes: Vec<Codes>,
@@ -264,7 +270,7 @@ impl Groups {
     fn size(&self) -> usize {
         self.keys.iter().map(KeyValues::bytes).sum::<usize>()
             + self.table.capacity() * 8
-            + self.short.capacity() * size_of::<(u128, u32)>()
+            + self.short.capacity() * (size_of::<(u32, u32)>() + 1)
     }
 
     /// Takes the keys of all groups out.
@@ -288,15 +294,19 @@ impl Groups {
             return Ok(());
         }
         for (key, codes) in aggregate.keys.iter().zip(&mut self.codes) {
-            codes.fill(&texts_of(batch, &aggregate.input, &key.field)?, key, rows);
+            // Rows that stand for several were told apart before.
+            let told_apart = aggregate.row_counts(batch).is_some();
+            codes.fill(&texts_of(batch, &aggregate.input, &key.field)?, key, rows, told_apart);
         }
-        let all: Option<usize> =
-            self.codes.iter().try_fold(1usize, |n, c| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX));
-        if let [codes] = self.codes.as_slice() {
+        let all = if let [codes] = self.codes.as_slice() {
             // Groups that come one by one would move all others several times.
             let more = codes.values.shorts().saturating_sub(self.short.len());
-            self.short.reserve(more, |known| HASHER.hash_one(known.0));
-        }
+            self.short.reserve(more, |known| spread(known.0));
+            Some(codes.values.len())
+        } else {
+            let within = |n: usize, c: &Codes| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX);
+            self.codes.iter().try_fold(1, within)
+        };
         self.sparse.clear();
         self.dense.clear();
         self.dense.resize(all.unwrap_or(0), UNKNOWN);
@@ -394,14 +404,15 @@ impl Groups {
         if let ([own], [c]) = (keys.as_mut_slice(), codes.as_slice())
             && let Some(view) = c.values.short(c.of_row()[row] as usize)
         {
-            let hash = HASHER.hash_one(view);
-            if let Some((_, group)) = short.find(hash, |known| known.0 == view) {
+            let half = HASHER.hash_one(view) as u32;
+            let same = |(known, group): &(u32, u32)| *known == half && own.short(*group as usize) == Some(view);
+            if let Some((_, group)) = short.find(spread(half), same) {
                 return *group;
             }
             let group = *count as u32;
             *count += 1;
             own.push_from(&c.values, c.of_row()[row] as usize);
-            short.insert_unique(hash, (view, group), |known| HASHER.hash_one(known.0));
+            short.insert_unique(spread(half), (half, group), |known| spread(known.0));
             return group;
         }
         let mix = |hash: u64, more: u64| hash.rotate_left(23) ^ more;

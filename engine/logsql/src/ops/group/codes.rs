@@ -26,6 +26,8 @@ pub(super) enum KeyValues {
 
 /// Bytes of a text that a view holds.
 const VIEW_BYTES: u32 = 12;
+/// Rows after which it is known whether values come again.
+const TRIED: usize = 1024;
 
 impl KeyValues {
     pub(super) fn new(kind: Kind) -> Self {
@@ -61,6 +63,21 @@ impl KeyValues {
                 long.extend_from_slice(value.as_bytes());
             }
         }
+    }
+
+    /// Appends a text by its view; a long one is given beside it. Gives its place.
+    #[inline]
+    fn push_view(&mut self, view: u128, long: &[u8]) -> u32 {
+        let place = self.len() as u32;
+        if let Self::Text(views, bytes) = self {
+            if view as u32 <= VIEW_BYTES {
+                views.push(view);
+            } else {
+                views.push(make_view(long, 0, bytes.len() as u32));
+                bytes.extend_from_slice(long);
+            }
+        }
+        place
     }
 
     /// The view of a text that is its view.
@@ -181,8 +198,8 @@ impl Codes {
         self.shared.as_deref().unwrap_or(&self.of_row)
     }
 
-    /// Codes a column. Different codes may stand for the same value.
-    pub(super) fn fill(&mut self, texts: &Texts, key: &Key, rows: usize) {
+    /// Codes a column. Different codes may stand for the same value. `told_apart`: hardly any value comes twice.
+    pub(super) fn fill(&mut self, texts: &Texts, key: &Key, rows: usize, told_apart: bool) {
         let Self { of_row, shared, values, known } = self;
         of_row.clear();
         *shared = None;
@@ -219,10 +236,17 @@ impl Codes {
                     let view = ByteView::from(view);
                     &buffers[view.buffer_index as usize][view.offset as usize..][..view.length as usize]
                 };
+                let mut told_apart = told_apart;
                 for (row, view) in views.iter().enumerate() {
                     let view = if array.is_null(row) { 0 } else { *view };
                     let long = if view as u32 <= VIEW_BYTES { &[][..] } else { text(view) };
-                    let code = text_code(view, long, of_row.last(), known, values);
+                    // Where next to nothing comes again, the table of groups is enough.
+                    told_apart = told_apart || row == TRIED && known.len() > TRIED / 4 * 3;
+                    let code = if told_apart {
+                        values.push_view(view, long)
+                    } else {
+                        text_code(view, long, of_row.last(), known, values)
+                    };
                     of_row.push(code);
                 }
             }
@@ -264,15 +288,7 @@ fn text_code(view: u128, long: &[u8], before: Option<&u32>, known: &mut HashTabl
     if let Some(&code) = known.find(hash, |&code| values.is(code as usize, view, long)) {
         return code;
     }
-    let code = values.len() as u32;
-    if let KeyValues::Text(own, bytes) = values {
-        if view as u32 <= VIEW_BYTES {
-            own.push(view);
-        } else {
-            own.push(make_view(long, 0, bytes.len() as u32));
-            bytes.extend_from_slice(long);
-        }
-    }
+    let code = values.push_view(view, long);
     let values = &*values;
     known.insert_unique(hash, code, |&code| values.hash(code as usize));
     code
