@@ -48,7 +48,7 @@ pub(crate) enum OfStreams {
 struct Starts {
     blocks: Arc<StreamBlocks>,
     wanted: Vec<u32>,
-    starts: Vec<ScalarBuffer<u64>>,
+    rows: Vec<ScalarBuffer<u64>>,
 }
 
 impl Starts {
@@ -59,7 +59,7 @@ impl Starts {
         if stream >= self.blocks.streams() || stream == own.start {
             return self.blocks.first_row(if stream == own.start { block } else { u32::MAX });
         }
-        let known = self.wanted.binary_search(&block).ok().map(|at| self.starts[at][(stream - own.start) as usize]);
+        let known = self.wanted.binary_search(&block).ok().map(|at| self.rows[at][(stream - own.start) as usize]);
         known.unwrap_or_else(|| self.blocks.first_row(block))
     }
 
@@ -68,7 +68,7 @@ impl Starts {
         let block = self.blocks.of_row(row);
         let first = self.blocks.streams_of(block).start;
         match self.wanted.binary_search(&block) {
-            Ok(at) => first + self.starts[at].partition_point(|&start| start <= row).saturating_sub(1) as u32,
+            Ok(at) => first + self.rows[at].partition_point(|&start| start <= row).saturating_sub(1) as u32,
             Err(_) => first,
         }
     }
@@ -114,8 +114,8 @@ impl PartSlots {
         let column = |batch: &RecordBatch| {
             batch.column(0).as_primitive_opt::<UInt64Type>().map(|a| a.values().clone()).ok_or_else(other_types)
         };
-        let starts = read.iter().map(column).collect::<Result<Vec<_>>>()?;
-        Ok(Starts { blocks, wanted, starts })
+        let rows = read.iter().map(column).collect::<Result<Vec<_>>>()?;
+        Ok(Starts { blocks, wanted, rows })
     }
 
     /// Sets those of a range of rows whose streams are in a set.
