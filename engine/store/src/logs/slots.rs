@@ -78,6 +78,9 @@ fn other_types() -> Error {
     Error::internal("streams of a part have columns of other types")
 }
 
+/// Gives the labels of a stream.
+type LabelsOf<'l> = &'l dyn Fn() -> Result<LabelSet>;
+
 impl PartSlots {
     pub(crate) fn new(part: Arc<Part>, stats: Arc<ReadStats>) -> Self {
         Self { part, stats, blocks: OnceCell::new(), chosen: Chosen::default() }
@@ -298,7 +301,7 @@ impl PartSlots {
         &self,
         set: &StreamSet,
         range: (i64, i64),
-        visit: &mut (dyn FnMut(StreamId, &dyn Fn() -> Result<LabelSet>) -> Result<()> + Send),
+        visit: &mut (dyn FnMut(StreamId, LabelsOf<'_>) -> Result<()> + Send),
     ) -> Result<()> {
         use arrow::datatypes::TimestampNanosecondType as Nanos;
         let all = self.blocks().await?.streams();
