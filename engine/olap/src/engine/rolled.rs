@@ -19,7 +19,7 @@ use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
-/// A plan over a rollup, what of it is used, and how it is made of buckets.
+/// A plan over a rollup, which rollup that is, and how the answer is made of its buckets.
 type OverRollup = (Planned, Used, Option<Parts>);
 
 /// Rollups by their names, with the reason why each does not serve, if so.
