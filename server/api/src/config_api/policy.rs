@@ -75,7 +75,7 @@ fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             }
         }
         body.insert(OPTIONS.to_owned(), Value::Object(options));
-        let (id, condition) = (GLOBAL_ID.to_owned(), ask.condition()?);
+        let (id, condition) = (GLOBAL_ID.to_owned(), ask.condition());
         let op = if ask.method == Method::PATCH {
             Op::Patch { id, patch: body, condition }
         } else {
@@ -228,7 +228,7 @@ pub(super) async fn delete_route(ask: &Ask, id: &str) -> Result<Answer> {
     let row: Vec<String> =
         row.into_iter().flat_map(|other| if other == id { lifted.clone() } else { vec![other] }).collect();
     let mut ops = placed(parent, &row);
-    ops.push((Place::of(&ROUTES), Op::Delete { id: id.to_owned(), condition: ask.condition()? }));
+    ops.push((Place::of(&ROUTES), Op::Delete { id: id.to_owned(), condition: ask.condition() }));
     change_all(ask, ops).await?;
     Ok(Answer::nothing())
 }
