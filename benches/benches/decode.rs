@@ -13,6 +13,8 @@ use quiver_ingest::{DeltaState, Limits, OtlpOptions};
 
 /// Makes a body out of first series and round.
 type Make = fn(usize, usize) -> Vec<u8>;
+/// A format: its name, bodies of it, and what reads one.
+type Measured = (&'static str, Make, fn(&[u8]) -> usize);
 
 fn ours(format: &Format, encoding: Option<&str>, body: &[u8]) -> u64 {
     let (options, delta) = (OtlpOptions::default(), Mutex::new(DeltaState::new(1 << 20, 1_000)));
@@ -25,7 +27,7 @@ fn unpack(body: &[u8]) -> Vec<u8> {
 }
 
 fn bench(c: &mut Criterion) {
-    let one: &[(&str, Make, fn(&[u8]) -> usize)] = &[
+    let one: &[Measured] = &[
         (
             "remote_write_1",
             |series, round| proto::remote_write(series, round, 1),

@@ -68,6 +68,7 @@ pub(crate) fn seconds(ms: i64) -> String {
 
 /// The times at which queries are evaluated, all at one place between whole seconds.
 #[derive(Debug, Clone, Copy)]
+#[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
 struct Grid {
     start_ms: i64,
     end_ms: i64,

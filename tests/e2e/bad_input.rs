@@ -6,6 +6,9 @@ use std::fmt::Write as _;
 
 const WRITE: &str = "/metrics-api/api/v1/write";
 
+/// Names and values.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn writes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -14,7 +17,7 @@ async fn writes() {
     let mut bomb = Vec::new();
     varint(&mut bomb, 10 << 30);
     bomb.extend_from_slice(&good[2..]);
-    let cases: Vec<(&str, &[(&str, &str)], Vec<u8>, u16)> = vec![
+    let cases: Vec<(&str, Pairs<'_>, Vec<u8>, u16)> = vec![
         ("truncated", &[], good[..good.len() - 3].to_vec(), 400),
         ("no snappy", &[], b"hello".to_vec(), 400),
         ("no protobuf", &[], compress(&[0xff; 20]), 400),

@@ -18,8 +18,11 @@ const JSON: (&str, &str) = ("content-type", "application/json");
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 const TEXT: (&str, &str) = ("content-type", "text/plain");
 
+/// A path, a header with its value, and a piece of a body.
+type Endpoint = (&'static str, (&'static str, &'static str), &'static [u8]);
+
 /// Endpoints that take any of the streamed encodings, what they read, and what a bomb for them is full of.
-const ENDPOINTS: [(&str, (&str, &str), &[u8]); 11] = [
+const ENDPOINTS: [Endpoint; 11] = [
     ("/insert/jsonline", JSON, b"\n"),
     ("/insert/jsonline", JSON, b"{}\n"),
     ("/insert/jsonline", JSON, b"{\"_msg\":\"boom\"}\n"),

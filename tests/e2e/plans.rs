@@ -10,68 +10,15 @@ use quiver_tests::body::{field, varint};
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
+mod routes;
+
+use routes::{ROUTES, Route};
+
 /// 2026-03-01 12:00 UTC, in seconds.
 const NOON_S: i64 = 1_772_366_400;
 const TRACE: &str = "0000000000000000000000000000000a";
 /// How long the counters and the log may lag behind an answer.
 const PATIENCE: Duration = Duration::from_mins(5);
-
-/// A route: name of its file, path with parameters, what its queries are counted under.
-struct Route(&'static str, &'static str, &'static str);
-
-/// All routes of queries. `$s`, `$e`: start and end in seconds; `$ns`, `$ne`: in nanoseconds; `$ms`: the end in milliseconds.
-const ROUTES: &[Route] = &[
-    Route("query", "/metrics-api/api/v1/query?query=sum(m_total)&time=$s", "promql"),
-    Route("query_range", "/metrics-api/api/v1/query_range?query=rate(m_total[5m])&start=$s&end=$e&step=60", "promql"),
-    Route("query_count_values", "/metrics-api/api/v1/query?query=count_values(\"v\",m_total)&time=$s", "promql"),
-    Route("query_exemplars", "/metrics-api/api/v1/query_exemplars?query=m_total&start=$s&end=$e", "series"),
-    Route("series", "/metrics-api/api/v1/series?match[]=m_total&match[]={job=\"x\"}&limit=5", "series"),
-    Route("labels", "/metrics-api/api/v1/labels?limit=5", "series"),
-    Route("label_values", "/metrics-api/api/v1/label/job/values?match[]=m_total", "series"),
-    Route("metadata", "/metrics-api/api/v1/metadata?limit=2&limit_per_metric=1", "series"),
-    Route("status_tsdb", "/metrics-api/api/v1/status/tsdb?limit=3", "series"),
-    Route("logs_query", "/select/logsql/query?query=*&start=$s&end=$e", "logsql"),
-    Route("logs_hits", "/select/logsql/hits?query=*&start=$s&end=$e&step=1m", "logsql"),
-    Route("traces", "/traces?from=$ns&to=$ne&service=front", "traces"),
-    Route("traces_any_span", "/traces?from=$ns&to=$ne&spans=any&service=front&kind=client", "traces"),
-    Route("traces_by_duration", "/traces?from=$ns&to=$ne&sort=-duration", "traces"),
-    Route("traces_services", "/traces/services?from=$ns&to=$ne", "traces"),
-    Route("traces_operations", "/traces/operations?from=$ns&to=$ne&q=op", "traces"),
-    Route("traces_operations_filtered", "/traces/operations?from=$ns&to=$ne&kind=client", "traces"),
-    Route("traces_instances", "/traces/instances?from=$ns&to=$ne", "traces"),
-    Route("traces_tags", "/traces/tags?from=$ns&to=$ne", "traces"),
-    Route("traces_tag_values", "/traces/tags/peer.service/values?from=$ns&to=$ne", "traces"),
-    Route("traces_name_values", "/traces/tags/name/values?scope=intrinsic&from=$ns&to=$ne", "traces"),
-    Route("traces_dependencies", "/traces/dependencies?from=$ns&to=$ne", "traces"),
-    Route("traces_histogram", "/traces/histogram?from=$ns&to=$ne&step=1m&by=service&measure=p95", "traces"),
-    Route("traces_heatmap", "/traces/heatmap?from=$ns&to=$ne&step=1m", "traces"),
-    Route("traces_facets", "/traces/facets?from=$ns&to=$ne", "traces"),
-    Route("traces_difference", "/traces/difference?from=$ns&to=$ne&select={\"minDuration\":\"1ms\"}", "traces"),
-    Route("traces_compare", "/traces/compare?left=$t&right=$t", "traces"),
-    Route("trace", "/traces/$t", "traces"),
-    Route("trace_summary", "/traces/$t/summary", "traces"),
-    Route("trace_statistics", "/traces/$t/statistics", "traces"),
-    Route("trace_critical_path", "/traces/$t/critical-path", "traces"),
-    Route("trace_similar", "/traces/$t/similar", "traces"),
-    Route("trace_logs", "/traces/$t/logs", "traces"),
-    Route("trace_exemplars", "/traces/$t/exemplars", "traces"),
-    Route("trace_export", "/platform-api/traces/$t/otlp", "traces"),
-    Route("jaeger_services", "/api/services", "traces"),
-    Route("jaeger_operations", "/api/operations?service=front", "traces"),
-    Route("jaeger_traces", "/api/traces?service=front&start=$us&end=$ue", "traces"),
-    Route("jaeger_trace", "/api/traces/$t", "traces"),
-    Route("jaeger_dependencies", "/api/dependencies?endTs=$ms", "traces"),
-    Route("zipkin_services", "/api/v2/services", "traces"),
-    Route("zipkin_spans", "/api/v2/spans?serviceName=front", "traces"),
-    Route("zipkin_remote_services", "/api/v2/remoteServices?serviceName=front", "traces"),
-    Route("zipkin_traces", "/api/v2/traces?serviceName=front&endTs=$ms", "traces"),
-    Route("zipkin_trace", "/api/v2/trace/$t", "traces"),
-    Route("zipkin_autocomplete", "/api/v2/autocompleteValues?key=peer.service", "traces"),
-    Route("tempo_search", "/tempo/api/search?q={resource.service.name=\"front\"}&start=$s&end=$e", "traces"),
-    Route("tempo_tags", "/tempo/api/search/tags?start=$s&end=$e", "traces"),
-    Route("tempo_tag_values", "/tempo/api/search/tag/peer.service/values?start=$s&end=$e", "traces"),
-    Route("sql", "/sql-api/v1/query?query=select%20count(*)%20from%20spans", "sql"),
-];
 
 /// Parameters are written to be read; here they get the form that a URL needs.
 fn url(path: &str, explain: Option<&str>) -> String {
@@ -169,6 +116,12 @@ async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
     }
 }
 
+/// Logs the plans that run: those of requests, and none of what the server looks for in its own time.
+fn logging(log: &Path) -> Options {
+    let options = Options::default().env("RUST_LOG", "warn,quiver::plan=debug").log_to(log);
+    options.env("QUIVER_RESOURCES__DISCOVERY_INTERVAL", "0s")
+}
+
 /// Digests that the server logged behind a place of its log.
 fn logged(log: &Path, from: usize) -> BTreeSet<String> {
     let text = std::fs::read_to_string(log).unwrap_or_default();
@@ -197,6 +150,12 @@ fn readable(path: &str, shown: &Value) -> String {
     out
 }
 
+/// Says whether a plan is shown without having run: nothing is counted in it.
+fn reads_nothing(plan: &Value) -> bool {
+    let counts_none = |nodes: &Vec<Value>| nodes.iter().all(|node| node.get("rows").is_none());
+    plan.get("totals").is_none() && plan["nodes"].as_array().is_none_or(counts_none)
+}
+
 async fn explained(server: &Server, path: &str, how: &str) -> Value {
     let answer: Answer = server.get(&url(path, Some(how))).await;
     assert_eq!(answer.status, 200, "{path}: {}", answer.text());
@@ -209,12 +168,15 @@ async fn explained(server: &Server, path: &str, how: &str) -> Value {
 async fn the_plan_that_is_shown_is_the_one_that_runs() {
     let dir = tempfile::tempdir().expect("a folder");
     let log = dir.path().join("log");
-    let options = Options::default().env("RUST_LOG", "warn,quiver::plan=debug").env("QUIVER_QUERY__THREADS", 2);
-    let server = Server::start(&dir.path().join("data"), &options.log_to(&log)).await;
+    let server = Server::start(&dir.path().join("data"), &logging(&log).env("QUIVER_QUERY__THREADS", 2)).await;
     fill(&server).await;
     let mut changed = Vec::new();
     for Route(name, path, language) in ROUTES {
         let shown = explained(&server, path, "true").await;
+        // Only labels that are made of values must be known before there is a plan over them.
+        let (ran, planned): (Vec<Value>, Vec<Value>) = plans(&shown).into_iter().partition(|p| p["executed"] == true);
+        assert_eq!(!ran.is_empty(), *name == "query_count_values", "{path}: {shown}");
+        assert!(planned.iter().all(reads_nothing), "{path}: {shown}");
         let (expected, file) = (digests(&shown), golden(name));
         let (before, from) =
             (plans_made(&server, language).await, std::fs::read_to_string(&log).map_or(0, |t| t.len()));
@@ -229,8 +191,11 @@ async fn the_plan_that_is_shown_is_the_one_that_runs() {
             logged(&log, from).contains(first).then_some(())
         })
         .await;
+        let answered = logged(&log, from);
         let ran = explained(&server, path, "analyze").await;
-        assert!(digests(&ran).contains(first), "{path}: analyze shows others: {ran}");
+        // Those that follow from the rows of the first, too.
+        let analyzed: BTreeSet<String> = digests(&ran).into_iter().collect();
+        assert_eq!(analyzed, answered, "{path}: analyze shows others than ran for the answer: {ran}");
         assert!(plans(&ran).last().is_some_and(|root| root["totals"].is_object()), "{path}: {ran}");
         let text = readable(path, &shown);
         if std::env::var_os("UPDATE").is_some() {
@@ -313,5 +278,71 @@ async fn a_plain_explanation_reads_nothing() {
     // What is wrong is said of an explanation, too.
     assert_eq!(server.get("/traces?explain=perhaps").await.status, 400);
     assert_eq!(server.get("/traces?explain=true&sort=none").await.status, 400);
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// A remote read of all samples of `m_total`.
+fn read_request() -> Vec<u8> {
+    let mut query = vec![0x08];
+    varint(&mut query, (NOON_S * 1000 - 60_000) as u64);
+    query.push(0x10);
+    varint(&mut query, (NOON_S * 1000 + 60_000) as u64);
+    field(&mut query, 3, &message(&[(2, b"__name__"), (3, b"m_total")]));
+    quiver_tests::body::compress(&message(&[(1, &query)]))
+}
+
+/// Asks, and waits until a plan is counted for it.
+async fn counted(server: &Server, language: &str, asked: impl Future<Output = Answer>) -> Answer {
+    let before = plans_made(server, language).await;
+    let answer = asked.await;
+    assert_eq!(answer.status, 200, "{language}: {}", answer.text());
+    until(&format!("{language}: no plan was made"), async || {
+        (plans_made(server, language).await > before).then_some(())
+    })
+    .await;
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_another_form_makes_plans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let log = dir.path().join("log");
+    let server = Server::start(&dir.path().join("data"), &logging(&log)).await;
+    fill(&server).await;
+    let kind = [("content-type", "application/json")];
+    let by_name = json!({"measures": ["Spans.count"], "dimensions": ["Spans.name"]});
+    let load = json!({"query": by_name}).to_string().into_bytes();
+    let drill = json!({"query": by_name, "measure": "Spans.count"}).to_string().into_bytes();
+    // The plan that its own route shows is the one that runs.
+    let shown = server.post("/olap-api/v1/explain", &kind, load.clone()).await.json();
+    let digest = shown["digest"].as_str().unwrap_or_else(|| panic!("no digest in {shown}"));
+    let from = std::fs::read_to_string(&log).map_or(0, |text| text.len());
+    let loaded = counted(&server, "olap", server.post("/olap-api/v1/load", &kind, load)).await;
+    assert!(loaded.text().contains("op 2"), "{}", loaded.text());
+    until(&format!("{digest} is shown, but what ran is {:?}", logged(&log, from)), async || {
+        logged(&log, from).contains(digest).then_some(())
+    })
+    .await;
+    let drilled = counted(&server, "olap", server.post("/olap-api/v1/drill", &kind, drill)).await;
+    assert!(drilled.text().contains("op 2"), "{}", drilled.text());
+    let values = counted(&server, "olap", server.get("/olap-api/v1/meta/values?member=Spans.name")).await;
+    assert!(values.text().contains("op 2"), "{}", values.text());
+    let read = [("content-type", "application/x-protobuf"), ("content-encoding", "snappy")];
+    counted(&server, "remote_read", server.post("/metrics-api/api/v1/read", &read, read_request())).await;
+    counted(&server, "federation", server.get("/metrics-api/federate?match%5B%5D=m_total")).await;
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_makes_plans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let log = dir.path().join("log");
+    let server = Server::start(&dir.path().join("data"), &logging(&log)).await;
+    fill(&server).await;
+    let from = std::fs::read_to_string(&log).map_or(0, |text| text.len());
+    tokio::select! {
+        answer = server.get("/select/logsql/tail?query=*") => panic!("the tail ended: {}", answer.text()),
+        () = until("no plan of the tail ran", async || (!logged(&log, from).is_empty()).then_some(())) => {}
+    }
     assert_eq!(server.stop(), Some(0));
 }

@@ -11,6 +11,9 @@ use serde_json::{Value, json};
 const API: &str = "/metrics-api/api/v1/";
 const T0_MS: i64 = 1_700_000_000_000;
 
+/// The name of a coding, the header that asks for it, and what unpacks it.
+type Packing = (&'static str, &'static str, fn(&[u8]) -> Vec<u8>);
+
 /// Path with query, status, `errorType`, and the error text.
 type Wrong = (&'static str, u16, &'static str, &'static str);
 
@@ -242,7 +245,7 @@ async fn paths_and_headers() {
     let plain = send("GET", &path, &[]).await;
     assert_eq!(plain.headers().get("content-encoding"), None);
     let plain = plain.bytes().await.expect("a body");
-    let unpacked: [(&str, &str, fn(&[u8]) -> Vec<u8>); 4] = [
+    let unpacked: [Packing; 4] = [
         ("gzip", "gzip", |packed| read(flate2::read::GzDecoder::new(packed))),
         ("zstd", "zstd", |packed| zstd::decode_all(packed).expect("zstd")),
         ("br", "br", unpack_brotli),

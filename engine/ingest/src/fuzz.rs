@@ -16,8 +16,11 @@ use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsL
 use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, Promoted};
 use crate::traces::{self, TraceContext, TraceFormat};
 
+/// A target: its name, and what reads bytes.
+pub type Target = (&'static str, fn(&[u8]));
+
 /// All targets by name.
-pub const TARGETS: &[(&str, fn(&[u8]))] = &[
+pub const TARGETS: &[Target] = &[
     ("remote_write", fuzz_remote_write),
     ("remote_write2", fuzz_remote_write2),
     ("otlp_metrics", fuzz_otlp_metrics),

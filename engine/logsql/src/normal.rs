@@ -157,7 +157,7 @@ fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
         (_, Pipe::Offset(Offset(0))) => {}
         // An operator of the best 0 rows does not exist: such a limit stays a pipe of its own.
         (Some(Pipe::Sort(sort)), Pipe::Limit(Limit(limit))) if limit > 0 && joins(sort) => {
-            sort.limit = least(sort.limit, limit);
+            sort.limit = Some(least(sort.limit, limit));
         }
         (Some(Pipe::Sort(sort)), Pipe::Offset(Offset(offset))) if joins(sort) => match sort.limit {
             Some(limit) if limit <= offset => {
@@ -169,7 +169,9 @@ fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
                 sort.offset = sort.offset.saturating_add(offset);
             }
         },
-        (Some(Pipe::Uniq(uniq)), Pipe::Limit(Limit(limit))) if limit > 0 => uniq.limit = least(uniq.limit, limit),
+        (Some(Pipe::Uniq(uniq)), Pipe::Limit(Limit(limit))) if limit > 0 => {
+            uniq.limit = Some(least(uniq.limit, limit));
+        }
         (Some(Pipe::Limit(before)), Pipe::Limit(limit)) => before.0 = limit.0.min(before.0),
         (Some(Pipe::Limit(before)), Pipe::Offset(offset)) if before.0 <= offset.0 => before.0 = 0,
         (Some(Pipe::Offset(before)), Pipe::Offset(offset)) => before.0 = before.0.saturating_add(offset.0),
@@ -188,8 +190,8 @@ fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
     }
 }
 
-fn least(limit: Option<u64>, other: u64) -> Option<u64> {
-    Some(limit.map_or(other, |limit| limit.min(other)))
+fn least(limit: Option<u64>, other: u64) -> u64 {
+    limit.map_or(other, |limit| limit.min(other))
 }
 
 fn joins(sort: &Sort) -> bool {

@@ -54,10 +54,10 @@ pub(crate) struct Planned {
 
 impl Planned {
     /// No rows, and no columns.
-    pub(crate) fn nothing() -> Result<Self> {
+    pub(crate) fn nothing() -> Self {
         let schema = Arc::new(DFSchema::empty());
         let plan = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema });
-        Ok(Self { plan, shape: Shape::default(), time: (i64::MIN, i64::MAX) })
+        Self { plan, shape: Shape::default(), time: (i64::MIN, i64::MAX) }
     }
 
     /// Adds a step.

@@ -83,8 +83,11 @@ fn joined(mut all: Vec<Filter>) -> Option<Filter> {
     if all.len() > 1 { Some(Filter::And(all)) } else { all.pop() }
 }
 
-/// A text that is a JSON object: names with one text or several.
-fn json_object(text: &str) -> Result<Option<Vec<(String, Vec<String>)>>> {
+/// Names with one text or several.
+type NamedTexts = Vec<(String, Vec<String>)>;
+
+/// A text that is a JSON object.
+fn json_object(text: &str) -> Result<Option<NamedTexts>> {
     let Ok(Members(members)) = serde_json::from_str(text) else { return Ok(None) };
     let bad = |name: &str| Error::invalid(format!("the value of `{name}` must be a text or a list of texts"));
     let one = |name: &str, value: Value| match value {

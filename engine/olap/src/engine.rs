@@ -187,7 +187,6 @@ impl OlapEngine {
         ctx.check("query planning")?;
         let mut members = members(query);
         members.extend(exemplars::members(catalog, query));
-        members.dedup();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
         let caller = ctx.query().asked.caller.as_str();

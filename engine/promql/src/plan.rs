@@ -55,6 +55,7 @@ const NODE_UNITS: usize = 4096;
 
 /// Times of the query as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
 pub(crate) struct QueryTimes {
     /// First step.
     pub(crate) start_ms: i64,

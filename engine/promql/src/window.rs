@@ -81,7 +81,7 @@ pub(crate) const WORK_AT_A_STRETCH: usize = 1 << 16;
 
 /// The window of a step.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Step {
+pub(crate) struct StepWindow {
     pub(crate) step: usize,
     /// End of the window, inclusive.
     pub(crate) end: Millis,
@@ -98,7 +98,7 @@ pub(crate) fn each(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
     (before, after): (i64, i64),
-    mut visit: impl FnMut(Step),
+    mut visit: impl FnMut(StepWindow),
 ) {
     let windows = if (before, after) == (0, 0) { call.windows } else { None };
     let (mut floats, mut hists) = (Cursor::default(), Cursor::default());
@@ -121,7 +121,7 @@ pub(crate) fn each(
             work = 0;
         }
         if !(floats.is_empty() && hists.is_empty()) {
-            visit(Step { step, end, start, floats, hists });
+            visit(StepWindow { step, end, start, floats, hists });
         }
     }
 }

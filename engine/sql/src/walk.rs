@@ -170,6 +170,9 @@ mod tests {
     use super::*;
     use crate::parse::{Params, Parsed, parse};
 
+    /// Walks through a part of a statement.
+    type Visited<'a> = &'a dyn Fn(&mut dyn FnMut(&Expr));
+
     fn query(text: &str) -> Query {
         let Parsed::Query(query) = parse(text, &Params::default()).expect(text).statement else {
             panic!("no query: {text}")
@@ -189,7 +192,7 @@ mod tests {
         let mut query = query(
             "select a, f(b + (select c from t where d = 1)) from u where e in (select g from v) and exists (select h)",
         );
-        let names = |part: &dyn Fn(&mut dyn FnMut(&Expr))| {
+        let names = |part: Visited<'_>| {
             let mut names = Vec::new();
             part(&mut |expr: &Expr| {
                 if let Expr::Identifier(name) = expr {

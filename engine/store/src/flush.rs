@@ -353,7 +353,7 @@ fn write(
         };
         let root: &Path = &core.write_root;
         let meta = if planned.table == metrics::TABLE.name {
-            let mut part = PartWriter::metrics(root, spec)?;
+            let mut part = PartWriter::metrics(root, spec);
             for run in generation.runs(planned.day) {
                 part.push(&run)?;
             }

@@ -32,7 +32,7 @@ pub use source::{
 pub use stored::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
 pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
-pub use written::{MatcherForm, MatcherReaders, read_matchers};
+pub use written::{MatcherForm, MatcherReaders, ReadRowMatcher, ReadValueMatcher, read_matchers};
 
 /// Time of a row, in the answers of the language.
 pub const TIME: &str = "_time";

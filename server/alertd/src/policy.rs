@@ -24,15 +24,15 @@ pub struct Policy {
 /// What there is where nobody gave a policy: everything goes to a receiver that sends nothing.
 const EMPTY: &str = "route:\n  receiver: empty\nreceivers:\n- name: empty\n";
 
+/// Gives names and texts of the template files that a pattern stands for; or what is wrong.
+pub type ReadFiles<'f> = &'f dyn Fn(&str) -> Result<Vec<(String, String)>, String>;
+
 impl Policy {
     /// Reads a configuration; `files` gives names and texts of the template files that a pattern stands for.
     ///
     /// # Errors
     /// Everything that is wrong, a line each.
-    pub fn load(
-        text: &str,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
+    pub fn load(text: &str, files: ReadFiles<'_>) -> Result<Self, Vec<String>> {
         let config = Config::load(text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let unsupported = undelivered(&config);
         if !unsupported.is_empty() {
@@ -46,11 +46,7 @@ impl Policy {
     ///
     /// # Errors
     /// What is wrong with its template files, a line each.
-    pub fn with(
-        text: &str,
-        config: Config,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
+    pub fn with(text: &str, config: Config, files: ReadFiles<'_>) -> Result<Self, Vec<String>> {
         let mut templates = default_templates();
         let (mut errors, mut texts) = (Vec::new(), Vec::new());
         for pattern in &config.templates {

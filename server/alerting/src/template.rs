@@ -104,11 +104,14 @@ pub enum MissingKey {
     Error,
 }
 
+/// Runs a query; gives its samples, or what is wrong.
+pub type RunQuery<'a> = &'a dyn Fn(&str) -> Result<Vec<QueriedSample>, String>;
+
 /// What functions take from outside.
 #[derive(Default)]
 pub struct Host<'a> {
     /// Runs a query at the time of the evaluation.
-    pub query: Option<&'a dyn Fn(&str) -> Result<Vec<QueriedSample>, String>>,
+    pub query: Option<RunQuery<'a>>,
     /// The time, in nanoseconds since 1970.
     pub now_ns: i128,
     /// Where the service is seen from outside.

@@ -367,22 +367,22 @@ impl Ask {
     }
 
     /// What `If-Match` and `If-None-Match` ask for.
-    pub(crate) fn condition(&self) -> Result<Condition> {
+    pub(crate) fn condition(&self) -> Condition {
         let wanted = self.wanted();
         if !self.headers.contains_key(header::IF_NONE_MATCH) {
-            return Ok(wanted);
+            return wanted;
         }
         if self.none_match().any(|tag| tag == "*") {
-            return Ok(Condition::Absent);
+            return Condition::Absent;
         }
         let others: Vec<i64> = self.none_match().take(100).filter_map(version_of).collect();
-        Ok(match wanted {
+        match wanted {
             Condition::Versions(mut versions) => {
                 versions.retain(|version| !others.contains(version));
                 Condition::Versions(versions)
             }
             _ => Condition::Others(others),
-        })
+        }
     }
 
     /// What `If-Match` asks for, which may name several tags in several lines. Tags that are not ours, and weak ones, match
@@ -505,19 +505,19 @@ impl Ask {
             let done = self.change(Op::Create { id: Some(id), body }, made.system).await?;
             return self.created(&done, made.shown).await;
         }
-        let op = Op::Replace { id: id.to_owned(), body, condition: self.condition()? };
+        let op = Op::Replace { id: id.to_owned(), body, condition: self.condition() };
         let done = self.change(op, System::default()).await?;
         self.present(&done, 200).await
     }
 
     async fn patch(&self, id: &str, patch: Map<String, Value>) -> Result<Answer> {
-        let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition()? };
+        let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition() };
         let done = self.change(op, System::default()).await?;
         self.present(&done, 200).await
     }
 
     async fn delete(&self, id: &str) -> Result<Answer> {
-        let op = Op::Delete { id: id.to_owned(), condition: self.condition()? };
+        let op = Op::Delete { id: id.to_owned(), condition: self.condition() };
         self.change(op, System::default()).await?;
         Ok(Answer { status: 204, ..Answer::ok(Value::Null) })
     }

@@ -62,6 +62,9 @@ impl Signal {
     }
 }
 
+/// What was made of a state of the configuration, behind that state.
+type OfState<T> = ((u64, u64), Arc<T>);
+
 /// Compiled forms; readers never wait.
 pub struct Effects {
     extraction: [ArcSwap<ExtractionRules>; 4],
@@ -75,9 +78,9 @@ pub struct Effects {
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the state of the configuration that it is of.
-    graph: Mutex<Option<((u64, u64), Arc<Graph>)>>,
+    graph: Mutex<Option<OfState<Graph>>>,
     /// The same as rows of tables.
-    resources: Mutex<Option<((u64, u64), Arc<Resources>)>>,
+    resources: Mutex<Option<OfState<Resources>>>,
     /// Rules as rows of a table.
     rules: Mutex<Option<(u64, RecordBatch)>>,
     /// Where configuration is, once it was read.

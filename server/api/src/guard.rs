@@ -47,8 +47,8 @@ pub(crate) fn is_forwarded(headers: &HeaderMap) -> bool {
     FORWARDED.iter().any(|name| headers.contains_key(*name))
 }
 
-fn forbidden(text: &str) -> Option<Response> {
-    Some(plain(StatusCode::FORBIDDEN, text))
+fn forbidden(text: &str) -> Response {
+    plain(StatusCode::FORBIDDEN, text)
 }
 
 impl Asking<'_> {
@@ -69,14 +69,14 @@ impl Asking<'_> {
             return Some(response);
         }
         if !self.is_local() {
-            return forbidden("this endpoint answers on loopback only; see `http.admin_token_file`");
+            return Some(forbidden("this endpoint answers on loopback only; see `http.admin_token_file`"));
         }
         if let Some(name) = FORWARDED.iter().find(|name| self.headers.contains_key(**name)) {
             let text = format!("this endpoint does not answer proxies (header `{name}`); see `http.admin_token_file`");
-            return forbidden(&text);
+            return Some(forbidden(&text));
         }
         if !self.host_is_known() {
-            return forbidden("this endpoint is not known by that name (header `Host`); see `http.hosts`");
+            return Some(forbidden("this endpoint is not known by that name (header `Host`); see `http.hosts`"));
         }
         self.page_refused(true)
     }
@@ -86,7 +86,7 @@ impl Asking<'_> {
         let Some(origin) = self.headers.get(header::ORIGIN).map(HeaderValue::as_bytes) else {
             let site = self.headers.get("sec-fetch-site").map(HeaderValue::as_bytes);
             let foreign = site.is_some_and(|site| site == b"cross-site" || site == b"same-site");
-            return if foreign { forbidden("pages of other sites may not call this endpoint") } else { None };
+            return foreign.then(|| forbidden("pages of other sites may not call this endpoint"));
         };
         let listed = |o: &String| (o == "*" && !named_only) || o.as_bytes() == origin;
         if self.live.cors_origins.iter().any(listed) {
@@ -96,11 +96,11 @@ impl Asking<'_> {
         let own =
             own.is_some_and(|(_, authority)| self.host().is_some_and(|host| host.eq_ignore_ascii_case(authority)));
         if !own {
-            return forbidden("this origin may not call this endpoint; see `http.cors_origins`");
+            return Some(forbidden("this origin may not call this endpoint; see `http.cors_origins`"));
         }
         // A name that points here only while a page of its owner is open makes that page's origin look like ours.
         if (self.is_local() || !self.live.hosts.is_empty()) && !self.host_is_known() {
-            return forbidden("this server is not known by that name (header `Host`); see `http.hosts`");
+            return Some(forbidden("this server is not known by that name (header `Host`); see `http.hosts`"));
         }
         None
     }

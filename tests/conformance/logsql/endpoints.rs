@@ -96,6 +96,7 @@ impl Server {
             ("otlp.http_listen", String::new()),
             ("otlp.grpc_listen", String::new()),
             ("rbac.mode", "off".to_owned()),
+            ("query.through_codec", quiver_tests::through_codec().to_string()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let client = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().map_err(|e| e.to_string())?;

@@ -37,6 +37,7 @@ impl World {
             ("store.data", dir.path().display().to_string()),
             ("store.retention", "none".to_owned()),
             ("rbac.mode", "off".to_owned()),
+            ("query.through_codec", quiver_tests::through_codec().to_string()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let built = wiring::build(&loaded.settings, Arc::new(SystemClock));

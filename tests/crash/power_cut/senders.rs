@@ -26,7 +26,8 @@ const REPEATED: usize = 3;
 
 #[derive(Debug, Clone, Copy)]
 struct Sent {
-    sent: u64,
+    /// Where the record of the disk stood when it was sent.
+    place: u64,
     acknowledged: Option<u64>,
     /// Of an earlier life, at which the next one had begun; see [`Senders::ready`].
     settled: Option<u64>,
@@ -95,7 +96,7 @@ impl Sender {
                 Signal::Traces => (format!("http://{otlp}/v1/traces"), "application/json"),
             };
             let place = watch.place();
-            let known = self.requests.entry(id).or_insert(Sent { sent: place, acknowledged: None, settled: None });
+            let known = self.requests.entry(id).or_insert(Sent { place, acknowledged: None, settled: None });
             let (sent, earlier) = (*known, known.acknowledged);
             let mut request = client.post(url).header("content-type", kind).body(self.body(id));
             if self.named(id) {
@@ -158,7 +159,7 @@ impl Senders {
                 if count == 0 && promised.is_some_and(|at| at <= place) {
                     faults.push(format!("{:?} {id} is lost", sender.signal));
                 }
-                if count > 0 && request.sent > place {
+                if count > 0 && request.place > place {
                     faults.push(format!("{:?} {id} was not sent yet", sender.signal));
                 }
                 if count > 1 {

@@ -14,6 +14,9 @@ const OTLP: &str = "/insert/opentelemetry/v1/logs";
 const JSON: (&str, &str) = ("content-type", "application/json");
 const PROTOBUF: (&str, &str) = ("content-type", "application/x-protobuf");
 
+/// Names and values.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
 async fn start() -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");
     (Server::start(dir.path(), &Options::default()).await, dir)
@@ -85,7 +88,7 @@ fn assert_answer(name: &str, answer: &Answer, status: u16, body: Option<&str>) {
 async fn encodings_of_all_formats() {
     let (server, _dir) = start().await;
     let bulk = b"{\"create\":{}}\n{\"_msg\":\"m\"}\n".to_vec();
-    let formats: [(&str, &str, Vec<u8>, &[(&str, &str)], u16); 7] = [
+    let formats: [(&str, &str, Vec<u8>, Pairs<'_>, u16); 7] = [
         ("jsonline", LINES, b"{\"_msg\":\"m\"}\n".to_vec(), &[], 200),
         ("searchengine", BULK, bulk, &[], 200),
         ("aggregator", PUSH, push_json("m"), &[JSON], 204),

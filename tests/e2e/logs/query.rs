@@ -7,8 +7,11 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::Value;
 
 pub(crate) const API: &str = "/logs-api/select/logsql";
+/// An endpoint, a query, and more parameters.
+pub(crate) type Asked = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
+
 /// All endpoints with a query, and parameters, that they take.
-pub(crate) const ENDPOINTS: [(&str, &str, &[(&str, &str)]); 12] = [
+pub(crate) const ENDPOINTS: [Asked; 12] = [
     ("query", "*", &[]),
     ("tail", "*", &[]),
     ("hits", "*", &[]),
@@ -260,7 +263,7 @@ async fn an_error_behind_the_first_byte_breaks_the_answer_off() {
 #[tokio::test(flavor = "multi_thread")]
 async fn plans_of_every_endpoint() {
     let (server, _dir) = start(30).await;
-    let others: [(&str, &str, &[(&str, &str)]); 6] = [
+    let others: [Asked; 6] = [
         ("query", "level:error | stats by (app) count() n", &[]),
         ("tail", "level:error", &[]),
         ("hits", "*", &[("field", "app")]),

@@ -12,8 +12,11 @@ use super::SERVICES;
 use super::data::{LENGTH_MS, START_MS};
 use super::logsql_query::{FIELDS, VALUES};
 
+/// Its name, and labels with their values.
+type Metric = (&'static str, &'static [(&'static str, &'static [&'static str])]);
+
 /// Metrics of the grammar, with the label that tells their series apart.
-const METRICS: [(&str, &[(&str, &[&str])]); 13] = [
+const METRICS: [Metric; 13] = [
     ("counter_total", &[]),
     ("gauge", &[("mode", &["idle", "user"])]),
     ("sparse", &[]),

@@ -331,6 +331,9 @@ async fn groups_are_sets_of_spans() {
     }
 }
 
+/// Names and values.
+type Pairs<'a> = &'a [(&'a str, &'a str)];
+
 /// Without TraceQL: values of tags are parts of texts, some tags are of the span or of its root, durations of the trace.
 #[tokio::test(flavor = "multi_thread")]
 async fn traces_are_found_by_tags() {
@@ -350,7 +353,7 @@ async fn traces_are_found_by_tags() {
         names.sort();
         names
     };
-    let cases: [(&[(&str, &str)], &[&str]); 12] = [
+    let cases: [(Pairs<'_>, &[&str]); 12] = [
         (&[("tags", "service.name=ban")], &["buy"]),
         (&[("tags", "service.name=nobody")], &[]),
         (&[("tags", "name=charge service.name=bank")], &["buy"]),

@@ -198,8 +198,7 @@ impl Walk {
         const OBSERVED: u32 = tag(11, FIXED64);
         const EVENT: u32 = tag(12, BYTES);
         let (mut time, mut observed, mut severity) = (0, 0, 0);
-        let (mut severity_text, mut trace, mut span, mut event, mut body): (&[u8], &[u8], &[u8], &[u8], &[u8]) =
-            (b"", b"", b"", b"", b"");
+        let [mut severity_text, mut trace, mut span, mut event, mut body]: [&[u8]; 5] = [&[]; 5];
         let Self { rows, common, scratch } = self;
         common.add(rows);
         let mut r = Reader::new(message);

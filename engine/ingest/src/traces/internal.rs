@@ -24,7 +24,8 @@ enum Document {
 #[serde(rename_all = "camelCase")]
 struct Trace {
     format: String,
-    trace_id: String,
+    #[serde(rename = "traceId")]
+    id: String,
     #[serde(default)]
     spans: Vec<Span>,
     #[serde(default)]
@@ -55,7 +56,8 @@ struct Scope {
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Span {
-    span_id: String,
+    #[serde(rename = "spanId")]
+    id: String,
     #[serde(default)]
     parent_span_id: Option<String>,
     #[serde(default)]
@@ -206,8 +208,8 @@ fn shape(what: &'static str) -> Error {
 
 fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
     let ctx = sink.ctx;
-    let trace_id = hex_id(&trace.trace_id, SpanReason::TraceId)?;
-    let span_id = hex_id(&span.span_id, SpanReason::SpanId)?;
+    let trace_id = hex_id(&trace.id, SpanReason::TraceId)?;
+    let span_id = hex_id(&span.id, SpanReason::SpanId)?;
     let parent = match span.parent_span_id.as_deref() {
         None | Some("") => [0; 8],
         Some(text) => parse_hex(text).ok_or(SpanReason::ParentId)?,

@@ -307,8 +307,11 @@ impl Plain {
     }
 }
 
+/// Name, number of dropped attributes, attributes.
+type EventForm<'v> = (&'v str, u32, Vec<(String, Plain)>);
+
 /// Takes `name|{attributes}|dropped` apart; `None` when the text is not of this form.
-fn event_form(value: &str) -> Option<(&str, u32, Vec<(String, Plain)>)> {
+fn event_form(value: &str) -> Option<EventForm<'_>> {
     let (name, rest) = value.split_once('|')?;
     let (attributes, dropped) = rest.rsplit_once('|')?;
     let dropped = dropped.parse().ok()?;

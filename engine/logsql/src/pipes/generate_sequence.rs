@@ -56,7 +56,7 @@ impl PipeKind for GenerateSequence {
     }
 
     fn own_rows(&self) -> Option<quiver_types::Result<Planned>> {
-        Some(Planned::nothing().and_then(|nothing| nothing.then(Sequence(self.0), shape())))
+        Some(Planned::nothing().then(Sequence(self.0), shape()))
     }
 
     fn steps() -> &'static [StepReader] {

@@ -61,7 +61,7 @@ impl PipeKind for Rows {
     }
 
     fn own_rows(&self) -> Option<quiver_types::Result<Planned>> {
-        Some(Planned::nothing().and_then(|nothing| nothing.then(self.clone(), self.shape())))
+        Some(Planned::nothing().then(self.clone(), self.shape()))
     }
 
     fn steps() -> &'static [StepReader] {

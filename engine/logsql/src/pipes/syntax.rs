@@ -1,5 +1,7 @@
 //! Parts that several pipes are written with: read and printed in one place.
 
+use std::collections::HashSet;
+
 use quiver_types::logs::MSG;
 
 use crate::ast::{FieldPattern, Filter, Overwrite, PatternPair};
@@ -172,8 +174,8 @@ pub(crate) fn different<'n>(
     results: impl Iterator<Item = &'n String>,
     by: impl Iterator<Item = &'n String>,
 ) -> Result<()> {
-    let by: std::collections::HashSet<&String> = by.collect();
-    let mut seen = std::collections::HashSet::new();
+    let by: HashSet<&String> = by.collect();
+    let mut seen = HashSet::new();
     for name in results {
         if by.contains(name) {
             return Err(parser.fault_at(at, format!("`{name}` is a field of `by`, a result cannot have the same name")));

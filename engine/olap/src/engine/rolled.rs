@@ -19,6 +19,9 @@ use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
+/// A plan over a rollup, which rollup that is, and how the answer is made of its buckets.
+type OverRollup = (Planned, Used, Option<Parts>);
+
 /// Rollups by their names, with the reason why each does not serve, if so.
 pub(super) type Told = Vec<(String, Option<String>)>;
 
@@ -98,7 +101,7 @@ impl OlapEngine {
         &self,
         chosen: &Chosen,
         ctx: &QueryContext,
-    ) -> quiver_types::Result<Result<(Planned, Used, Option<Parts>), String>> {
+    ) -> quiver_types::Result<Result<OverRollup, String>> {
         match chosen {
             Chosen::Whole(whole) => {
                 let made = Box::pin(self.whole(whole, ctx)).await?;

@@ -109,11 +109,11 @@ fn is_of_statement(plan: &LogicalPlan) -> bool {
     .unwrap_or(true)
 }
 
-fn and(old: Option<Expr>, new: Expr) -> Option<Expr> {
-    Some(match old {
+fn and(old: Option<Expr>, new: Expr) -> Expr {
+    match old {
         Some(old) => old.and(new),
         None => new,
-    })
+    }
 }
 
 /// A name that is not taken, made of one that may be.
@@ -303,9 +303,9 @@ impl<'a> Printer<'a> {
                 let mut block = self.child(&node.input, |b| !b.is_cut() && !b.has_windows)?;
                 let condition = block.put(&node.predicate, node.input.schema())?;
                 if block.groups.is_some() {
-                    block.having = and(block.having, condition);
+                    block.having = Some(and(block.having, condition));
                 } else {
-                    block.filter = and(block.filter, condition);
+                    block.filter = Some(and(block.filter, condition));
                 }
                 Ok(block)
             }

@@ -5,7 +5,7 @@ use quiver_types::Result;
 use super::call::{KernelContext, RangeCall};
 use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::{Step, each};
+use crate::window::{StepWindow, each};
 
 pub(super) const COUNT_OVER_TIME: FunctionDef = FunctionDef::range(
     "count_over_time",
@@ -40,7 +40,7 @@ fn present(
     Ok(())
 }
 
-fn fill(samples: &SeriesSamples<'_>, call: &RangeCall<'_>, out: &mut SeriesOut<'_>, f: impl Fn(&Step) -> f64) {
+fn fill(samples: &SeriesSamples<'_>, call: &RangeCall<'_>, out: &mut SeriesOut<'_>, f: impl Fn(&StepWindow) -> f64) {
     each(samples, call, (0, 0), |w| {
         out.values[w.step] = f(&w);
         out.present[w.step] = true;

@@ -10,7 +10,7 @@ use super::rate::is_start_reset;
 use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::histogram::{self, detect_reset};
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::{Step, each};
+use crate::window::{StepWindow, each};
 
 pub(super) const IRATE: FunctionDef = FunctionDef::range(
     "irate",
@@ -87,7 +87,7 @@ enum LastTwo {
     Fewer,
 }
 
-fn last_two(s: &SeriesSamples<'_>, w: &Step) -> LastTwo {
+fn last_two(s: &SeriesSamples<'_>, w: &StepWindow) -> LastTwo {
     let (f, h) = (w.floats, w.hists);
     if f.len() + h.len() < 2 {
         return LastTwo::Fewer;

@@ -5,7 +5,7 @@ use quiver_types::{Millis, Result};
 use super::call::{KernelContext, RangeCall};
 use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::{Step, each};
+use crate::window::{StepWindow, each};
 
 pub(super) const FIRST_OVER_TIME: FunctionDef = FunctionDef::range(
     "first_over_time",
@@ -37,13 +37,13 @@ pub(super) const TS_OF_LAST_OVER_TIME: FunctionDef = FunctionDef::range(
 /// Which sample it is: index and time among the floats, among the histograms.
 type Candidates = (Option<(usize, Millis)>, Option<(usize, Millis)>);
 
-fn firsts(samples: &SeriesSamples<'_>, w: &Step) -> Candidates {
+fn firsts(samples: &SeriesSamples<'_>, w: &StepWindow) -> Candidates {
     let float = (!w.floats.is_empty()).then(|| (w.floats.lo, samples.ts[w.floats.lo]));
     let hist = (!w.hists.is_empty()).then(|| (w.hists.lo, samples.hist_ts[w.hists.lo]));
     (float, hist)
 }
 
-fn lasts(samples: &SeriesSamples<'_>, w: &Step) -> Candidates {
+fn lasts(samples: &SeriesSamples<'_>, w: &StepWindow) -> Candidates {
     let float = (!w.floats.is_empty()).then(|| (w.floats.hi - 1, samples.ts[w.floats.hi - 1]));
     let hist = (!w.hists.is_empty()).then(|| (w.hists.hi - 1, samples.hist_ts[w.hists.hi - 1]));
     (float, hist)

@@ -11,7 +11,7 @@ use super::notes::{Note, Notes};
 use super::rate::Growth;
 use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::{SeriesOut, SeriesSamples};
-use crate::window::{Cursor, Step, each, interpolate, outer_samples};
+use crate::window::{Cursor, StepWindow, each, interpolate, outer_samples};
 
 pub(super) fn run(
     samples: &SeriesSamples<'_>,
@@ -51,13 +51,13 @@ pub(super) fn run(
 }
 
 /// The samples to start from and to end with; `None` when the window has nothing to measure.
-fn ends(ts: &[Millis], w: Cursor, step: &Step, smoothed: bool) -> Option<(usize, usize)> {
+fn ends(ts: &[Millis], w: Cursor, step: &StepWindow, smoothed: bool) -> Option<(usize, usize)> {
     let (first, last) = outer_samples(&ts[w.lo..w.hi], step.start, step.end, smoothed);
     let (first, last) = (first + w.lo, last + w.lo);
     (ts[last] > step.start && !(smoothed && ts[first] > step.end)).then_some((first, last))
 }
 
-fn floats(s: &SeriesSamples<'_>, step: &Step, smoothed: bool, growth: Growth, falls: &[u32]) -> Option<f64> {
+fn floats(s: &SeriesSamples<'_>, step: &StepWindow, smoothed: bool, growth: Growth, falls: &[u32]) -> Option<f64> {
     let w = step.floats;
     let (first, last) = ends(s.ts, w, step, smoothed)?;
     let at = |i: usize| (s.ts[i], s.values[i]);
@@ -95,7 +95,7 @@ fn floats(s: &SeriesSamples<'_>, step: &Step, smoothed: bool, growth: Growth, fa
 
 fn histograms(
     s: &SeriesSamples<'_>,
-    step: &Step,
+    step: &StepWindow,
     smoothed: bool,
     growth: Growth,
     notes: &mut Notes,

@@ -304,6 +304,9 @@ pub(crate) struct Evaluator {
     run: Arc<RunState>,
 }
 
+/// Histograms by step.
+type StepHistograms = Vec<(u32, Histogram)>;
+
 impl Evaluator {
     /// Fills one row; gives the steps that may have a value, and the histograms by step.
     pub(crate) fn run(
@@ -312,7 +315,7 @@ impl Evaluator {
         samples: &SeriesSamples<'_>,
         values: &mut [f64],
         present: &mut [bool],
-    ) -> Result<(Range<usize>, Vec<(u32, Histogram)>)> {
+    ) -> Result<(Range<usize>, StepHistograms)> {
         let spec = &*self.spec;
         let steps = spec.steps_of(samples);
         if steps.is_empty() {

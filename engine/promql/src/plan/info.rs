@@ -158,7 +158,7 @@ impl Planner {
         }
         let table = Arc::clone(&vector.table);
         let plan = self.finish(vector, scope)?;
-        let mut by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<Owner, InfoRows> = BTreeMap::new();
         for block in self.evaluate(&plan).await? {
             for (idx, &row) in block.rows.iter().enumerate() {
                 let (values, present) = block.row(idx);
@@ -174,6 +174,9 @@ impl Planner {
 
 type Owner = (String, String);
 
+/// Rows, and the time of the newest sample per step.
+type InfoRows = Vec<(u32, Vec<Option<f64>>)>;
+
 fn owner(table: &SeriesTable, row: usize) -> Owner {
     (table.value(row, IDENTIFYING[0]).to_owned(), table.value(row, IDENTIFYING[1]).to_owned())
 }
@@ -181,7 +184,7 @@ fn owner(table: &SeriesTable, row: usize) -> Owner {
 /// Info series by whom they are about: row, and the time of the newest sample per step.
 struct Infos {
     table: Arc<SeriesTable>,
-    by_owner: BTreeMap<Owner, Vec<(u32, Vec<Option<f64>>)>>,
+    by_owner: BTreeMap<Owner, InfoRows>,
     steps: usize,
     /// Steps at which an info series is a histogram, which none may be.
     histogram_steps: BTreeSet<usize>,

@@ -164,7 +164,7 @@ impl<'a> Dictionary<'a> {
 /// Collects the values of a new label, each of them once; the empty text means that the label is absent.
 pub(crate) struct Values<'r> {
     room: &'r Room,
-    values: Vec<Arc<str>>,
+    texts: Vec<Arc<str>>,
     codes: Map<Arc<str>, u32>,
 }
 
@@ -172,7 +172,7 @@ impl<'r> Values<'r> {
     /// Begins with the empty text.
     pub(crate) fn new(room: &'r Room) -> Self {
         let empty: Arc<str> = Arc::from("");
-        Self { room, values: vec![Arc::clone(&empty)], codes: Map::from_iter([(empty, 0)]) }
+        Self { room, texts: vec![Arc::clone(&empty)], codes: Map::from_iter([(empty, 0)]) }
     }
 
     /// Gives the code of a text.
@@ -182,15 +182,15 @@ impl<'r> Values<'r> {
             return Ok(code);
         }
         self.room.take(text.len() + TEXT_BYTES)?;
-        let (text, code): (Arc<str>, u32) = (Arc::from(text), self.values.len() as u32);
-        self.values.push(Arc::clone(&text));
+        let (text, code): (Arc<str>, u32) = (Arc::from(text), self.texts.len() as u32);
+        self.texts.push(Arc::clone(&text));
         self.codes.insert(text, code);
         Ok(code)
     }
 
     /// Gives the column of one code per row; its memory is taken by whoever made the codes.
     pub(crate) fn column(self, codes: Vec<u32>) -> LabelColumn {
-        LabelColumn { values: Arc::new(self.values), codes: Arc::new(codes) }
+        LabelColumn { values: Arc::new(self.texts), codes: Arc::new(codes) }
     }
 }
 

@@ -206,7 +206,10 @@ mod tests {
         assert_eq!(row(&samples, InstantValue::Timestamp, 3), [Some(0.0), Some(0.025), Some(0.025)]);
     }
 
-    fn smoothed(samples: &SeriesSamples<'_>, steps: usize) -> (Vec<Option<f64>>, Vec<(u32, f64)>, Vec<String>) {
+    /// Values by step, sums of histograms by step, texts of notes.
+    type Smoothed = (Vec<Option<f64>>, Vec<(u32, f64)>, Vec<String>);
+
+    fn smoothed(samples: &SeriesSamples<'_>, steps: usize) -> Smoothed {
         use crate::annotation::{Annotations, Level};
         use crate::ast::PosRange;
         use crate::functions::Scratch;

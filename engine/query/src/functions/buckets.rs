@@ -179,6 +179,9 @@ impl Accumulator for Buckets {
 mod tests {
     use super::*;
 
+    /// Upper ends of buckets, and what each counts.
+    type Counted<'a> = &'a [(&'a str, f64)];
+
     fn group(q: f64, rows: &[(&str, f64)]) -> Buckets {
         let mut group = Buckets::default();
         let quantiles = Float64Array::from(vec![q; rows.len()]);
@@ -191,7 +194,7 @@ mod tests {
     #[test]
     fn quantiles_lie_in_their_buckets() {
         let whole = [("0.1", 2.0), ("0.5", 6.0), ("1", 6.0), ("+Inf", 8.0), ("0.1", 2.0), ("0.5", 2.0), ("+Inf", 2.0)];
-        let cases: [(f64, &[(&str, f64)], Option<f64>); 7] = [
+        let cases: [(f64, Counted<'_>, Option<f64>); 7] = [
             // 0.1: 4, 0.5: 8, 1: 8 (what is below it), without a bound 10.
             (0.2, &whole, Some(0.05)),
             (0.6, &whole, Some(0.1 + 0.4 * 0.5)),

@@ -217,7 +217,7 @@ impl Walk<'_> {
     /// What steps lead to, from the document or from the item at hand.
     fn found<'d>(&mut self, steps: &Steps, root: &'d str, at: &'d str) -> Result<Vec<Cow<'d, str>>> {
         let mut pieces = vec![if steps.from_root { root } else { at }];
-        for step in &steps.steps {
+        for step in &steps.each {
             let mut next = Vec::new();
             for piece in pieces {
                 self.step(step, root, piece, &mut next)?;

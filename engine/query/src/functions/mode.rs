@@ -71,7 +71,7 @@ struct Counts {
     kind: DataType,
     /// Puts values as bytes that have their order. Texts are such bytes.
     converter: Option<RowConverter>,
-    counts: BTreeMap<Box<[u8]>, i64>,
+    by_value: BTreeMap<Box<[u8]>, i64>,
     bytes: usize,
 }
 
@@ -81,15 +81,15 @@ impl Counts {
             DataType::Utf8View => None,
             other => Some(RowConverter::new(vec![SortField::new(other.clone())])?),
         };
-        Ok(Self { kind: kind.clone(), converter, counts: BTreeMap::new(), bytes: 0 })
+        Ok(Self { kind: kind.clone(), converter, by_value: BTreeMap::new(), bytes: 0 })
     }
 
     fn add(&mut self, value: &[u8], count: i64) {
-        if let Some(known) = self.counts.get_mut(value) {
+        if let Some(known) = self.by_value.get_mut(value) {
             *known += count;
         } else {
             self.bytes += value.len() + 2 * size_of::<(Box<[u8]>, i64)>();
-            self.counts.insert(value.into(), count);
+            self.by_value.insert(value.into(), count);
         }
     }
 
@@ -114,7 +114,7 @@ impl Counts {
 
     fn most(&self) -> Option<&[u8]> {
         // Of equal counts `max_by_key` takes the last one.
-        self.counts.iter().rev().max_by_key(|(_, count)| **count).map(|(value, _)| &**value)
+        self.by_value.iter().rev().max_by_key(|(_, count)| **count).map(|(value, _)| &**value)
     }
 
     fn values<'v>(&self, of: impl Iterator<Item = &'v [u8]>) -> Result<ArrayRef> {
@@ -146,8 +146,8 @@ impl Accumulator for Counts {
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let values = self.values(self.counts.keys().map(|value| &**value))?;
-        let counts: Int64Array = self.counts.values().copied().collect();
+        let values = self.values(self.by_value.keys().map(|value| &**value))?;
+        let counts: Int64Array = self.by_value.values().copied().collect();
         let list = |items: ArrayRef| -> Result<ScalarValue> {
             let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
             let offsets = OffsetBuffer::from_lengths([items.len()]);

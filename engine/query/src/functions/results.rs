@@ -40,7 +40,7 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr.transform_up(|e| counting.expr(e, &schema, collects))?;
+            let changed = expr.transform_up(|e| Ok(counting.expr(e, &schema, collects)))?;
             Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
         })
     });
@@ -104,12 +104,12 @@ struct Counting {
 }
 
 impl Counting {
-    fn expr(&self, expr: Expr, schema: &DFSchema, collects: bool) -> Result<Transformed<Expr>> {
+    fn expr(&self, expr: Expr, schema: &DFSchema, collects: bool) -> Transformed<Expr> {
         if !makes_values(&expr) {
-            return Ok(Transformed::no(expr));
+            return Transformed::no(expr);
         }
         // What has no type here, the planner refuses.
-        let Ok(kind) = expr.get_type(schema) else { return Ok(Transformed::no(expr)) };
+        let Ok(kind) = expr.get_type(schema) else { return Transformed::no(expr) };
         let is_counted = is_long(&kind)
             && match &expr {
                 Expr::ScalarFunction(call) => !is_bounded(call.func.name()),
@@ -122,9 +122,9 @@ impl Counting {
             };
         let is_filtered = matches!(&expr, Expr::WindowFunction(call) if windowed::is_filtered(call));
         if !is_counted && !is_filtered {
-            return Ok(Transformed::no(expr));
+            return Transformed::no(expr);
         }
-        Ok(Transformed::yes(match expr {
+        Transformed::yes(match expr {
             Expr::ScalarFunction(ScalarFunction { func, args }) => {
                 let func = Arc::new(ScalarUDF::from(Bounded::alike(func, self.room.clone())));
                 Expr::ScalarFunction(ScalarFunction { func, args })
@@ -133,7 +133,7 @@ impl Counting {
                 Expr::WindowFunction(Box::new(windowed::counted(*call, collects, is_long(&kind), &self.room)))
             }
             other => self.around.call(vec![other]),
-        }))
+        })
     }
 }
 

@@ -86,6 +86,7 @@ fn found(events: &ListArray, wanted: &StringArray) -> Result<ArrayRef> {
 
 /// `sample_weight(trace_state)`: how many spans one stands for, by the sampling threshold `ot=th:` (OpenTelemetry, consistent
 /// probability sampling); 1 where there is none.
+#[expect(clippy::unnecessary_wraps, reason = "functions of texts stand in one table, and others give NULL")]
 pub(super) fn sample_weight(texts: &Texts<'_>) -> Option<f64> {
     let members = texts[0].unwrap_or_default().split(',').map(str::trim);
     let vendor = members.into_iter().find_map(|m| m.strip_prefix("ot=")).unwrap_or_default();

@@ -231,7 +231,7 @@ enum Part {
 
 #[derive(Debug, PartialEq, Eq)]
 struct Word {
-    word: &'static str,
+    pattern: &'static str,
     case: Case,
     /// Without padding: `FM`.
     is_short: bool,
@@ -304,7 +304,7 @@ fn parts_of(pattern: &str) -> Vec<Part> {
             }
             // `TM` is for names alone.
             let is_short = behind.is_some() && (is_filling || matches!(word, "MONTH" | "DAY"));
-            parts.push(Part::Word(Word { word, case, is_short, ordinal }));
+            parts.push(Part::Word(Word { pattern: word, case, is_short, ordinal }));
             continue;
         }
         if behind.is_some() {
@@ -335,7 +335,7 @@ fn quoted<'p>(within: &'p str, parts: &mut Vec<Part>) -> &'p str {
 impl Word {
     /// Writes what the word gives of a value.
     fn write(&self, value: &Shown, out: &mut String) -> Result<()> {
-        match self.word {
+        match self.pattern {
             "HH24" => self.number(value.hour, 2, out)?,
             "HH12" | "HH" => self.number(if value.hour % 12 == 0 { 12 } else { value.hour % 12 }, 2, out)?,
             "MI" => self.number(value.minute, 2, out)?,
@@ -358,7 +358,7 @@ impl Word {
             }
             "AM" | "A.M." | "PM" | "P.M." => {
                 let is_late = value.hour % 24 >= 12;
-                self.text(half(is_late, "PM", "AM", self.word), out);
+                self.text(half(is_late, "PM", "AM", self.pattern), out);
             }
             "CC" => {
                 let year = value.year;
@@ -394,7 +394,7 @@ impl Word {
                 None => {
                     return exec_err!(
                         "`{}` in a pattern is for times: intervals are on no day of a calendar",
-                        self.word
+                        self.pattern
                     );
                 }
             },
@@ -408,7 +408,7 @@ impl Word {
         let iso = date.iso_week();
         let iso_day = if weekday == 0 { 7 } else { weekday as i64 };
         let iso_year = years(i64::from(iso.year()), value);
-        match self.word {
+        match self.pattern {
             "MONTH" => self.name(MONTHS[date.month0() as usize], out),
             "MON" => self.text(&MONTHS[date.month0() as usize][..3], out),
             "DAY" => self.name(DAYS[weekday], out),
@@ -426,7 +426,7 @@ impl Word {
             "IYY" => self.number(iso_year % 1_000, 3, out)?,
             "IY" => self.number(iso_year % 100, 2, out)?,
             "I" => self.number(iso_year % 10, 1, out)?,
-            "AD" | "A.D." | "BC" | "B.C." => self.text(half(value.year <= 0, "BC", "AD", self.word), out),
+            "AD" | "A.D." | "BC" | "B.C." => self.text(half(value.year <= 0, "BC", "AD", self.pattern), out),
             other => return internal_err!("`{other}` is no word of a pattern"),
         }
         Ok(())
@@ -436,14 +436,14 @@ impl Word {
     fn zone(&self, offset: Option<i32>, out: &mut String) -> Result<()> {
         let seconds = offset.unwrap_or_default();
         let (sign, minutes) = (if seconds < 0 { '-' } else { '+' }, seconds.abs() / 60);
-        match self.word {
+        match self.pattern {
             "TZM" => write!(out, "{:02}", minutes % 60)?,
             "TZ" if offset.is_none() => {}
             "TZ" if seconds == 0 => self.text("UTC", out),
             "OF" if self.is_short => write!(out, "{sign}{}", minutes / 60)?,
             _ => write!(out, "{sign}{:02}", minutes / 60)?,
         }
-        if matches!(self.word, "OF" | "TZ") && minutes % 60 != 0 {
+        if matches!(self.pattern, "OF" | "TZ") && minutes % 60 != 0 {
             write!(out, ":{:02}", minutes % 60)?;
         }
         Ok(())

@@ -209,6 +209,9 @@ mod tests {
     use crate::names::Names;
     use crate::relational::tests::engine;
 
+    /// How often an expression stands there, which, and in how many parts.
+    type Counted = (i64, fn(i64) -> Expr, usize);
+
     /// Something in so many brackets of one kind.
     fn nested(open: &str, within: &str, close: &str, deep: usize) -> String {
         format!("select {}{within}{} from generate_series(1, 3)", open.repeat(deep), close.repeat(deep))
@@ -286,7 +289,7 @@ mod tests {
             Expr::Case(Case::new(None, (0..arms).map(arm).collect(), None))
         };
         let parts = |expr: &Expr| Written::default().parts(expr, &Parts::new()).unwrap();
-        let cases: [(i64, fn(i64) -> Expr, usize); 10] = [
+        let cases: [Counted; 10] = [
             // Few arms: each three times.
             (1, |_| lit("x"), 1 + 6),
             (2, |_| lit(true), 1 + 12),

@@ -53,7 +53,7 @@ pub struct ListedSilence<'a> {
     pub service: &'a str,
     /// The service that a matcher names, even where it may be about others too.
     pub named_service: &'a str,
-    /// From, Unix milliseconds.
+    /// From when, Unix milliseconds.
     pub starts_ms: i64,
     /// Until when, Unix milliseconds.
     pub ends_ms: i64,

@@ -49,10 +49,14 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
             _ => {}
         }
     }
-    change_outside_subqueries(select, |place| put(place, &merged))?;
+    let put_all = |place: &mut Expr, merged: &Merged| {
+        put(place, merged);
+        Ok(())
+    };
+    change_outside_subqueries(select, |place| put_all(place, &merged))?;
     let Some(order) = order else { return Ok(()) };
     merged.retain(|name, _| !outputs.contains(name));
-    change_outside_subqueries(order, |place| put(place, &merged))
+    change_outside_subqueries(order, |place| put_all(place, &merged))
 }
 
 /// Puts the columns of both sides before the others of `*`. Where tables are joined by different columns, one may have a
@@ -213,11 +217,10 @@ fn values(merged: &Merged) -> ReplaceSelectItem {
 }
 
 /// Puts the value of a column in the place of its bare name.
-fn put(place: &mut Expr, merged: &Merged) -> Result<()> {
+fn put(place: &mut Expr, merged: &Merged) {
     if let Expr::Identifier(name) = place
         && let Some(value) = merged.get(&normal(name))
     {
         *place = value.clone();
     }
-    Ok(())
 }

@@ -4,7 +4,8 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor,
+    DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor,
+    TableWithJoins, Visitor,
 };
 use quiver_types::Result;
 
@@ -17,16 +18,18 @@ use crate::walk::walk;
 /// # Errors
 /// Limit exceeded: the document would stand in the statement too often.
 pub(super) fn translate(select: &mut Select) -> Result<()> {
-    for from in &mut select.from {
-        apart(&mut from.relation)?;
-        for join in &mut from.joins {
-            apart(&mut join.relation)?;
-        }
-    }
-    Ok(())
+    select.from.iter_mut().try_for_each(all_of)
+}
+
+fn all_of(from: &mut TableWithJoins) -> Result<()> {
+    apart(&mut from.relation)?;
+    from.joins.iter_mut().try_for_each(|join| apart(&mut join.relation))
 }
 
 fn apart(factor: &mut TableFactor) -> Result<()> {
+    if let TableFactor::NestedJoin { table_with_joins, .. } = factor {
+        return all_of(table_with_joins);
+    }
     let (name, alias, args) = match factor {
         TableFactor::Table { name, alias: Some(alias), args: Some(args), .. } => (&*name, &*alias, &args.args),
         TableFactor::Function { name, alias: Some(alias), args, .. } => (&*name, &*alias, &*args),

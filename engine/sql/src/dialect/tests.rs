@@ -566,8 +566,8 @@ fn functions_of_rows_are_lists_taken_apart() {
          FROM UNNEST(json_items('[{}]')) AS \"items\" (\"item\")) AS t",
     );
     check(
-        "select a from jsonb_to_record('{}') as t(a date)",
-        "SELECT a FROM (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS t",
+        "select a from (t join jsonb_to_record('{}') as r(a date) on true)",
+        "SELECT a FROM (t JOIN (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS r ON true)",
     );
     check(
         "select a, b from json_to_record((select '{}')) as t(a text, b text)",

@@ -115,17 +115,16 @@ fn language() -> &'static (Runtime, SqlEngine) {
     })
 }
 
-/// All rows of an answer as texts, with the names of their columns.
-fn rows(request: Request) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
+/// Names of columns, and rows as texts.
+type Rows = (Vec<String>, Vec<Vec<Option<String>>>);
+
+/// All rows of an answer.
+fn rows(request: Request) -> Result<Rows> {
     rows_of(&language().1, request, &DomainAccess::full())
 }
 
 /// The same of another product, for somebody.
-fn rows_of(
-    sql: &SqlEngine,
-    request: Request,
-    access: &DomainAccess,
-) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
+fn rows_of(sql: &SqlEngine, request: Request, access: &DomainAccess) -> Result<Rows> {
     let (runtime, _) = language();
     let ctx = QueryContext::new(Access::full(), Limits::default());
     runtime.block_on(async {

@@ -309,7 +309,7 @@ impl<'a> Outputs<'a> {
     async fn write(&mut self, window: Millis, run: &SeriesRun) -> Result<()> {
         if !self.open.contains_key(&window) {
             let spec = begin_output(self.core, self.job, self.plan, self.inputs, window).await?;
-            self.open.insert(window, PartWriter::metrics(&self.core.write_root, spec)?);
+            self.open.insert(window, PartWriter::metrics(&self.core.write_root, spec));
         }
         match self.open.get_mut(&window) {
             Some(writer) => writer.push(run),

@@ -343,7 +343,7 @@ impl Block for GroupBlock {
 
     async fn candidates(&mut self, filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
         let Opened { logs, words, .. } = &*self.opened;
-        let group = prune::Group { logs, words, group: self.group, rows: self.rows.clone() };
+        let group = prune::Group { logs, words, number: self.group, rows: self.rows.clone() };
         let streams = match &self.opened.slots {
             None => self.rows_of(|_, s| prune::stream_may_match(filter, &s.stream, s.range)),
             Some(slots) => match slots.may_match(filter, &|name| self.opened.any_of_stream(name)).await? {

@@ -77,7 +77,7 @@ fn has_words(hints: &MatchHints) -> bool {
 pub(super) struct Group<'a> {
     pub(super) logs: &'a PartLogs,
     pub(super) words: &'a HashMap<String, Arc<ColumnIndex>>,
-    pub(super) group: usize,
+    pub(super) number: usize,
     /// Its rows in the part.
     pub(super) rows: Range<u64>,
 }
@@ -92,7 +92,7 @@ impl Group<'_> {
             LogFilter::Or(any) if any.len() > FILTERS_MAX => rows.clone(),
             LogFilter::Or(any) => any.iter().fold(none(), |found, f| &found | &self.candidates(f, rows)),
             LogFilter::Time(ranges) => {
-                let pages = page_times(&self.logs.footer, self.group);
+                let pages = page_times(&self.logs.footer, self.number);
                 let may = |(min, max): (i64, i64)| ranges.iter().any(|r| r.0 <= max && min <= r.1);
                 Self::by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))
             }
@@ -120,7 +120,7 @@ impl Group<'_> {
                     numbers.map(|n| (n, n)).collect::<Vec<_>>()
                 });
                 let Some(wanted) = range.or(exact) else { return rows.clone() };
-                let pages = page_numbers(&self.logs.footer, self.group, name);
+                let pages = page_numbers(&self.logs.footer, self.number, name);
                 let may =
                     |p: Option<(f64, f64)>| p.is_some_and(|(min, max)| wanted.iter().any(|w| w.0 <= max && min <= w.1));
                 Self::by_page(rows, pages.iter().map(|p| (p.0, may(p.1))))

@@ -48,7 +48,7 @@ pub(crate) enum OfStreams {
 struct Starts {
     blocks: Arc<StreamBlocks>,
     wanted: Vec<u32>,
-    starts: Vec<ScalarBuffer<u64>>,
+    rows: Vec<ScalarBuffer<u64>>,
 }
 
 impl Starts {
@@ -59,7 +59,7 @@ impl Starts {
         if stream >= self.blocks.streams() || stream == own.start {
             return self.blocks.first_row(if stream == own.start { block } else { u32::MAX });
         }
-        let known = self.wanted.binary_search(&block).ok().map(|at| self.starts[at][(stream - own.start) as usize]);
+        let known = self.wanted.binary_search(&block).ok().map(|at| self.rows[at][(stream - own.start) as usize]);
         known.unwrap_or_else(|| self.blocks.first_row(block))
     }
 
@@ -68,7 +68,7 @@ impl Starts {
         let block = self.blocks.of_row(row);
         let first = self.blocks.streams_of(block).start;
         match self.wanted.binary_search(&block) {
-            Ok(at) => first + self.starts[at].partition_point(|&start| start <= row).saturating_sub(1) as u32,
+            Ok(at) => first + self.rows[at].partition_point(|&start| start <= row).saturating_sub(1) as u32,
             Err(_) => first,
         }
     }
@@ -77,6 +77,9 @@ impl Starts {
 fn other_types() -> Error {
     Error::internal("streams of a part have columns of other types")
 }
+
+/// Gives the labels of a stream.
+type LabelsOf<'l> = &'l dyn Fn() -> Result<LabelSet>;
 
 impl PartSlots {
     pub(crate) fn new(part: Arc<Part>, stats: Arc<ReadStats>) -> Self {
@@ -114,8 +117,8 @@ impl PartSlots {
         let column = |batch: &RecordBatch| {
             batch.column(0).as_primitive_opt::<UInt64Type>().map(|a| a.values().clone()).ok_or_else(other_types)
         };
-        let starts = read.iter().map(column).collect::<Result<Vec<_>>>()?;
-        Ok(Starts { blocks, wanted, starts })
+        let rows = read.iter().map(column).collect::<Result<Vec<_>>>()?;
+        Ok(Starts { blocks, wanted, rows })
     }
 
     /// Sets those of a range of rows whose streams are in a set.
@@ -298,7 +301,7 @@ impl PartSlots {
         &self,
         set: &StreamSet,
         range: (i64, i64),
-        visit: &mut (dyn FnMut(StreamId, &dyn Fn() -> Result<LabelSet>) -> Result<()> + Send),
+        visit: &mut (dyn FnMut(StreamId, LabelsOf<'_>) -> Result<()> + Send),
     ) -> Result<()> {
         use arrow::datatypes::TimestampNanosecondType as Nanos;
         let all = self.blocks().await?.streams();

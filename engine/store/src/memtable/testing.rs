@@ -11,8 +11,11 @@ use crate::settings::{StoreSettings, WriteSettings};
 use crate::wal::replay::note_days;
 use crate::writer::stage::{Batch, StageContext, Stager};
 
-/// Makes a batch of float samples: (labels, samples).
-pub(crate) fn batch(series: &[(&[(&str, &str)], &[(i64, f64)])]) -> MetricsBatch {
+/// Labels, samples.
+pub(crate) type Written<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
+
+/// Makes a batch of float samples.
+pub(crate) fn batch(series: &[Written<'_>]) -> MetricsBatch {
     let mut batch = MetricsBatch::default();
     for (labels, samples) in series {
         let labels = LabelSet::from_pairs(labels.iter().copied());

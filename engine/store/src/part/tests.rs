@@ -36,7 +36,7 @@ pub(super) fn spec(level: u8) -> PartSpec {
 }
 
 pub(super) fn write(root: &Path, level: u8, runs: &[SeriesRun]) -> PartMeta {
-    let mut writer = PartWriter::metrics(root, spec(level)).unwrap();
+    let mut writer = PartWriter::metrics(root, spec(level));
     for run in runs {
         writer.push(run).unwrap();
     }
@@ -155,7 +155,7 @@ proptest! {
     fn round_trip(runs in runs(), level in 0u8..2, min in 0i64..3000, len in 0i64..3000, pick in any::<u8>()) {
         let dir = tempfile::tempdir().unwrap();
         if runs.is_empty() {
-            prop_assert!(PartWriter::metrics(dir.path(), spec(level)).unwrap().finish().is_err());
+            prop_assert!(PartWriter::metrics(dir.path(), spec(level)).finish().is_err());
             return Ok(());
         }
         let meta = write(dir.path(), level, &runs);
@@ -222,7 +222,7 @@ fn what_the_catalog_knows_can_be_read_back() {
 #[test]
 fn unfinished_parts_leave_nothing() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = PartWriter::metrics(dir.path(), spec(0)).unwrap();
+    let mut writer = PartWriter::metrics(dir.path(), spec(0));
     let mut a = series(&[("__name__", "a")], "");
     for i in 0..100_000 {
         a.samples.push(i, 1.0, 0);

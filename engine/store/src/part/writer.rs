@@ -45,12 +45,9 @@ impl std::fmt::Debug for PartWriter {
 
 impl PartWriter {
     /// Begins a part; its files will be `root/<key>`. They are created with their first rows.
-    ///
-    /// # Errors
-    /// The place of the part cannot be made.
-    pub fn metrics(root: &Path, spec: PartSpec) -> Result<Self> {
+    pub fn metrics(root: &Path, spec: PartSpec) -> Self {
         assert_eq!(spec.table, metrics::TABLE.name, "a part of metrics");
-        Ok(Self {
+        Self {
             root: root.to_owned(),
             spec,
             samples: SamplesFile::default(),
@@ -60,7 +57,7 @@ impl PartWriter {
             last: None,
             range: None,
             unfinished: Unfinished::default(),
-        })
+        }
     }
 
     /// Appends a series; series come in series order, each once and normalized. An empty one is left out.

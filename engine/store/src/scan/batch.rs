@@ -211,7 +211,7 @@ struct Hists {
     ts: Vec<Millis>,
     starts: Vec<Millis>,
     /// Made with the first one: it has many columns.
-    hists: Option<HistogramBuilder>,
+    builder: Option<HistogramBuilder>,
     ends: Vec<i32>,
     start_ends: Vec<i32>,
 }
@@ -224,8 +224,8 @@ impl Hists {
     fn append(&mut self, run: &HistRun) {
         self.ts.extend_from_slice(&run.ts);
         self.starts.extend_from_slice(&run.start_ts);
-        let hists = self.hists.get_or_insert_default();
-        run.hists.iter().for_each(|h| hists.push(h));
+        let builder = self.builder.get_or_insert_default();
+        run.hists.iter().for_each(|h| builder.push(h));
     }
 
     fn end_row(&mut self) {
@@ -297,7 +297,7 @@ impl BatchBuilder {
             let ends = offsets(hists.ends);
             columns.push(list(ends.clone(), times(hists.ts))?);
             columns.push(list(offsets(hists.start_ends), times(hists.starts))?);
-            let hists = hists.hists.take().map_or_else(|| Arc::clone(&NO_HISTOGRAMS), |mut h| Arc::new(h.finish()));
+            let hists = hists.builder.take().map_or_else(|| Arc::clone(&NO_HISTOGRAMS), |mut h| Arc::new(h.finish()));
             columns.push(list(ends, hists)?);
         }
         RecordBatch::try_new(Arc::clone(&self.schema), columns)

@@ -170,7 +170,7 @@ impl SampleStream {
         tokio::task::yield_now().await;
         loop {
             if let Some(batch) = self.ready.pop_front() {
-                return Ok(self.give(batch));
+                return Ok(Some(self.give(batch)));
             }
             if self.window.rows.is_empty() {
                 if self.window.rows.end == self.rows.end || self.rows_left == 0 {
@@ -192,11 +192,11 @@ impl SampleStream {
             return Ok(None);
         }
         let batch = self.batch.finish().internal(NO_BATCH)?;
-        Ok(self.give(batch))
+        Ok(Some(self.give(batch)))
     }
 
     /// Cuts a batch to what is still wanted.
-    fn give(&mut self, mut batch: RecordBatch) -> Option<RecordBatch> {
+    fn give(&mut self, mut batch: RecordBatch) -> RecordBatch {
         if batch.num_rows() > self.rows_left {
             batch = batch.slice(0, self.rows_left);
         }
@@ -205,7 +205,7 @@ impl SampleStream {
             self.window = Window { rows: self.rows.end..self.rows.end, parts: Vec::new() };
             self.ready.clear();
         }
-        Some(batch)
+        batch
     }
 
     /// Reads the next window from all parts that have rows in it, all at once.

@@ -21,13 +21,15 @@ use super::union::{SeriesList, unite};
 use crate::error::leave_out;
 use crate::part::{ChosenSeries, Part, PartId};
 
+/// Rows and series numbers of a part, both ascending.
+type PartNumbers = (Arc<Vec<u32>>, Arc<Vec<u32>>);
+
 /// United series of some parts.
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) ids: Arc<Vec<SeriesId>>,
     pub(crate) table: Arc<SeriesTable>,
-    /// Per part: rows and series numbers, both ascending.
-    parts: Vec<(Arc<Vec<u32>>, Arc<Vec<u32>>)>,
+    parts: Vec<PartNumbers>,
 }
 
 /// Chosen series of a part.

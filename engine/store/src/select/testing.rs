@@ -104,7 +104,7 @@ impl World {
             window: 0,
             compression: PartCompression::Fresh,
         };
-        let mut writer = PartWriter::metrics(self.dir.path(), spec).expect("a writer");
+        let mut writer = PartWriter::metrics(self.dir.path(), spec);
         for run in &runs {
             writer.push(run).expect("a series");
         }

@@ -126,8 +126,11 @@ fn of_list(value: &str) -> SpanFilter {
     SpanFilter::Attribute { place: Some(Place::Span), key: "list".into(), test }
 }
 
+/// A filter, and a direct model of it.
+type Modelled = (SpanFilter, Box<dyn Fn(&Span) -> bool>);
+
 /// Filters with a direct model of each.
-fn cases() -> Vec<(SpanFilter, Box<dyn Fn(&Span) -> bool>)> {
+fn cases() -> Vec<Modelled> {
     let is = |text: &str| TextTest::Is(text.into());
     vec![
         (SpanFilter::All, Box::new(|_| true)),

@@ -86,13 +86,16 @@ fn values(looked: &Looked<'_>, i: usize) -> Vec<(String, String)> {
     out
 }
 
+/// Values of an attribute with what was counted of each.
+type CellsByValue<'c> = Vec<(&'c str, &'c BTreeMap<i64, Cell>)>;
+
 /// Makes series of what was counted: of each attribute and side the commonest values, and the sum of all.
 pub(super) fn series(
     comparison: &Comparison,
     groups: &Groups,
     memory: &Collected,
 ) -> Result<Vec<MetricSeries>, TraceError> {
-    let mut attributes: BTreeMap<(&str, &str), Vec<(&str, &BTreeMap<i64, Cell>)>> = BTreeMap::new();
+    let mut attributes: BTreeMap<(&str, &str), CellsByValue<'_>> = BTreeMap::new();
     for (labels, cells) in groups {
         if let [side, key, value] = labels.as_slice() {
             attributes.entry((key.as_str(), side.as_str())).or_default().push((value.as_str(), cells));

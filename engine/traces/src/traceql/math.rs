@@ -350,7 +350,7 @@ mod tests {
             let text = text.replace('q', Q);
             assert_eq!(worked_out(&text, found, &memory), expected, "{text}");
         };
-        let (some, zero): (&[(i64, f64)], &[(i64, f64)]) = (&[(0, 4.0), (60, 6.0)], &[(0, 0.0), (60, 2.0)]);
+        let [some, zero]: [&[(i64, f64)]; 2] = [&[(0, 4.0), (60, 6.0)], &[(0, 0.0), (60, 2.0)]];
         check("q * 2 + 1", &[some], &[&[(0, 9.0), (60, 13.0)]]);
         check("1 - q", &[some], &[&[(0, -3.0), (60, -5.0)]]);
         check("12 / q", &[some], &[&[(0, 3.0), (60, 2.0)]]);

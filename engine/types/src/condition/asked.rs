@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use super::leaf::compiled;
 use super::{Glob, Operand, Test};
-use crate::logs::{MatchHints, MatcherForm, MatcherReaders, RowMatcher, ValueMatcher};
+use crate::logs::{MatchHints, MatcherForm, MatcherReaders, ValueMatcher};
 use crate::{Error, Result};
 
 /// Whose the matchers of this file are.
 pub(crate) const OF: &str = "condition";
 
 /// How they are read.
-pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value, row };
+pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value, row: |_| Ok(None) };
 
 /// What a condition asks of a field. A field that is missing fulfils nothing.
 #[derive(Debug)]
@@ -109,10 +109,6 @@ fn value(form: &MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>> {
         _ => None,
     };
     Ok(test.map(|test| Arc::new(Asked(test)) as Arc<dyn ValueMatcher>))
-}
-
-fn row(_: &MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>> {
-    Ok(None)
 }
 
 #[cfg(test)]

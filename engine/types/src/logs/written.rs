@@ -76,15 +76,20 @@ impl MatcherForm {
     }
 }
 
+/// Reads a matcher of values.
+pub type ReadValueMatcher = fn(&MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>>;
+/// Reads a matcher of rows.
+pub type ReadRowMatcher = fn(&MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>>;
+
 /// How the matchers of one crate are read; `None`: it has none of that kind, or none that is made of this.
 #[derive(Debug, Clone, Copy)]
 pub struct MatcherReaders {
     /// Whose they are.
     pub of: &'static str,
     /// Reads those of values.
-    pub value: fn(&MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>>,
+    pub value: ReadValueMatcher,
     /// Reads those of rows.
-    pub row: fn(&MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>>,
+    pub row: ReadRowMatcher,
 }
 
 static READERS: RwLock<Vec<MatcherReaders>> = RwLock::new(Vec::new());

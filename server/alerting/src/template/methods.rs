@@ -148,8 +148,8 @@ fn time(value: &Value) -> Time {
     }
 }
 
-fn whole(value: i128) -> Outcome {
-    Ok(Value::Int(i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX })))
+fn whole(value: i128) -> Value {
+    Value::Int(i64::try_from(value).unwrap_or(if value < 0 { i64::MIN } else { i64::MAX }))
 }
 
 fn duration(args: &[Value]) -> Result<i64, String> {
@@ -176,10 +176,10 @@ static TIME: &[Method] = &[
         Ok(Value::text(text))
     }),
     method("String", |_, value, _| Ok(Value::text(time(value).to_string()))),
-    method("Unix", |_, value, _| whole(time(value).nanos().div_euclid(1_000_000_000))),
-    method("UnixMilli", |_, value, _| whole(time(value).nanos().div_euclid(1_000_000))),
-    method("UnixMicro", |_, value, _| whole(time(value).nanos().div_euclid(1000))),
-    method("UnixNano", |_, value, _| whole(time(value).nanos())),
+    method("Unix", |_, value, _| Ok(whole(time(value).nanos().div_euclid(1_000_000_000)))),
+    method("UnixMilli", |_, value, _| Ok(whole(time(value).nanos().div_euclid(1_000_000)))),
+    method("UnixMicro", |_, value, _| Ok(whole(time(value).nanos().div_euclid(1000)))),
+    method("UnixNano", |_, value, _| Ok(whole(time(value).nanos()))),
     method("UTC", |_, value, _| Ok(Value::Time(time(value).in_utc()))),
     method("Local", |_, value, _| Ok(Value::Time(time(value).in_utc()))),
     method("IsZero", |_, value, _| Ok(Value::Bool(time(value).is_zero()))),

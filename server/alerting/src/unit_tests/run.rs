@@ -81,9 +81,12 @@ pub struct Outcome {
 /// Numbers in the samples of one test: some hundred megabytes.
 const NUMBERS_MAX: usize = 4_000_000;
 
+/// The samples of a series that are still to come.
+type Coming = std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>;
+
 /// Series that are still to come.
 struct Feed {
-    series: Vec<(LabelSet, std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>)>,
+    series: Vec<(LabelSet, Coming)>,
 }
 
 impl Feed {

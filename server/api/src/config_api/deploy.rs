@@ -439,13 +439,16 @@ impl<'d> Told<'d> {
     }
 }
 
+/// What counts of what was done, and how it is shown.
+pub(super) type Telling = (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value);
+
 /// The answer of a deploy: `revision` is null for who must not know it, `counts` says what the summary counts, `shows` how a change is shown.
 pub(super) fn outcome(
     revision: Option<u64>,
     dry_run: bool,
     all: &[Done],
     warnings: &[String],
-    (counts, shows): (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value),
+    (counts, shows): Telling,
 ) -> Value {
     let all: Vec<Told<'_>> = all.iter().filter_map(Told::of).collect();
     let count = |op: &str| all.iter().filter(|told| told.op == op && counts(told)).count();

@@ -189,10 +189,9 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 
 /// What of a rule decides about spans.
 fn slim(rule: &Map<String, Value>) -> Map<String, Value> {
-    const KEYS: [&str; 9] =
-        ["id", "name", "priority", "action", "service", "application", "scope", "kind", "condition"];
-    let keys = KEYS.into_iter().chain(["nameTemplate"]);
-    keys.filter_map(|key| Some((key.to_owned(), rule.get(key)?.clone()))).collect()
+    const KEYS: [&str; 10] =
+        ["id", "name", "priority", "action", "service", "application", "scope", "kind", "condition", "nameTemplate"];
+    KEYS.into_iter().filter_map(|key| Some((key.to_owned(), rule.get(key)?.clone()))).collect()
 }
 
 fn count(into: &mut Vec<(String, u64)>, key: String) {

@@ -23,7 +23,7 @@ use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
-use super::deploy::{Told, flag, manager, outcome, refused};
+use super::deploy::{Telling, Told, flag, manager, outcome, refused};
 use super::detection::only_members;
 use super::many::all_ids_in;
 use super::policy_revisions::live;
@@ -75,7 +75,7 @@ fn global<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             }
         }
         body.insert(OPTIONS.to_owned(), Value::Object(options));
-        let (id, condition) = (GLOBAL_ID.to_owned(), ask.condition()?);
+        let (id, condition) = (GLOBAL_ID.to_owned(), ask.condition());
         let op = if ask.method == Method::PATCH {
             Op::Patch { id, patch: body, condition }
         } else {
@@ -228,7 +228,7 @@ pub(super) async fn delete_route(ask: &Ask, id: &str) -> Result<Answer> {
     let row: Vec<String> =
         row.into_iter().flat_map(|other| if other == id { lifted.clone() } else { vec![other] }).collect();
     let mut ops = placed(parent, &row);
-    ops.push((Place::of(&ROUTES), Op::Delete { id: id.to_owned(), condition: ask.condition()? }));
+    ops.push((Place::of(&ROUTES), Op::Delete { id: id.to_owned(), condition: ask.condition() }));
     change_all(ask, ops).await?;
     Ok(Answer::nothing())
 }
@@ -284,7 +284,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     let given = std::str::from_utf8(&ask.body)
         .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
     let dry_run = ask.dry_run || tries;
-    let how: (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value) = (|_| true, shown_change);
+    let how: Telling = (|_| true, shown_change);
     let is_saved = given.trim().is_empty();
     // An empty body lets run what is saved.
     let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
@@ -352,6 +352,9 @@ pub(super) fn shown_change(told: &Told<'_>) -> Value {
     json!({"op": told.op, "id": told.entity.id, "name": name, "diff": told.diff})
 }
 
+/// Changes with their places.
+type PlacedOps = Vec<(Place, Op)>;
+
 /// What is there of a family, and what becomes of it.
 pub(super) struct Row<'p> {
     family: &'static Family,
@@ -380,7 +383,7 @@ impl<'p> Row<'p> {
     }
 
     /// What a configuration lacks goes.
-    pub(super) fn gone(self) -> (Vec<(Place, Op)>, Vec<(Place, Op)>) {
+    pub(super) fn gone(self) -> (PlacedOps, PlacedOps) {
         let family = self.family;
         let gone =
             self.left.iter().map(|p| (Place::of(family), Op::Delete { id: p.id.clone(), condition: Condition::None }));

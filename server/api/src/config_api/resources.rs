@@ -41,13 +41,13 @@ fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
 }
 
 /// Types and classes by id and by key.
-struct Types {
+struct Classification {
     types: Vec<Entity>,
     classes: Vec<Entity>,
     subclasses: Vec<Entity>,
 }
 
-impl Types {
+impl Classification {
     /// The class of a resource's type, its subclass's where the type names only that.
     fn class_of(&self, resource: &Entity) -> Option<&Entity> {
         let of = self.types.iter().find(|t| t.id == text(resource, "typeId"))?;
@@ -59,8 +59,8 @@ impl Types {
 }
 
 impl Ask {
-    async fn types(&self) -> Result<Types> {
-        Ok(Types {
+    async fn types(&self) -> Result<Classification> {
+        Ok(Classification {
             types: self.config.all(&RESOURCE_TYPES).await?,
             classes: self.config.all(&CI_CLASSES).await?,
             subclasses: self.config.all(&CI_SUBCLASSES).await?,

@@ -37,7 +37,7 @@ fn settings<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> 
             }
             return Ok(shown(&entity));
         }
-        let op = Op::Replace { id: SETTINGS_ID.to_owned(), body: ask.object()?, condition: ask.condition()? };
+        let op = Op::Replace { id: SETTINGS_ID.to_owned(), body: ask.object()?, condition: ask.condition() };
         let done = ask.change(op, System::default()).await?;
         done.after.as_ref().map(shown).ok_or_else(|| Problem::internal("the settings are gone"))
     })

@@ -76,7 +76,7 @@ impl Ask {
 
     /// The versions of which a silence must still have one when it is changed.
     fn expected(&self, present: &Silence) -> Result<Option<Vec<i64>>> {
-        Ok(match self.condition()? {
+        Ok(match self.condition() {
             Condition::Versions(versions) => Some(versions),
             Condition::None | Condition::Exists => None,
             others => {

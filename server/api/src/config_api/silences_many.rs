@@ -48,11 +48,14 @@ fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
     bounded(ids.len(), "ids").map(|()| ids)
 }
 
+/// Makes the change of one; none: there is nothing to change.
+type Making<'m> = &'m (dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync);
+
 /// Changes each by itself: those that cannot be changed are told, the others are changed.
 async fn each(
     ask: &Ask,
     ids: Vec<String>,
-    (action, make): (&'static str, &(dyn Fn(&str) -> Result<Option<SilenceOp>> + Sync)),
+    (action, make): (&'static str, Making<'_>),
 ) -> Result<(Vec<String>, Vec<Failed>)> {
     let (mut done, mut not, mut ops) = (Vec::new(), Vec::new(), Vec::new());
     for id in ids {

@@ -48,7 +48,7 @@ type Edit<'a> = &'a (dyn Fn(&mut Vec<Map<String, Value>>) -> Result<()> + Send +
 impl Ask {
     /// Edits the steps of a process; what others changed meanwhile stays.
     async fn edit(&self, process: &str, edit: Edit<'_>) -> Result<Entity> {
-        let asked = self.condition()?;
+        let asked = self.condition();
         for _ in 0..TRIES {
             let present = self.config.get(&self.place, process, &self.caller).await?;
             if !matches!(asked, Condition::Versions(_)) {

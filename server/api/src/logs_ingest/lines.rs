@@ -248,6 +248,9 @@ async fn run<D: LineDecoder>(
     Streamed { decoder: work.decoder, outcome, whole, share: driver.share }
 }
 
+/// Rows that were refused: why, how many.
+type Refusals = Vec<(Refusal, u64)>;
+
 struct Driver<D> {
     state: Arc<AppState>,
     work: Option<Box<Work<D>>>,
@@ -255,8 +258,8 @@ struct Driver<D> {
     whole: bool,
     held: Vec<LogsBatch>,
     held_bytes: usize,
-    storing: Option<JoinHandle<Result<Vec<(Refusal, u64)>>>>,
-    refused: Vec<(Refusal, u64)>,
+    storing: Option<JoinHandle<Result<Refusals>>>,
+    refused: Refusals,
     bytes: u64,
     /// Of the memory for bodies: what is gathered or held back.
     share: Share,

@@ -2,8 +2,11 @@ use http::Method;
 
 use super::*;
 
-/// What is left of a query, the segments that it asks for, and their places; or the place and text of what is wrong.
-fn taken(mut query: Value) -> Result<(Value, Vec<String>, Vec<(String, String)>), OlapError> {
+/// What is left of a query, the segments that it asks for, and their places.
+type Taken = (Value, Vec<String>, Vec<(String, String)>);
+
+/// Takes segments out of a query; or gives the place and text of what is wrong.
+fn taken(mut query: Value) -> Result<Taken, OlapError> {
     let mut asked = Params::read(&Method::GET, &HeaderMap::new(), Some("segment=url"), &[])?;
     let places = platform_segments(&mut query, &mut asked)?;
     let keys = asked.all("segment").map(str::to_owned).collect();

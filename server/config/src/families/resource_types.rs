@@ -127,8 +127,11 @@ fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted
     Box::pin(type_fits(db, &draft.body))
 }
 
-/// The types that are always there: key, name, category, and for each identity key the field of telemetry behind it.
-const BUILTIN: [(&str, &str, &str, &[(&str, &str)]); 13] = [
+/// Key, name, category, and for each identity key the field of telemetry behind it.
+type BuiltinType = (&'static str, &'static str, &'static str, &'static [(&'static str, &'static str)]);
+
+/// The types that are always there.
+const BUILTIN: [BuiltinType; 13] = [
     ("service", "Service", "application", &[("service.name", "service.name")]),
     (
         "service_instance",
@@ -207,7 +210,7 @@ fn builtin_id(n: usize) -> &'static str {
 }
 
 fn builtin() -> Vec<(&'static str, Value)> {
-    let one = |(n, (key, name, category, identity)): (usize, &(&str, &str, &str, &[(&str, &str)]))| {
+    let one = |(n, (key, name, category, identity)): (usize, &BuiltinType)| {
         let said = SAID.iter().filter(|(of, _)| of == key).flat_map(|(_, keys)| *keys);
         let identities = identity.iter().map(|(key, _)| json!({"key": key, "required": true}));
         let attributes: Vec<Value> = identities.chain(said.map(|key| json!({"key": key}))).collect();

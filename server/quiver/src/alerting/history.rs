@@ -37,30 +37,30 @@ impl HistoryStore for StoredHistory {
 struct Columns {
     table: &'static TableDef,
     schema: SchemaRef,
-    columns: Vec<ArrayRef>,
+    filled: Vec<ArrayRef>,
 }
 
 impl Columns {
     fn of(table: &'static TableDef) -> Self {
-        Self { table, schema: table.columns(), columns: Vec::new() }
+        Self { table, schema: table.columns(), filled: Vec::new() }
     }
 
     fn texts<T: AsRef<str>>(&mut self, values: impl Iterator<Item = T>) {
-        self.columns.push(Arc::new(StringArray::from_iter_values(values)));
+        self.filled.push(Arc::new(StringArray::from_iter_values(values)));
     }
 
     /// 0: there is none.
     fn times(&mut self, values: impl Iterator<Item = Millis>) {
-        self.columns.push(Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC")));
+        self.filled.push(Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC")));
     }
 
     fn numbers(&mut self, values: impl Iterator<Item = i64>) {
-        self.columns.push(Arc::new(Int64Array::from_iter_values(values)));
+        self.filled.push(Arc::new(Int64Array::from_iter_values(values)));
     }
 
     /// NaN: there is none.
     fn floats(&mut self, values: impl Iterator<Item = f64>) {
-        self.columns.push(Arc::new(Float64Array::from_iter_values(values)));
+        self.filled.push(Arc::new(Float64Array::from_iter_values(values)));
     }
 
     fn maps<'a, I: Iterator<Item = (&'a str, &'a str)>>(&mut self, values: impl Iterator<Item = I>) -> Result<()> {
@@ -69,7 +69,7 @@ impl Columns {
             pairs.for_each(|(key, value)| maps.push(key, value));
             maps.end();
         }
-        self.columns.push(Arc::new(maps.finish()?));
+        self.filled.push(Arc::new(maps.finish()?));
         Ok(())
     }
 
@@ -83,18 +83,18 @@ impl Columns {
             });
             lengths.push(length);
         }
-        let place = self.columns.len();
+        let place = self.filled.len();
         let DataType::List(item) = self.schema.field(place).data_type().clone() else {
             return Err(Error::internal("a list is no list"));
         };
         let ends = OffsetBuffer::from_lengths(lengths);
         let list = ListArray::try_new(item, ends, Arc::new(texts.finish()), None);
-        self.columns.push(Arc::new(list.map_err(|e| Error::internal("cannot build a list").with_source(e))?));
+        self.filled.push(Arc::new(list.map_err(|e| Error::internal("cannot build a list").with_source(e))?));
         Ok(())
     }
 
     fn finish(self) -> Result<TableRows> {
-        let rows = RecordBatch::try_new(self.schema, self.columns);
+        let rows = RecordBatch::try_new(self.schema, self.filled);
         let unfit = |e| Error::internal(format!("records do not fit `{}`", self.table.name)).with_source(e);
         Ok(TableRows { table: self.table, rows: rows.map_err(unfit)? })
     }

@@ -24,7 +24,7 @@ pub(super) enum Path {
 pub(super) struct Steps {
     /// From the document (`$`), and not from the item at hand (`@`).
     pub(super) from_root: bool,
-    pub(super) steps: Vec<Step>,
+    pub(super) each: Vec<Step>,
     /// What is asked of that to which they lead.
     pub(super) method: Option<Method>,
 }
@@ -354,25 +354,25 @@ impl<'p> Reader<'p> {
         if !from_root && (self.within == 0 || !self.takes("@")) {
             return Err(self.fault("a path begins with `$`, within conditions of items also with `@`"));
         }
-        let mut read = Steps { from_root, steps: Vec::new(), method: None };
+        let mut read = Steps { from_root, each: Vec::new(), method: None };
         loop {
             if self.takes("[") {
-                read.steps.push(self.items()?);
+                read.each.push(self.items()?);
             } else if self.takes("?") {
                 self.wants("(")?;
                 self.within += 1;
                 let path = self.any(depth + 1)?;
                 self.within -= 1;
-                read.steps.push(Step::Kept(self.condition(path)?));
+                read.each.push(Step::Kept(self.condition(path)?));
                 self.wants(")")?;
             } else if self.takes(".") {
                 if self.starts_with("\"") {
-                    read.steps.push(Step::Member(self.quoted()?));
+                    read.each.push(Step::Member(self.quoted()?));
                 } else if self.takes("**") {
                     let (from, to) = self.levels()?;
-                    read.steps.push(Step::Deep(from, to));
+                    read.each.push(Step::Deep(from, to));
                 } else if self.takes("*") {
-                    read.steps.push(Step::Members);
+                    read.each.push(Step::Members);
                 } else {
                     let name = self.while_is(is_letter);
                     if name.is_empty() || name.starts_with(|first: char| first.is_ascii_digit()) {
@@ -383,7 +383,7 @@ impl<'p> Reader<'p> {
                         read.method = Some(self.method(name)?);
                         return Ok(read);
                     }
-                    read.steps.push(Step::Member(name.to_owned()));
+                    read.each.push(Step::Member(name.to_owned()));
                 }
             } else {
                 return Ok(read);

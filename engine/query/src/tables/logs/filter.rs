@@ -270,6 +270,8 @@ mod tests {
     use super::*;
     use crate::tables::lower::lower;
 
+    type Texts<'a> = &'a [&'a str];
+
     #[test]
     fn filters_of_logs() {
         let lower_it = |expr: &Expr| lower(&LogLower { kinds: vec![("bytes".to_owned(), Kind::Int)] }, expr);
@@ -311,7 +313,7 @@ mod tests {
     fn each_matcher_takes_its_values() {
         let one_of = |texts: &[&str]| OneOf(texts.iter().map(|text| (*text).to_owned()).collect());
         let within = |min, max| Within(NumberRange { min, max });
-        let cases: [(Box<dyn ValueMatcher>, &[&str], &[&str]); 8] = [
+        let cases: [(Box<dyn ValueMatcher>, Texts<'_>, Texts<'_>); 8] = [
             (Box::new(Present), &["a", " ", "0"], &[""]),
             (Box::new(one_of(&["a", "b c"])), &["a", "b c"], &["", "A", "b", "a "]),
             (Box::new(one_of(&[])), &[], &["", "a"]),

@@ -215,6 +215,9 @@ mod tests {
     use super::*;
     use crate::tables::lower::lower;
 
+    /// An operator, a comparison with a time, and the same of whole numbers.
+    type Comparison = (&'static str, Expr, fn(i64, i64) -> bool);
+
     fn lowered(expr: &Expr) -> Option<MetricFilter> {
         let table = MetricLower { service_labels: ["service_name", "job"].map(str::to_owned).to_vec().into() };
         lower(&table, expr).inspect(|lowered| assert!(lowered.exact, "{expr}")).map(|lowered| lowered.filter)
@@ -336,7 +339,7 @@ mod tests {
     #[test]
     fn times_are_those_of_whole_milliseconds() {
         for ns in [-1_000_001, -1_000_000, -999_999, -1, 0, 1, 999_999, 1_000_000, 1_000_001, i64::MIN, i64::MAX] {
-            let comparisons: [(&str, Expr, fn(i64, i64) -> bool); 5] = [
+            let comparisons: [Comparison; 5] = [
                 ("=", col("time").eq(at(ns)), |a, b| a == b),
                 ("<", col("time").lt(at(ns)), |a, b| a < b),
                 ("<=", col("time").lt_eq(at(ns)), |a, b| a <= b),

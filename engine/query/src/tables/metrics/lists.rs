@@ -235,6 +235,9 @@ impl ReadAtOnce for Listing {
     }
 }
 
+/// The times of the first and the last sample of a series.
+type FirstAndLast = (i64, i64);
+
 impl Listing {
     /// Reads what [`ReadAtOnce::written`] says.
     pub(in crate::tables) fn read_from(rows: WrittenList, at: &At<'_>) -> DataFusionResult<Self> {
@@ -317,7 +320,7 @@ impl Listing {
         selected: &SelectedSeries,
         task: &Arc<TaskContext>,
         stats: &ReadStats,
-    ) -> Result<(Vec<u32>, Vec<(i64, i64)>)> {
+    ) -> Result<(Vec<u32>, Vec<FirstAndLast>)> {
         let request = SampleRequest {
             range: self.filter.range(),
             floats: true,

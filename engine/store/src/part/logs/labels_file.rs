@@ -114,7 +114,7 @@ impl Rows {
 #[derive(Default)]
 struct Values<'s> {
     known: HashTable<u32>,
-    values: Vec<&'s str>,
+    texts: Vec<&'s str>,
     /// Value and stream, ascending by stream.
     pairs: Vec<(u32, u32)>,
 }
@@ -123,15 +123,15 @@ impl<'s> Values<'s> {
     fn add(&mut self, value: &'s str, stream: u32) {
         // Streams are sorted by their labels: mostly it is the value of the one before.
         let code = match self.pairs.last() {
-            Some(&(code, _)) if self.values[code as usize] == value => code,
+            Some(&(code, _)) if self.texts[code as usize] == value => code,
             _ => {
                 let hash = HASHER.hash_one(value);
-                if let Some(&code) = self.known.find(hash, |&code| self.values[code as usize] == value) {
+                if let Some(&code) = self.known.find(hash, |&code| self.texts[code as usize] == value) {
                     code
                 } else {
-                    let code = self.values.len() as u32;
-                    self.values.push(value);
-                    let values = &self.values;
+                    let code = self.texts.len() as u32;
+                    self.texts.push(value);
+                    let values = &self.texts;
                     self.known.insert_unique(hash, code, |&code| HASHER.hash_one(values[code as usize]));
                     code
                 }
@@ -142,7 +142,7 @@ impl<'s> Values<'s> {
 
     /// Writes a row for each value; gives their number.
     fn write(&self, rows: &mut Rows) -> Result<u64> {
-        let mut ends = vec![0usize; self.values.len()];
+        let mut ends = vec![0usize; self.texts.len()];
         self.pairs.iter().for_each(|pair| ends[pair.0 as usize] += 1);
         let mut sum = 0;
         for end in &mut ends {
@@ -155,14 +155,14 @@ impl<'s> Values<'s> {
             *at += 1;
         }
         let own = |code: usize| code.checked_sub(1).map_or(0, |before| ends[before])..ends[code];
-        let mut order: Vec<u32> = (0..self.values.len() as u32).collect();
-        order.sort_unstable_by_key(|&code| self.values[code as usize]);
+        let mut order: Vec<u32> = (0..self.texts.len() as u32).collect();
+        order.sort_unstable_by_key(|&code| self.texts[code as usize]);
         for code in order {
             let code = code as usize;
-            rows.push(self.values[code], |payload| push_runs(&streams[own(code)], payload))?;
+            rows.push(self.texts[code], |payload| push_runs(&streams[own(code)], payload))?;
         }
         rows.end()?;
-        Ok(self.values.len() as u64)
+        Ok(self.texts.len() as u64)
     }
 }
 

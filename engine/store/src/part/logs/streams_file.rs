@@ -40,7 +40,7 @@ pub(super) struct Blocks {
 /// The streams of a part, in the order of their numbers.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
-    streams: Vec<Arc<LiveStream>>,
+    list: Vec<Arc<LiveStream>>,
     first: Vec<u64>,
     rows: Vec<u64>,
     range: Vec<(i64, i64)>,
@@ -49,13 +49,13 @@ pub(super) struct Streams {
 impl Streams {
     /// Notes rows of a stream; those of one come together.
     pub(super) fn add(&mut self, stream: &Arc<LiveStream>, first_row: u64, times: &[i64]) -> u32 {
-        if self.streams.last().is_none_or(|last| **last != **stream) {
-            self.streams.push(Arc::clone(stream));
+        if self.list.last().is_none_or(|last| **last != **stream) {
+            self.list.push(Arc::clone(stream));
             self.first.push(first_row);
             self.rows.push(0);
             self.range.push((i64::MAX, i64::MIN));
         }
-        let at = self.streams.len() - 1;
+        let at = self.list.len() - 1;
         self.rows[at] += times.len() as u64;
         if let (Some(&first), Some(&last)) = (times.first(), times.last()) {
             self.range[at] = (self.range[at].0.min(first), self.range[at].1.max(last));
@@ -65,7 +65,7 @@ impl Streams {
 
     /// All of them.
     pub(super) fn all(&self) -> &[Arc<LiveStream>] {
-        &self.streams
+        &self.list
     }
 
     /// Writes the file.
@@ -76,10 +76,10 @@ impl Streams {
         range: (i64, i64),
         unfinished: &mut Unfinished,
     ) -> Result<FileMeta> {
-        let mut ids = FixedSizeBinaryBuilder::with_capacity(self.streams.len(), 16);
+        let mut ids = FixedSizeBinaryBuilder::with_capacity(self.list.len(), 16);
         let (mut names, mut values) = (StringBuilder::new(), StringBuilder::new());
         let mut offsets = vec![0i32];
-        for stream in &self.streams {
+        for stream in &self.list {
             ids.append_value(stream.id.to_bytes()).internal("an id is not 16 bytes")?;
             for (name, value) in stream.labels.iter() {
                 names.append_value(name);
@@ -92,17 +92,17 @@ impl Streams {
             Arc::new(TimestampNanosecondArray::from_iter_values(self.range.iter().map(get)).with_timezone("UTC"))
         };
         let columns: Vec<ArrayRef> = vec![
-            Arc::new(UInt32Array::from_iter_values(0..self.streams.len() as u32)),
+            Arc::new(UInt32Array::from_iter_values(0..self.list.len() as u32)),
             Arc::new(ids.finish()),
             Arc::new(labels),
-            Arc::new(StringArray::from_iter_values(self.streams.iter().map(|s| &*s.service))),
+            Arc::new(StringArray::from_iter_values(self.list.iter().map(|s| &*s.service))),
             Arc::new(UInt64Array::from(self.first.clone())),
             Arc::new(UInt64Array::from(self.rows.clone())),
             times(|r| r.0),
             times(|r| r.1),
         ];
         let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
-        let in_blocks = self.streams.len() > BLOCK_STREAMS;
+        let in_blocks = self.list.len() > BLOCK_STREAMS;
         // The first question to a part opens every column of a few kilobytes: zstd's contexts cost more than they save.
         let compression = if in_blocks { spec.compression } else { PartCompression::Fresh };
         let mut p = properties()

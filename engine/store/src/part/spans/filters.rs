@@ -29,6 +29,9 @@ const BITS: usize = 8;
 /// Hashes of numbers begin here, so that `5` and `5.0` have one of their own beside those of texts.
 const NUMBERS: u64 = 0x51;
 
+/// Blocks as they are written: first row, rows, bits.
+type WrittenBlocks = Vec<(u64, u64, String)>;
+
 /// A block of rows and the filter of a column of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
@@ -137,12 +140,11 @@ impl FilterWriter {
     pub(super) fn finish(self) -> Result<String> {
         let mut columns: Vec<(String, Vec<Block>)> = self.filters.0.into_iter().collect();
         columns.sort_unstable_by(|a, b| a.0.cmp(&b.0));
-        let blocks = |blocks: Vec<Block>| -> Vec<(u64, u64, String)> {
+        let blocks = |blocks: Vec<Block>| -> WrittenBlocks {
             let one = |b: Block| (b.rows.start, b.rows.end - b.rows.start, to_base64(&b.bits));
             blocks.into_iter().map(one).collect()
         };
-        let all: Vec<(String, Vec<(u64, u64, String)>)> =
-            columns.into_iter().map(|(name, of)| (name, blocks(of))).collect();
+        let all: Vec<(String, WrittenBlocks)> = columns.into_iter().map(|(name, of)| (name, blocks(of))).collect();
         serde_json::to_string(&all).internal("cannot write filters of attributes")
     }
 }
@@ -150,7 +152,7 @@ impl FilterWriter {
 impl SpanFilters {
     /// Reads the text of [`FILTERS`]; none for what is none.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let all: Vec<(String, Vec<(u64, u64, String)>)> = serde_json::from_str(text).ok()?;
+        let all: Vec<(String, WrittenBlocks)> = serde_json::from_str(text).ok()?;
         let block = |(first, rows, bits): (u64, u64, String)| {
             Some(Block { rows: first..first.checked_add(rows)?, bits: from_base64(&bits)? })
         };

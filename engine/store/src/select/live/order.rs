@@ -18,7 +18,7 @@ const PLACE_BYTES: usize = 2 * size_of::<u32>();
 
 /// The labels of some series: for each the ranks of its pairs, that of the metric first.
 struct Ranks {
-    ranks: Vec<u32>,
+    pairs: Vec<u32>,
     /// Where those of each series end.
     ends: Vec<usize>,
     /// The pairs of metrics have the ranks up to this one, from 1.
@@ -57,21 +57,21 @@ impl Ranks {
         for pair in &mut ranks {
             *pair = rank_of[&*pair];
         }
-        let mut own = Self { ranks, ends, metrics };
+        let mut own = Self { pairs: ranks, ends, metrics };
         (0..own.ends.len()).for_each(|series| own.metric_first(series));
         Ok((own, taken))
     }
 
     fn of(&self, series: usize) -> &[u32] {
         let first = series.checked_sub(1).map_or(0, |before| self.ends[before]);
-        &self.ranks[first..self.ends[series]]
+        &self.pairs[first..self.ends[series]]
     }
 
     /// The pairs of a series come by name, among which that of the metric has some place.
     fn metric_first(&mut self, series: usize) {
         let metrics = self.metrics;
         let first = series.checked_sub(1).map_or(0, |before| self.ends[before]);
-        let of = &mut self.ranks[first..self.ends[series]];
+        let of = &mut self.pairs[first..self.ends[series]];
         if let Some(at) = of.iter().position(|&rank| rank <= metrics) {
             of[..=at].rotate_right(1);
         }

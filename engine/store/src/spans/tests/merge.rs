@@ -24,8 +24,11 @@ fn rows(batch: &SpansBatch, keep: impl Fn(usize) -> bool) -> SpansBatch {
 
 type About = (RollupKind, i64, String, String, u8, Option<[u8; 8]>);
 
+/// Numbers, and those of a histogram.
+type Counted = (u64, u64, Vec<(u16, u64)>);
+
 /// Counts by what they are about.
-fn counts(rows: &[RollupRow]) -> BTreeMap<About, (u64, u64, Vec<(u16, u64)>)> {
+fn counts(rows: &[RollupRow]) -> BTreeMap<About, Counted> {
     let about =
         |r: &RollupRow| (r.kind, r.minute, r.service.clone(), r.peer.clone(), r.sort, r.ids.map(|(_, id, _)| id));
     rows.iter().map(|r| (about(r), (r.counts.spans, r.counts.errors, r.counts.durations.iter().collect()))).collect()

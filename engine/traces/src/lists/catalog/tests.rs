@@ -2,8 +2,10 @@ use super::*;
 
 const HOUR: i64 = 60 * MINUTE_NS;
 
+type Times = (i64, i64);
+
 /// What is read of a window: times that roll-ups stand for, and those of spans; ends included.
-fn read(range: (i64, i64)) -> (Option<(i64, i64)>, Vec<(i64, i64)>) {
+fn read(range: Times) -> (Option<Times>, Vec<Times>) {
     let sources = Sources::split(range, &[], RollupRequest::Operations);
     let minutes = sources.rollup.map(|request| request.bounds().expect("a request without hours is none"));
     let spans = sources.spans.iter().map(|filter| match filter {

@@ -134,11 +134,14 @@ fn histograms_and_quantiles_are_of_powers_of_two() {
     );
 }
 
+/// What a test sees of an exemplar.
+type ShownExemplar = (u8, i64, i64, Option<f64>);
+
 /// Breaks where an exemplar stands with a series that does not count it, or its value is in another unit than the numbers.
 #[test]
 fn exemplars_are_the_first_of_each_step() {
     let memory = memory(4 << 20);
-    let exemplars = |function: &str| -> Vec<Vec<(u8, i64, i64, Option<f64>)>> {
+    let exemplars = |function: &str| -> Vec<Vec<ShownExemplar>> {
         let metric = metric(&format!("{{}} | {function} by (name)"));
         let series = series_of(&metric, &groups(&metric, &VALUES), &memory).unwrap();
         let of = |one: &MetricExemplar| (one.trace[0], one.start, one.at, one.value);

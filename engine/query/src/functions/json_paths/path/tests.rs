@@ -1,7 +1,7 @@
 use super::*;
 
-fn steps(steps: Vec<Step>) -> Steps {
-    Steps { from_root: true, steps, method: None }
+fn steps(each: Vec<Step>) -> Steps {
+    Steps { from_root: true, each, method: None }
 }
 
 #[test]
@@ -19,8 +19,8 @@ fn paths_are_read() {
             Step::Between(vec![(Place::At(0), Place::At(0)), (Place::At(1), Place::BeforeLast(2))]),
         ])),
     );
-    check("$.size()", Path::Items(Steps { from_root: true, steps: vec![], method: Some(Method::Size) }));
-    let at = |name: &str| Steps { from_root: false, steps: vec![member(name)], method: None };
+    check("$.size()", Path::Items(Steps { from_root: true, each: vec![], method: Some(Method::Size) }));
+    let at = |name: &str| Steps { from_root: false, each: vec![member(name)], method: None };
     let number = |text: &str| Scalar::Number(text.to_owned());
     check(
         r#"$ ? (@.a >= -1.5 && 2 < @.b || !(exists(@.c)) && @.d starts with "x")"#,
