@@ -3,7 +3,9 @@
 
 use std::sync::OnceLock;
 
-use arrow::array::{Array as _, AsArray as _};
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
 use futures::future::BoxFuture;
