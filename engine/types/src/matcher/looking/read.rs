@@ -117,6 +117,7 @@ pub(super) fn behind_class(pattern: &str, from: usize) -> usize {
 
 /// How what follows is read.
 #[derive(Debug, Clone, Copy, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of patterns, each on or off")]
 struct Flags {
     folds: bool,
     dot_is_all: bool,
@@ -374,28 +375,32 @@ impl<'p> Reader<'p> {
         Err(self.wrong("`)` is missing"))
     }
 
-    fn repeated(&mut self, mut node: Node) -> Result<Node> {
-        loop {
-            self.skip();
-            let (min, max) = match self.peek() {
-                Some('*') => (0, None),
-                Some('+') => (1, None),
-                Some('?') => (0, Some(1)),
-                Some('{') => match self.times()? {
-                    Some(times) => times,
-                    None => return Ok(node),
-                },
-                _ => return Ok(node),
-            };
-            if !self.takes("}") {
-                self.at += 1;
-            }
-            let is_lazy = self.takes("?") != self.flags.is_lazy;
-            node = Node::Repeat { node: Box::new(node), min, max, is_lazy };
+    /// A part, and how often it comes.
+    fn repeated(&mut self, node: Node) -> Result<Node> {
+        let Some((min, max)) = self.quantifier()? else { return Ok(node) };
+        let is_lazy = self.takes("?") != self.flags.is_lazy;
+        // Each would be one level more.
+        if self.quantifier()?.is_some() {
+            return Err(self.wrong("what is repeated is repeated once more"));
         }
+        Ok(Node::Repeat { node: Box::new(node), min, max, is_lazy })
     }
 
-    /// `{2}`, `{2,}` or `{2,5}`, up to its end; none: it is a letter.
+    /// `*`, `+`, `?`, or times in brackets.
+    fn quantifier(&mut self) -> Result<Option<(usize, Option<usize>)>> {
+        self.skip();
+        let times = match self.peek() {
+            Some('*') => (0, None),
+            Some('+') => (1, None),
+            Some('?') => (0, Some(1)),
+            Some('{') => return self.times(),
+            _ => return Ok(None),
+        };
+        self.at += 1;
+        Ok(Some(times))
+    }
+
+    /// `{2}`, `{2,}` or `{2,5}`; none: it is a letter.
     fn times(&mut self) -> Result<Option<(usize, Option<usize>)>> {
         let Some((inner, _)) = self.rest().get(1..).and_then(|rest| rest.split_once('}')) else { return Ok(None) };
         let (min, max) = inner
@@ -413,8 +418,7 @@ impl<'p> Reader<'p> {
         if max.is_some_and(|max| max < min) || min.max(max.unwrap_or(0)) > TIMES_MAX {
             return Err(self.wrong(&format!("`{{{inner}}}` is no number of times")));
         }
-        // Up to what closes it.
-        self.at += 1 + inner.len();
+        self.at += inner.len() + 2;
         Ok(Some((min, max)))
     }
 }

@@ -69,9 +69,20 @@ fn others_are_run_by_the_crate() {
 
 #[test]
 fn wrong_ones_are_refused() {
-    for pattern in
-        ["(?=a", "(?=a))", r"\1(a)", r"(a)\2", "(?=*)", "(?=[b)", "(?=a){3,2}", r"(?=a)\", r"(?=\q)", "(?y)(?=a)"]
-    {
+    for pattern in [
+        "(?=a",
+        "(?=a))",
+        r"\1(a)",
+        r"(a)\2",
+        "(?=*)",
+        "(?=[b)",
+        "(?=a){3,2}",
+        r"(?=a)\",
+        r"(?=\q)",
+        "(?=a)a**",
+        "(?=a)a{2}{3}",
+        "(?y)(?=a)",
+    ] {
         let error = WatchedRegex::looking(pattern).expect_err(pattern);
         assert_eq!(error.kind, ErrorKind::Invalid, "{pattern}: {error}");
     }
