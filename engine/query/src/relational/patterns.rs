@@ -98,8 +98,8 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a regular expression is small by its looks, and one that the crate `regex` runs. One with a backslash as a letter is not: DataFusion makes `LIKE` of
-/// what has no other signs, where that takes away what the next letter means.
+/// Whether a regular expression is small by its looks, and one that the crate `regex` runs. One with a backslash as a letter
+/// is not: DataFusion makes `LIKE` of what has no other signs, where that takes away what the next letter means.
 pub(crate) fn is_plain(pattern: &str) -> bool {
     pattern.len() <= PLAIN_BYTES && !pattern.contains('{') && !pattern.contains(r"\\") && !looks_around(pattern)
 }
