@@ -75,7 +75,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
 use crate::error::TOO_DEEP;
-use crate::parse::{Patience, normal, parts};
+use crate::parse::{Patience, keep_texts, normal, parts, text_literal};
 use crate::scope::{Fixed, Named};
 use crate::session::Session;
 use crate::walk::{walk, walk_mut};
@@ -142,7 +142,7 @@ struct Translator<'t> {
 
 /// A literal text.
 fn text(value: &str) -> Expr {
-    Expr::Value(Value::SingleQuotedString(value.to_owned()).into())
+    Expr::Value(text_literal(value.to_owned()).into())
 }
 
 fn number(value: i64) -> Expr {
@@ -163,10 +163,14 @@ fn expr(sql: &str) -> Result<Expr> {
     let mut parser = Parser::new(&dialect)
         .try_with_sql(sql)
         .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
-    parser.parse_expr().map_err(|e| match e {
+    let mut found = parser.parse_expr().map_err(|e| match e {
         ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
         e => Error::internal("cannot read an expression of ours").with_source(e),
-    })
+    })?;
+    if sql.contains("''") {
+        keep_texts(&mut found);
+    }
+    Ok(found)
 }
 
 /// A call of a function of ours.
@@ -282,7 +286,6 @@ impl Translator<'_> {
                 }
             }
             Expr::Position { .. } => bytes::translate(place),
-            Expr::Value(value) => plainly(&mut value.value),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
                 if patterns::is_constant(pattern) =>
@@ -365,19 +368,6 @@ fn aggregated(query: &mut Query, function: &str) -> Result<()> {
         *value = expr(&format!("{function}({inner})"))?;
     }
     Ok(())
-}
-
-/// Puts a text that is written in another way between plain quotes.
-fn plainly(value: &mut Value) {
-    match value {
-        // Its letters are those that are meant already.
-        Value::UnicodeStringLiteral(text) => *value = Value::SingleQuotedString(std::mem::take(text)),
-        // One with quotes in it is not printed as the same between quotes.
-        Value::DollarQuotedString(text) if !text.value.contains('\'') => {
-            *value = Value::SingleQuotedString(std::mem::take(&mut text.value));
-        }
-        _ => {}
-    }
 }
 
 /// `LIKE` of one pattern, or of several (`ANY`, `ALL`).

@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::array::RecordBatch;
 use datafusion::catalog::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
@@ -36,10 +34,12 @@ use crate::widen;
 mod describe;
 mod named;
 mod printed;
+mod zoned;
 
 pub use describe::{Described, plan_columns};
 pub use named::output_name;
 use named::shown_names;
+use zoned::{in_zone, shown, zone_of, zones_of};
 
 /// Memory that each byte of a statement takes when it is read and planned, at most about.
 const TEXT_FACTOR: usize = 64;
@@ -298,21 +298,6 @@ impl SqlEngine {
     }
 }
 
-/// Refuses times in zones that there are none of: functions such as `from_unixtime` take any text for one, and whoever
-/// shows the rows could not.
-fn zones_of(data_type: &DataType) -> Result<()> {
-    match data_type {
-        DataType::Timestamp(_, Some(zone)) => zone_of(zone).map(|_| ()),
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
-            zones_of(item.data_type())
-        }
-        DataType::Map(entries, _) => zones_of(entries.data_type()),
-        DataType::Struct(fields) => fields.iter().try_for_each(|field| zones_of(field.data_type())),
-        DataType::Dictionary(_, values) => zones_of(values),
-        _ => Ok(()),
-    }
-}
-
 /// Has what runs for the sake of planning be noted, if there is where.
 fn noting(ctx: &QueryContext, noted: Option<&Arc<Explaining>>) -> QueryContext {
     match noted {
@@ -397,41 +382,6 @@ fn described(parts: &[String], catalog: &Catalog) -> Result<Query> {
     };
     let entry = catalog.find(&named).ok_or_else(|| catalog.unknown(&named.1))?;
     own(DESCRIBE, vec![Param::Text(entry.schema.to_owned()), Param::Text(entry.name.clone())])
-}
-
-/// Reads the name of a zone.
-fn zone_of(name: &str) -> Result<Arc<str>> {
-    let known = name.parse::<arrow::array::timezone::Tz>().is_ok();
-    known
-        .then(|| Arc::from(name))
-        .ok_or_else(|| Error::invalid(format!("there is no time zone `{}`", name.escape_debug())))
-}
-
-fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
-    let Some(zone) = zone else { return Arc::clone(schema) };
-    let field = |field: &Arc<Field>| match field.data_type() {
-        DataType::Timestamp(unit, Some(_)) => {
-            let data_type = DataType::Timestamp(*unit, Some(Arc::clone(zone)));
-            Arc::new(field.as_ref().clone().with_data_type(data_type))
-        }
-        _ => Arc::clone(field),
-    };
-    Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
-}
-
-/// Gives a batch the names and types of the answer: the same moments in another zone.
-fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
-    if batch.schema_ref().fields() == schema.fields() {
-        return Ok(batch);
-    }
-    let failed = |e| Error::internal("cannot show rows in a time zone").with_source(e);
-    let column = |(column, field): (&ArrayRef, &Arc<Field>)| match field.data_type() {
-        DataType::Timestamp(..) => cast(column, field.data_type()),
-        _ => Ok(Arc::clone(column)),
-    };
-    let columns = batch.columns().iter().zip(schema.fields()).map(column).collect::<Result<Vec<_>, _>>();
-    let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
-    RecordBatch::try_new_with_options(Arc::clone(schema), columns.map_err(failed)?, &options).map_err(failed)
 }
 
 #[cfg(test)]

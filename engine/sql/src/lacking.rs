@@ -48,71 +48,26 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::datatypes::Schema;
-    use datafusion::catalog::TableProvider;
-    use datafusion::logical_expr::LogicalPlan;
-    use futures::future::BoxFuture;
-    use quiver_query::QueryContext;
-    use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
-    use quiver_query::tables::{QUIVER_SCHEMA, TableEntry, TableRequest};
+    use quiver_query::tables::{QUIVER_SCHEMA, TableEntry};
 
     use super::*;
+    use crate::testing::{EMPTY, Product};
 
     /// A table of logs and a model of traces, for those who may see all of these.
-    #[derive(Debug)]
-    struct Little;
+    const LITTLE: Product = Product {
+        tables: |access| listed(access, Domain::Logs, QUIVER_SCHEMA, "logs"),
+        models: |access| listed(access, Domain::Traces, OLAP_SCHEMA, "Spans"),
+        ..EMPTY
+    };
 
     fn listed(access: &DomainAccess, domain: Domain, schema: &'static str, name: &str) -> Vec<TableEntry> {
         let entry = TableEntry { schema, name: name.to_owned(), columns: Arc::new(Schema::empty()) };
         access.is_full(domain).then_some(entry).into_iter().collect()
     }
 
-    impl TableSnapshot for Little {
-        fn table<'a>(
-            &'a self,
-            _: &'a TableRequest<'a>,
-            _: &'a QueryContext,
-        ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
-            Box::pin(async move { Ok(None) })
-        }
-
-        fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
-            listed(access, Domain::Logs, QUIVER_SCHEMA, "logs")
-        }
-    }
-
-    impl Models for Little {
-        fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
-            listed(access, Domain::Traces, OLAP_SCHEMA, "Spans")
-        }
-
-        fn finds(&self, _: &str, _: &str) -> bool {
-            false
-        }
-
-        fn select<'a>(
-            &'a self,
-            _: &'a ModelSelect,
-            _: &'a Arc<dyn TableSnapshot>,
-            _: &'a DomainAccess,
-            _: &'a QueryContext,
-        ) -> BoxFuture<'a, Result<ModelPlan>> {
-            Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
-        }
-
-        fn rows<'a>(
-            &'a self,
-            _: &'a ModelRows,
-            _: &'a Arc<dyn TableSnapshot>,
-            _: &'a DomainAccess,
-            _: &'a QueryContext,
-        ) -> BoxFuture<'a, Result<LogicalPlan>> {
-            Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
-        }
-    }
-
     #[test]
     fn tables_need_the_domain_that_gives_them() {
-        let needs = |name: &str| for_table(name, &Little, &Little);
+        let needs = |name: &str| for_table(name, &LITTLE, &LITTLE);
         for (name, domain) in
             [("logs", "logs"), ("quiver.logs", "logs"), ("public.logs", "logs"), ("olap.Spans", "traces")]
         {

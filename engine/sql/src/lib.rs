@@ -26,6 +26,8 @@ mod scope;
 mod session;
 mod settings;
 mod steps;
+#[cfg(test)]
+mod testing;
 mod walk;
 mod widen;
 mod wording;

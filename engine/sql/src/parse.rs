@@ -4,6 +4,7 @@ mod behind;
 mod explained;
 mod patience;
 mod repeated;
+mod texts;
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -25,6 +26,7 @@ use crate::wording;
 
 pub(crate) use explained::Explained;
 pub(crate) use patience::Patience;
+pub(crate) use texts::{keep as keep_texts, literal as text_literal};
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -184,6 +186,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let mut statement = reading(statement)?;
     if let Parsed::Query(query) = &mut statement {
         only_reads(query)?;
+        keep_texts(query);
     }
     Ok(Read { statement, explain })
 }
@@ -250,6 +253,7 @@ fn bounded(text: &str) -> Result<usize> {
         ));
     }
     behind::few(&tokens)?;
+    texts::readable_names(&tokens)?;
     // The parser takes back what it tried where it gives up for want of levels, and then tells of a word that is well there.
     let (mut cases, mut deepest) = (0_usize, 0);
     for token in &tokens {
@@ -382,7 +386,7 @@ fn expression(param: &Param) -> Result<Option<Expr>> {
     let literal = |value: Value| Expr::Value(value.into());
     Ok(match param {
         Param::Typed(value, pg_type) => {
-            let value = value.as_ref().map_or(Value::Null, |text| Value::SingleQuotedString(text.clone()));
+            let value = value.as_ref().map_or(Value::Null, |text| text_literal(text.clone()));
             let Some(data_type) = sql_type(pg_type.oid) else { return Ok(Some(literal(value))) };
             let expr = Box::new(literal(value));
             Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None })
@@ -405,7 +409,7 @@ fn plain(param: &Param) -> Option<Value> {
         Param::Null | Param::Typed(None, _) => Value::Null,
         Param::Bool(b) => Value::Boolean(*b),
         Param::Number(number) => Value::Number(number.clone(), false),
-        Param::Text(text) | Param::Typed(Some(text), _) => Value::SingleQuotedString(text.clone()),
+        Param::Text(text) | Param::Typed(Some(text), _) => text_literal(text.clone()),
         Param::List(_) | Param::Open => return None,
     })
 }

@@ -96,9 +96,10 @@ fn is_step(op: &BinaryOperator, right: &Expr) -> bool {
         | BinaryOperator::HashLongArrow
         | BinaryOperator::HashMinus => true,
         // A key that is taken out of a document.
-        BinaryOperator::Minus => {
-            matches!(right, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
-        }
+        BinaryOperator::Minus => match right {
+            Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)),
+            _ => false,
+        },
         _ => false,
     }
 }

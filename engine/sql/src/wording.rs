@@ -15,6 +15,8 @@ use crate::error::unreadable;
 pub(crate) const WITHOUT_ROW: &str = "exclude current row";
 /// The same for the rows that are equal to it.
 pub(crate) const WITHOUT_GROUP: &str = "exclude group";
+/// The same for these but for itself.
+pub(crate) const WITHOUT_TIES: &str = "exclude ties";
 
 /// A statement as the parser takes it.
 ///
@@ -63,6 +65,8 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
                 others.push((opens, "(", mark));
                 if is(at + 1, &[Keyword::GROUP]) {
                     others.push((at + 1, "group", "     "));
+                } else if is(at + 1, &[Keyword::TIES]) {
+                    others.push((at + 1, "ties", "    "));
                 } else {
                     others.extend([(at + 1, "current", "       "), (at + 2, "row", "   ")]);
                 }
@@ -102,8 +106,8 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
-/// Where the bracket of a window opens that leaves rows out, and how it is marked; none: it leaves others out, or is built on
-/// another window, or has a name.
+/// Where the bracket of a window opens that leaves rows out, and how it is marked; none: it is built on another window, or
+/// has a name.
 fn excluding(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, &'static str)> {
     let word = |at: usize| match &tokens.get(at)?.token {
         Token::Word(word) => Some(word),
@@ -112,6 +116,8 @@ fn excluding(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, &'static str
     let is = |at: usize, keyword: Keyword| word(at).is_some_and(|word| word.keyword == keyword);
     let mark = if is(at + 1, Keyword::GROUP) {
         "(\"exclude group\" "
+    } else if is(at + 1, Keyword::TIES) {
+        "(\"exclude ties\" "
     } else if is(at + 1, Keyword::CURRENT) && is(at + 2, Keyword::ROW) {
         "(\"exclude current row\" "
     } else {
@@ -143,7 +149,7 @@ fn order_of(operator: &Token) -> Option<&'static str> {
 
 fn leaves_out(at: Location) -> Error {
     let text = format!(
-        "`EXCLUDE` in the frame of a window is not supported but for `CURRENT ROW` and `GROUP` in an `OVER` that is written out: \
+        "`EXCLUDE` in the frame of a window is not supported but in an `OVER` that is written out, with no name of another window: \
          take the row's own part from what the window gives (`sum(x) OVER w - x`), or join the rows at line {}, column {}",
         at.line, at.column
     );
@@ -220,7 +226,7 @@ mod tests {
             "select sum(a) over (rows 1 preceding                  )",
         );
         check("select * exclude (a) from t", "select * exclude (a) from t");
-        let error = known("select sum(a) over (\nrows current row exclude ties)").unwrap_err();
+        let error = known("select sum(a) over (w\nrows current row exclude ties)").unwrap_err();
         assert!(error.kind == ErrorKind::Unsupported && error.message.ends_with("line 2, column 18"), "{error}");
         check(
             "select sum(a) over (order by f(a) rows between 1 preceding and current row exclude current row)",
@@ -230,10 +236,14 @@ mod tests {
             "select sum(a) over(groups 1 preceding EXCLUDE Group)",
             "select sum(a) over(\"exclude group\" groups 1 preceding              )",
         );
+        check(
+            "select sum(a) over (groups 1 preceding exclude TIES)",
+            "select sum(a) over (\"exclude ties\" groups 1 preceding             )",
+        );
         for refused in [
             "select sum(a) over (w rows 1 preceding exclude current row) from t window w as (order by a)",
             "select sum(a) over w from t window w as (rows 1 preceding exclude current row)",
-            "select sum(a) over (rows 1 preceding exclude ties)",
+            "select sum(a) over w from t window w as (groups 1 preceding exclude ties)",
         ] {
             assert_eq!(known(refused).unwrap_err().kind, ErrorKind::Unsupported, "{refused}");
         }

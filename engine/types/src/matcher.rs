@@ -10,11 +10,13 @@ mod folding;
 mod golang;
 mod kept;
 mod list;
+mod looking;
 mod pattern;
 mod watched;
 mod written;
 
 pub use golang::translate;
+pub use looking::looks_around;
 use pattern::Pattern;
 pub use pattern::{
     Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, builder, compile, compiled_bytes, few_groups,

@@ -1,4 +1,5 @@
-//! Literals of a plan: values of the query become parameters, constants of models stand in the text.
+//! Literals of a plan: values of the query become parameters, constants of models stand in the text, but for those that would
+//! be printed as others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -77,7 +78,10 @@ impl Params {
                 let text = if is_value { self.place(text.into()) } else { plain(ScalarValue::from(text)) };
                 cast(text, ty)
             }
-            ScalarValue::Utf8(Some(text)) if is_value => self.place(text.into()),
+            ScalarValue::Utf8(Some(text)) if is_value || is_misprinted(&text) => self.place(text.into()),
+            ScalarValue::Utf8View(Some(text)) | ScalarValue::LargeUtf8(Some(text)) if is_misprinted(&text) => {
+                self.place(text.into())
+            }
             ScalarValue::Int64(Some(n)) if is_value => self.place(n.into()),
             ScalarValue::Float64(Some(n)) if is_value => self.place(n.into()),
             ScalarValue::Boolean(Some(is)) if is_value => self.place(is.into()),
@@ -88,6 +92,11 @@ impl Params {
             value => plain(value),
         }
     }
+}
+
+/// Whether the printer would write another text: it takes such quotes for escaped ones.
+fn is_misprinted(text: &str) -> bool {
+    text.contains("''") || text.contains("\\'")
 }
 
 /// RFC 3339, to the millisecond where that is exact.
@@ -111,7 +120,12 @@ mod tests {
         assert_eq!(text(params.settle(value).unwrap()), "$1", "equal values stand once");
         assert_eq!(text(params.settle(marked(datafusion::logical_expr::lit(5_i64))).unwrap()), "$2");
         assert_eq!(params.settle(datafusion::logical_expr::lit("k")).unwrap(), datafusion::logical_expr::lit("k"));
-        assert_eq!(params.into_values(), vec![Value::from("a'b"), Value::from(5)]);
+        for (at, other) in ["a''b", r"a\'b"].into_iter().enumerate() {
+            let constant = datafusion::logical_expr::lit(other);
+            assert_eq!(text(params.settle(constant).unwrap()), format!("${}", at + 3), "it is not printed as it is");
+        }
+        let values = vec![Value::from("a'b"), Value::from(5), Value::from("a''b"), Value::from(r"a\'b")];
+        assert_eq!(params.into_values(), values);
         assert_eq!(instant_text(1_774_224_000_000_000_000, true), "2026-03-23T00:00:00.000Z");
         assert_eq!(instant_text(1, false), "1970-01-01T00:00:00.000000001");
         assert!(instant_text(i64::MIN, true).starts_with("1677-09-21T00:12:44."));

@@ -12,7 +12,7 @@ use arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
-use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups};
+use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups, looks_around};
 use quiver_types::watch;
 
 use super::held::Room;
@@ -46,7 +46,7 @@ const COMPILED_PER_BYTE: usize = 8;
 struct Slice {
     /// Behind the last of them.
     end: usize,
-    /// Whether each is too long for a call that nothing ends.
+    /// Whether each is too long for a call that nothing ends, or has a pattern that looks around.
     is_long: bool,
 }
 
@@ -63,7 +63,7 @@ pub(super) fn few(name: &str, args: &[ColumnarValue]) -> Result<()> {
         [_, ColumnarValue::Scalar(pattern), ..] => {
             let pattern = pattern.try_as_str().flatten().unwrap_or_default();
             affordable(pattern).map_err(to_datafusion)?;
-            return grouped(pattern);
+            return if looks_around(pattern) { Ok(()) } else { grouped(pattern) };
         }
         _ => return Ok(()),
     };
@@ -74,8 +74,10 @@ pub(super) fn few(name: &str, args: &[ColumnarValue]) -> Result<()> {
     for pattern in patterns.iter().flatten() {
         if last != Some(pattern) {
             affordable(pattern).map_err(to_datafusion)?;
-            all.count(pattern).map_err(to_datafusion)?;
-            grouped(pattern)?;
+            if !looks_around(pattern) {
+                all.count(pattern).map_err(to_datafusion)?;
+                grouped(pattern)?;
+            }
             last = Some(pattern);
         }
     }
@@ -150,16 +152,18 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
     let mut last = None;
     for row in 0..rows {
         let pattern = patterns.get(row).unwrap_or_default();
-        let compiled = match last {
-            Some((known, compiled)) if known == pattern => compiled,
-            _ if is_constant || !is_plain(pattern) => compiled_bytes(pattern),
-            _ => COMPILED,
+        let (compiled, looks) = match last {
+            Some((known, compiled, looks)) if known == pattern => (compiled, looks),
+            // Nobody else runs it.
+            _ if looks_around(pattern) => (COMPILED, true),
+            _ if is_constant || !is_plain(pattern) => (compiled_bytes(pattern), false),
+            _ => (COMPILED, false),
         };
-        last = Some((pattern, compiled));
+        last = Some((pattern, compiled, looks));
         let bytes = length(row);
         let each = if matches!(name, LIKE | MATCH) { 0 } else { bytes.saturating_mul(COMPILED_PER_BYTE) };
         let own = bytes.saturating_mul(compiled.max(each));
-        let is_long = own > COST_AT_ONCE;
+        let is_long = looks || own > COST_AT_ONCE;
         let total = cost.saturating_add(own);
         match slices.last_mut() {
             Some(slice) if slice.is_long == is_long && (is_long || total <= COST_AT_ONCE) => {

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{exec_err, internal_datafusion_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
-use quiver_types::matcher::{WatchedRegex, affordable, builder, few_groups};
+use quiver_types::matcher::{WatchedRegex, affordable, builder, few_groups, looks_around};
 use quiver_types::watch;
 
 use super::held::Room;
@@ -63,6 +63,10 @@ impl Compiled {
         // Whatever runs the pattern knows its text alone.
         let text = options.written(pattern).map_err(to_datafusion)?;
         affordable(&text).map_err(to_datafusion)?;
+        if looks_around(&text) {
+            let regex = WatchedRegex::looking(&text).map_err(to_datafusion)?;
+            return Ok(Self { pattern: pattern.to_owned(), flags: flags.to_owned(), regex, is_global });
+        }
         match builder(&text).build() {
             Ok(regex) => {
                 few_groups(&regex).map_err(to_datafusion)?;
@@ -168,6 +172,7 @@ impl Pieces {
             } else {
                 between(&pattern.regex, text, &mut pieces, &mut making)?;
             }
+            pattern.regex.outcome().map_err(to_datafusion)?;
         }
         Ok(if of_groups { Arc::new(groups.finish()) } else { Arc::new(pieces.finish()) })
     }
@@ -214,6 +219,7 @@ impl Pieces {
             let begin = text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(from);
             let rest = begin.and_then(|begin| text.get(begin..)).filter(|rest| pattern.regex.may_match(rest));
             let piece = rest.and_then(|rest| nth(&pattern.regex, rest, which, group));
+            pattern.regex.outcome().map_err(to_datafusion)?;
             making.add(piece.map_or(0, str::len))?;
             out.append_option(piece);
         }

@@ -19,7 +19,7 @@ use datafusion::logical_expr::{
     Signature, Volatility,
 };
 use datafusion::optimizer::AnalyzerRule;
-use quiver_types::matcher::{WatchedRegex, affordable, builder};
+use quiver_types::matcher::{WatchedRegex, affordable, builder, looks_around};
 use quiver_types::{Error, watch};
 
 use crate::error::to_datafusion;
@@ -98,10 +98,10 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
-/// Whether a regular expression is small by its looks. One with a backslash as a letter is not: DataFusion makes `LIKE` of
-/// what has no other signs, where that takes away what the next letter means.
+/// Whether a regular expression is small by its looks, and one that the crate `regex` runs. One with a backslash as a letter
+/// is not: DataFusion makes `LIKE` of what has no other signs, where that takes away what the next letter means.
 pub(crate) fn is_plain(pattern: &str) -> bool {
-    pattern.len() <= PLAIN_BYTES && !pattern.contains('{') && !pattern.contains(r"\\")
+    pattern.len() <= PLAIN_BYTES && !pattern.contains('{') && !pattern.contains(r"\\") && !looks_around(pattern)
 }
 
 /// Whether a function is `regexp_like` of a form that is an operator: that is watched here, or so plain that scans may
@@ -182,6 +182,9 @@ impl Compiled {
             Kind::Regex { folds } => {
                 affordable(pattern).map_err(to_datafusion)?;
                 let text = if folds { format!("(?i){pattern}") } else { pattern.to_owned() };
+                if looks_around(&text) {
+                    return WatchedRegex::looking(&text).map(Self::Regex).map_err(to_datafusion);
+                }
                 let invalid = |e: regex::Error| Error::invalid(format!("`{pattern}` is no regular expression: {e}"));
                 let regex = builder(&text).build().map_err(|e| to_datafusion(invalid(e)))?;
                 Ok(Self::Regex(WatchedRegex::new(regex)))
@@ -191,7 +194,11 @@ impl Compiled {
 
     fn matches(&self, text: &str) -> Result<bool> {
         match self {
-            Self::Regex(regex) => Ok(regex.is_match(text)),
+            Self::Regex(regex) => {
+                let is_found = regex.is_match(text);
+                regex.outcome().map_err(to_datafusion)?;
+                Ok(is_found)
+            }
             Self::Like(pattern) => pattern.matches(text).map_or_else(ended, Ok),
         }
     }
@@ -347,6 +354,8 @@ mod tests {
         let found = run(Kind::Like { folds: true }, &text("abbc"), &patterns, 2).expect("valid");
         assert_eq!(found, [Some(true), Some(true)]);
         assert!(run(Kind::Regex { folds: false }, &text("a"), &text("("), 1).is_err());
+        let found = run(Kind::Regex { folds: true }, &text("aB"), &text("A(?=b)"), 1).expect("valid");
+        assert_eq!(found, [Some(true)]);
     }
 
     /// Their regular expressions would take a gigabyte together.
@@ -371,6 +380,7 @@ mod tests {
         assert!(watched(regex(lit(r"C:\\x"))).transformed && !watched(regex(lit(r"C:\d"))).transformed);
         assert!(watched(regex(lit("(a{0,100}){0,100}"))).transformed);
         assert!(watched(regex(col("b"))).transformed);
+        assert!(watched(regex(lit("a(?=b)"))).transformed && watched(regex(lit(r"(a)\1"))).transformed);
         assert!(!watched(col("a").like(lit("%a%b%"))).transformed);
         assert!(watched(col("a").like(lit("%a".repeat(3000)))).transformed);
         assert!(watched(col("a").not_ilike(col("b"))).transformed);

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::parser::Parser;
 
 use super::{bare, keywords, rows};
 use crate::calls::CALLS;
-use crate::parse::{Patience, normal};
+use crate::parse::{Patience, keep_texts, normal};
 use crate::walk::walk;
 
 /// Names of columns that a statement speaks of, with a point before them where a table is.
@@ -113,7 +113,8 @@ fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
 pub(super) fn query(sql: &str) -> Option<Query> {
     let dialect = Patience::for_words(sql.len());
     let mut parser = Parser::new(&dialect).try_with_sql(sql).ok()?;
-    let query = parser.parse_query().ok()?;
+    let mut query = parser.parse_query().ok()?;
+    keep_texts(&mut query);
     // Nothing else is read into it.
     walk(&*query, &mut Names::default()).is_continue().then_some(*query)
 }

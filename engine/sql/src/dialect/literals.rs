@@ -15,7 +15,9 @@ use crate::parse::parts;
 /// Invalid: it is none of the type.
 pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
     let Expr::Value(value) = &*place else { return Ok(()) };
-    let Value::SingleQuotedString(written) = &value.value else { return Ok(()) };
+    let (Value::SingleQuotedString(written) | Value::EscapedStringLiteral(written)) = &value.value else {
+        return Ok(());
+    };
     if matches!(data_type, DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Float(_)) {
         // `Infinity` has no digit.
         let is_number = written.bytes().any(|byte| byte.is_ascii_digit());

@@ -269,7 +269,10 @@ fn replaced(text: &str, by: impl Fn(char) -> Option<&'static str>) -> String {
 
 /// Whether it is a text that is written out.
 pub(super) fn is_written(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_)),
+        _ => false,
+    }
 }
 
 /// Whether it is a constant text, in whatever quotes, and as a parameter.

@@ -3,17 +3,16 @@
 
 use std::sync::OnceLock;
 
-use arrow::array::{Array as _, AsArray as _};
-use async_trait::async_trait;
-use datafusion::catalog::TableProvider;
-use futures::future::BoxFuture;
+use arrow::array::{Array as _, ArrayRef, AsArray as _};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use quiver_query::tables::PUBLIC_SCHEMA;
-use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
 use quiver_query::{EngineSettings, Limits};
 use quiver_types::Access;
 use tokio::runtime::Runtime;
 
 use super::*;
+use crate::testing::{EMPTY, Product};
 
 mod answers;
 mod called;
@@ -30,72 +29,14 @@ mod times;
 mod typed;
 
 /// A product with one table, and without models and languages: most statements bring rows of their own.
-#[derive(Debug)]
-struct Little;
-
-impl Tables for Little {
-    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
-        Arc::new(Self)
-    }
-}
-
-impl TableSnapshot for Little {
-    fn table<'a>(
-        &'a self,
-        request: &'a TableRequest<'a>,
-        _: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
-        Box::pin(async move {
-            let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
-            Ok(is_hosts.then(tables::hosts))
-        })
-    }
-
-    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
-        vec![TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: tables::columns() }]
-    }
-}
-
-impl Models for Little {
-    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
-        Vec::new()
-    }
-
-    fn finds(&self, _: &str, _: &str) -> bool {
-        false
-    }
-
-    fn select<'a>(
-        &'a self,
-        _: &'a ModelSelect,
-        _: &'a Arc<dyn TableSnapshot>,
-        _: &'a DomainAccess,
-        _: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<ModelPlan>> {
-        Box::pin(async move { Err(Error::internal("there are no models")) })
-    }
-
-    fn rows<'a>(
-        &'a self,
-        _: &'a ModelRows,
-        _: &'a Arc<dyn TableSnapshot>,
-        _: &'a DomainAccess,
-        _: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<LogicalPlan>> {
-        Box::pin(async move { Err(Error::internal("there are no models")) })
-    }
-}
-
-#[async_trait]
-impl Languages for Little {
-    async fn call(&self, _: &calls::Call, _: &DomainAccess, _: &QueryContext) -> Result<Vec<RecordBatch>> {
-        Err(Error::internal("there are no languages"))
-    }
-
-    fn columns(&self, _: &str) -> SchemaRef {
-        Arc::new(Schema::empty())
-    }
-}
+const LITTLE: Product = Product {
+    tables: |_| vec![TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: tables::columns() }],
+    table: |request| {
+        let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
+        is_hosts.then(tables::hosts)
+    },
+    ..EMPTY
+};
 
 /// The language, and a runtime for those who ask it.
 fn language() -> &'static (Runtime, SqlEngine) {
@@ -111,7 +52,7 @@ fn language() -> &'static (Runtime, SqlEngine) {
         };
         let engine = QueryEngine::new(&settings).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        (runtime, SqlEngine::new(engine, Arc::new(Little), Arc::new(Little), Arc::new(Little)))
+        (runtime, SqlEngine::new(engine, Arc::new(LITTLE), Arc::new(LITTLE), Arc::new(LITTLE)))
     })
 }
 

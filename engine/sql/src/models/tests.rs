@@ -1,22 +1,18 @@
 //! SELECTs over models, cut: what the compiler is asked, and what is left of the statement.
 
 use arrow::datatypes::{DataType, Schema};
-use datafusion::logical_expr::LogicalPlan;
-use futures::future::BoxFuture;
 use quiver_query::tables::TableEntry;
-use quiver_query::tables::models::{ModelPlan, ModelRows, as_measure};
+use quiver_query::tables::models::as_measure;
 
 use super::*;
 use crate::dialect;
 use crate::parse::{Params, Parsed, parse};
 use crate::session::Session;
+use crate::testing::{EMPTY, Product};
 
 /// Models of which only the names are there.
-#[derive(Debug)]
-struct Listed;
-
-impl Models for Listed {
-    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+const LISTED: Product = Product {
+    models: |_| {
         let model = |name: &str, dimensions: &[&str]| {
             let dimensions = dimensions.iter().map(|name| Field::new(*name, DataType::Utf8, true));
             let measures = ["count", "avgMs"].map(|name| as_measure(Field::new(name, DataType::Int64, true)));
@@ -24,41 +20,19 @@ impl Models for Listed {
             TableEntry { schema: OLAP_SCHEMA, name: name.to_owned(), columns }
         };
         vec![model("Spans", &["service", "name", "startTime"]), model("Services", &["service", "tier"])]
-    }
-
-    fn finds(&self, model: &str, member: &str) -> bool {
-        model == "Spans" && member.starts_with("attr_")
-    }
-
-    fn select<'a>(
-        &'a self,
-        _: &'a ModelSelect,
-        _: &'a Arc<dyn TableSnapshot>,
-        _: &'a DomainAccess,
-        _: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<ModelPlan>> {
-        Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
-    }
-
-    fn rows<'a>(
-        &'a self,
-        _: &'a ModelRows,
-        _: &'a Arc<dyn TableSnapshot>,
-        _: &'a DomainAccess,
-        _: &'a QueryContext,
-    ) -> BoxFuture<'a, Result<LogicalPlan>> {
-        Box::pin(async move { Err(Error::internal("nothing is compiled here")) })
-    }
-}
+    },
+    finds: |model, member| model == "Spans" && member.starts_with("attr_"),
+    ..EMPTY
+};
 
 /// What is left of a statement, and what is asked.
 fn cut(text: &str) -> Result<(String, Vec<String>)> {
     let session = Session::default();
-    let catalog = Catalog::new(Listed.list(&DomainAccess::full()), &session);
+    let catalog = Catalog::new(Models::list(&LISTED, &DomainAccess::full()), &session);
     let aggregates = |name: &str| matches!(name, "count" | "sum" | "max");
     let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("{text}") };
     dialect::name_outputs(&mut query)?;
-    let finder = Finder { catalog: &catalog, models: &Listed, aggregates: &aggregates };
+    let finder = Finder { catalog: &catalog, models: &LISTED, aggregates: &aggregates };
     let asked = found(&mut query, &finder)?;
     let plain = |text: String| text.replace(&format!("\"{DIMENSION_MARK}\"."), "").replace("__model_", "m");
     let shown = asked.iter().map(|asked| {

@@ -20,7 +20,8 @@ use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::syntax;
 
 use super::REGEX_BYTES_MAX;
-use crate::watch;
+use super::looking::Looking;
+use crate::{Error, Result, watch};
 
 pub use places::Places;
 
@@ -37,7 +38,9 @@ const TABLE_BYTES: usize = 2 << 20;
 /// `false`, and whoever runs the query drops it.
 #[derive(Clone)]
 pub struct WatchedRegex {
+    /// Of one that looks around: as many empty groups, with their names.
     regex: Regex,
+    looking: Option<Arc<Looking>>,
     machine: Arc<Machine>,
     has_flags: bool,
 }
@@ -45,7 +48,7 @@ pub struct WatchedRegex {
 /// By what it asks, whatever it met so far: conditions are told apart by it.
 impl fmt::Debug for WatchedRegex {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WatchedRegex").field(&self.regex.as_str()).field(&self.has_flags).finish()
+        f.debug_tuple("WatchedRegex").field(&self.as_str()).field(&self.has_flags).finish()
     }
 }
 
@@ -70,13 +73,35 @@ enum Looked {
 impl WatchedRegex {
     /// Takes a pattern whose text says all of it: made without flags, but perhaps with octal escapes.
     pub fn new(regex: Regex) -> Self {
-        Self { regex, machine: Arc::default(), has_flags: false }
+        Self { regex, looking: None, machine: Arc::default(), has_flags: false }
+    }
+
+    /// Takes one that looks around or refers to its groups ([`super::looks_around`]); whoever runs it asks for its
+    /// [`Self::outcome`].
+    ///
+    /// # Errors
+    /// Invalid: it is none. LimitExceeded: it is too large, or nests too deeply.
+    pub fn looking(pattern: &str) -> Result<Self> {
+        let looking = Looking::new(pattern)?;
+        let group = |name: Option<&str>| name.map_or_else(|| "()".to_owned(), |name| format!("(?P<{name}>)"));
+        let groups = looking.names.iter().map(|name| group(name.as_deref())).collect::<Vec<_>>().concat();
+        let wrong = |e| Error::invalid(format!("`{pattern}` is no regular expression")).with_source(e);
+        let regex = Regex::new(&groups).map_err(wrong)?;
+        Ok(Self { looking: Some(Arc::new(looking)), ..Self::with_flags(regex) })
+    }
+
+    /// Whether what it said of all texts so far holds.
+    ///
+    /// # Errors
+    /// LimitExceeded: it looks around, and a search took too many steps.
+    pub fn outcome(&self) -> Result<()> {
+        self.looking.as_ref().map_or(Ok(()), |looking| looking.outcome())
     }
 
     /// Takes a pattern that was made with flags beside its text: only the crate can run it.
     pub fn with_flags(regex: Regex) -> Self {
         let machine = Machine { dfa: OnceLock::from(None), ..Machine::default() };
-        Self { regex, machine: Arc::new(machine), has_flags: true }
+        Self { regex, looking: None, machine: Arc::new(machine), has_flags: true }
     }
 
     /// Says whether flags beside its text belong to it.
@@ -86,7 +111,7 @@ impl WatchedRegex {
 
     /// Gives the text of the pattern.
     pub fn as_str(&self) -> &str {
-        self.regex.as_str()
+        self.looking.as_ref().map_or_else(|| self.regex.as_str(), |looking| looking.as_str())
     }
 
     /// Gives the pattern, for what is no match: names of groups, and how many there are.
@@ -96,6 +121,9 @@ impl WatchedRegex {
 
     /// Says whether it matches somewhere in a text.
     pub fn is_match(&self, text: &str) -> bool {
+        if let Some(looking) = &self.looking {
+            return looking.find(text, 0, &mut []);
+        }
         match self.looked(text) {
             Looked::Said(found) => found,
             Looked::Goes => self.regex.is_match(text),

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
-use quiver_types::matcher::{Places, WatchedRegex, affordable, builder};
+use quiver_types::matcher::{Places, WatchedRegex, affordable, builder, looks_around};
 use quiver_types::watch;
 use regex::Regex;
 
@@ -179,6 +179,7 @@ impl<'a> Asked<'a> {
                 last.insert(((pattern, flags), Compiled::new(self.name, pattern, flags)?))
             };
             f(row, Some((&known.1, text)))?;
+            known.1.regex.outcome().map_err(to_datafusion)?;
         }
         Ok(())
     }
@@ -208,6 +209,10 @@ impl Compiled {
         };
         may_compile(pattern)?;
         affordable(pattern).map_err(to_datafusion)?;
+        if looks_around(&text) {
+            let regex = WatchedRegex::looking(&text).map_err(to_datafusion)?;
+            return Ok(Self { regex, is_global });
+        }
         match builder(&text).build() {
             Ok(regex) => Ok(Self { regex: WatchedRegex::new(regex), is_global }),
             Err(error) => plan_err!("`{text}` is no regular expression: {error}"),

@@ -14,7 +14,7 @@ use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
 use quiver_query::{Limits, QueryContext, from_datafusion};
 use quiver_types::{Access, Domain, ErrorKind, Result};
 
-use super::{Little, asked, language, rows_of};
+use super::{LITTLE, asked, language, rows_of};
 use crate::calls::{Call, Languages};
 use crate::engine::{Request, SqlEngine};
 use crate::parse::{Param, Params};
@@ -118,7 +118,7 @@ fn sql() -> &'static SqlEngine {
     static SQL: OnceLock<SqlEngine> = OnceLock::new();
     SQL.get_or_init(|| {
         let engine = Arc::clone(&language().1.engine);
-        SqlEngine::new(engine, Arc::new(Little), Arc::new(Modelled), Arc::new(Told))
+        SqlEngine::new(engine, Arc::new(LITTLE), Arc::new(Modelled), Arc::new(Told))
     })
 }
 

@@ -146,3 +146,30 @@ fn names_and_quotes() {
         (r#"select sum(x) from (values (1), (2)) as "V" (x)"#, &["3"]),
     ]);
 }
+
+/// Parts of a statement that are put in other words are printed and read again.
+#[test]
+fn texts_with_quotes_are_the_same_in_other_words() {
+    answers_are(&[
+        ("select quote_nullable('a''''b')", &["'a''''b'"]),
+        (r"select quote_nullable('\'') || (select 5), null) --')", &[r"E'\\'') || (select 5), null) --'"]),
+        (
+            "select l.x from (values (1)) v (a), lateral (select 'a''''b' as x from (values (1)) w (b) where w.b = v.a \
+             limit 1) l",
+            &["a''b"],
+        ),
+        (
+            "select a from (values ('x''''y', 1), ('x''y', 2)) v (a, b) order by a = 'x''''y' fetch first 1 rows with ties",
+            &["x'y"],
+        ),
+        ("select cast('x''''y' as varchar(3)), regexp_replace('x''y', 'x', 'q''''r', 1, 1)", &["x''|q''r'y"]),
+        ("select a from (values ('x''''y'), ('x''y')) v (a) intersect all select 'x''''y'", &["x''y"]),
+        (
+            "select string_agg(a, '''''') over (order by a rows between 1 preceding and current row) \
+          from (values ('p'), ('q')) v (a) order by 1 desc limit 1",
+            &["p''q"],
+        ),
+        (r#"select '{"a":"it''''s"}'::jsonb ->> 'a', ('{"a''''b":1}'::jsonb - 'a''''b')::text"#, &["it''s|{}"]),
+        ("select E'1' + 1, N'it''s', interval E'1 day' = interval '24 hours'", &["2|it's|true"]),
+    ]);
+}

@@ -373,6 +373,16 @@ fn windows_leave_rows_out() {
     }
     let groups = of("count(*) over e", "").replace("order by g, x )", "order by g groups 1 preceding exclude group)");
     assert_eq!(shown(asked(groups)).1, ["0", "0", "2", "1"]);
+    let ties = of("count(*) over e, sum(x) over e, avg(x) over e, max(x) over e", "");
+    for (frame, expected) in [
+        ("groups 1 preceding exclude ties", ["1|1|1.0|1", "1|2|2.0|2", "3|6|2.0|3", "2|3|3.0|3"]),
+        ("range unbounded preceding exclude ties", ["1|1|1.0|1", "1|2|2.0|2", "3|6|2.0|3", "4|6|2.0|3"]),
+        ("groups between current row and 1 following exclude ties", ["2|4|2.0|3", "2|5|2.5|3", "2|3|3.0|3", "1|-|-|-"]),
+    ] {
+        let text = ties.replace("order by g, x )", &format!("order by g {frame})"));
+        assert_eq!(shown(asked(text)).1, expected, "{frame}");
+    }
     is_refused(&of("stddev(x) over e", near), "`stddev`");
-    is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE`");
+    is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
+    is_refused(&of("sum(x) over e", "rows between 1 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
 }

@@ -1,6 +1,6 @@
 //! Texts and patterns, as PostgreSQL has them.
 
-use super::gives;
+use super::{answers_are, gives, refuses};
 
 #[test]
 fn positions_and_parts_of_texts() {
@@ -138,5 +138,40 @@ fn patterns_are_those_of_postgresql() {
         ("string_to_array('', ',')", "{}"),
         ("array_to_string(array[1, null, 3], ',')", "1,3"),
         ("array_to_string(array[1, null, 3], ',', '*')", "1,*,3"),
+    ]);
+}
+
+#[test]
+fn patterns_look_around_and_refer_to_groups() {
+    gives(&[
+        ("'foobar' ~ 'foo(?!bar)'", "false"),
+        ("'FOObaz' ~* 'foo(?!bar)'", "true"),
+        ("'foobar' !~ 'foo(?=bar)'", "false"),
+        (r"'abab' ~ '^(ab)\1$'", "true"),
+        (r"null::text ~ '(a)\1'", "NULL"),
+        ("'it''s' ~ 's(?!'')'", "true"),
+        (r"E'a\nb' ~ 'a(?=.b)'", "true"),
+        (r"regexp_replace('a1b22', '(?<=[a-z])\d', '#', 'g')", "a#b#2"),
+        (r"regexp_replace('aabbc', '(.)\1', '<\1>', 'g')", "<a><b>c"),
+        (r"regexp_match('key=value', '(\w+)(?==)')", "{key}"),
+        ("regexp_split_to_array('a1,2b,c', ',(?=[a-z])')", r#"{"a1,2b",c}"#),
+        ("regexp_count('aXbXcX', 'X(?!$)')", "2"),
+        (r"regexp_instr('price $42', '(?<=\$)\d+')", "8"),
+        (r"regexp_substr('one two two', '(\w+) \1')", "two two"),
+        ("regexp_like('Foo', '(?!b)foo', 'i')", "true"),
+        (r"substring('user=bob;' from '(?<=user=)\w+')", "bob"),
+    ]);
+    answers_are(&[
+        (
+            r"select x ~ p from (values ('ab', 'a(?=b)'), ('ac', 'a(?=b)'), ('aa', '(a)\1')) v (x, p) order by x",
+            &["true", "true", "false"],
+        ),
+        (r"select m[1] from (select regexp_matches('aa b cc', '(\w)\1', 'g') as m) t order by 1", &["a", "c"]),
+    ]);
+    refuses(&[
+        (r"repeat('a', 100000) ~ '(a*)*\1b'", "steps"),
+        (r"regexp_count(repeat('a', 100000), '(a|aa)+(?!a)b')", "(a|aa)+(?!a)b"),
+        ("regexp_split_to_array(repeat('a', 100000), '(?=(?:.*x))a')", "steps"),
+        (r"'a' ~ '\1(a)'", "no group 1"),
     ]);
 }

@@ -42,6 +42,10 @@ impl WatchedRegex {
 
     /// Looks for the first match from a place on. What lies before is seen by `^` and borders of words alone.
     pub fn find(&self, text: &str, from: usize, places: &mut Places) -> bool {
+        if let Some(looking) = &self.looking {
+            places.is_own = true;
+            return looking.find(text, from, &mut places.own);
+        }
         if let Some(dfa) = self.dfa(text.len()) {
             let states = dfa.get_nfa().states().len().saturating_mul(1 + places.own.len() / 16);
             let steps = states.saturating_mul(text.len().saturating_sub(from));

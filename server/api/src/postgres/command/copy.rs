@@ -133,18 +133,18 @@ fn query_of(text: &str, tokens: &[TokenWithSpan]) -> Option<(String, usize)> {
         return Some((part(text, from, to)?, end + 1));
     }
     let is_name = |token: &&TokenWithSpan| !is_word(&token.token, "to") && token.token != Token::LParen;
-    let name = tokens[1..].iter().take_while(is_name).count();
-    let written = |tokens: &[TokenWithSpan]| {
-        let words: Vec<String> = tokens.iter().map(|token| token.token.to_string()).collect();
-        words.join(" ")
+    let behind = 1 + tokens[1..].iter().take_while(is_name).count();
+    // As it stands there: a name that is printed has its quotes once.
+    let written = |from: usize, to: usize| {
+        let place = |at: usize| offset(text, tokens.get(at)?.span.start);
+        text.get(place(from)?..place(to)?)
     };
-    let behind = 1 + name;
-    let table = written(&tokens[1..behind]);
+    let table = written(1, behind)?;
     if tokens.get(behind)?.token != Token::LParen {
         return Some((format!("SELECT * FROM {table}"), behind));
     }
     let end = closing(tokens, behind)?;
-    Some((format!("SELECT {} FROM {table}", written(&tokens[behind + 1..end])), end + 1))
+    Some((format!("SELECT {} FROM {table}", written(behind + 1, end)?), end + 1))
 }
 
 fn unread(what: &str) -> Fault {
@@ -309,8 +309,15 @@ mod tests {
     fn statements_are_read() {
         let found = copied("copy (select ')', (1)\nfrom t) to stdout");
         assert_eq!(found.query, "      select ')', (1)\nfrom t");
-        assert_eq!(copied("COPY a.\"B\" TO STDOUT").query, "SELECT * FROM a . \"B\"");
-        assert_eq!(copied("copy a (b, c) to stdout csv").query, "SELECT b , c FROM a");
+        assert_eq!(copied("COPY a.\"B\" TO STDOUT").query, "SELECT * FROM a.\"B\" ");
+        assert_eq!(copied("copy a (b, c) to stdout csv").query, "SELECT b, c FROM a ");
+        // A name is no more than that.
+        let named = copied(
+            r#"copy "a""b" ("c"" from d --", e -- f
+            ) to stdout"#,
+        );
+        assert_eq!(named.query.lines().next(), Some(r#"SELECT "c"" from d --", e -- f"#));
+        assert!(named.query.ends_with(r#" FROM "a""b" "#), "{}", named.query);
         for same in [
             "copy a to stdout with (format csv, header, delimiter ';', force_quote *)",
             "copy a to stdout (format 'csv', header true, delimiter ';', force_quote *)",
