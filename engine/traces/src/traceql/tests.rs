@@ -448,5 +448,33 @@ fn fields_that_are_asked_for_are_shown() {
     let query = Query::parse("{} | select(nestedSetParent, nestedSetLeft, nestedSetRight)").unwrap();
     let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(_, v)| v["intValue"].to_string()).collect();
     assert_eq!(shown, ["\"1\"", "\"8\"", "\"11\""]);
-    assert!(!query.shows_name() && Query::parse(r#"{ name = "a" }"#).unwrap().shows_name());
+    let shows_name = |text: &str| Query::parse(text).unwrap().shows_name(&looked, charge);
+    assert!(!shows_name("{}") && !shows_name(r#"{ name = "a" || status = error }"#));
+    assert!(shows_name(r#"{ name = "Charge" }"#) && shows_name("{} | by(name)") && shows_name("{} | select(name)"));
+}
+
+/// Breaks where an answer lacks what a stage is about, or has what no condition holds of.
+#[test]
+fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
+    let trace = shop();
+    let looked = eval::Looked::at(&trace);
+    let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
+    let check = |text: &str, expected: &[&str]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(shown, expected, "{text}");
+    };
+    check("{} | by(span.amount)", &["amount"]);
+    check(
+        "{} | by(resource.host.name) | avg(span.amount + 1) > 0 | { status != ok }",
+        &["host.name", "amount", "status"],
+    );
+    check("{} | by(span.none)", &[]);
+    check("{ status = ok || span.amount > 1 }", &["amount"]);
+    check("{ status = ok } || { span.amount > 1 }", &["amount"]);
+    check("{ !(status = ok) }", &["status"]);
+    check("{ nestedSetParent < 0 || status = error }", &["status"]);
+    // Where places are looked at anyway, they are told.
+    check("{ nestedSetParent < 0 } >> { status = error }", &["status", "nestedSetParent"]);
+    check("{ nestedSetParent > 0 && duration > 0 }", &["nestedSetParent"]);
 }
