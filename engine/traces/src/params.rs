@@ -227,6 +227,7 @@ pub fn duration(text: &str) -> Option<i64> {
             "h" => 3600e9,
             "d" => 86_400e9,
             "w" => 604_800e9,
+            "y" => 31_536_000e9,
             _ => return None,
         };
         total += number * nanos;

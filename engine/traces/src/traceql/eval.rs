@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
 use quiver_types::time::duration::format_go;
 
-use super::stages::{FoundSet, number};
+use super::stages::{FoundSet, double, number};
 use super::{
     Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
 };
@@ -117,7 +117,10 @@ impl<'t> Looked<'t> {
     pub(super) fn value(&self, term: &Term, i: usize) -> Option<serde_json::Value> {
         match term {
             Term::Field(field) => self.json(field, i),
-            term => self.worked_out(term, i)?.number().map(number),
+            term => match self.worked_out(term, i)? {
+                Fixed::Number(value) => Some(double(value)),
+                other => other.number().map(number),
+            },
         }
     }
 

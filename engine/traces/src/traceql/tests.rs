@@ -179,6 +179,24 @@ fn what_structures_and_stages_want() {
     check("{ status = error } with (most_recent=true)", &[4, 6]);
 }
 
+/// Breaks where a point is taken for an attribute, or arithmetic with durations cuts what is behind the point.
+#[test]
+fn numbers_may_begin_with_a_point_and_durations_are_no_whole_numbers() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
+    check("{ span.amount < 13000 * .1 }", &[4]);
+    check("{ span.amount > -.5 && .5 < .75 }", &[4]);
+    check("{ duration < 1y && kind = server && status = error }", &[6]);
+    check("{ duration = 1198000000 * .5 }", &[1]);
+    check("{ duration > 1197999999ns / 2 && duration < 1198000001ns / 2 }", &[1]);
+    check("{ span.http.code / 200 = 2 }", &[1]);
+    check("{ span.http.code = 2 ^ 2 * 125 }", &[1]);
+    check("{} | max(duration) > .5s", &[1, 2, 5, 3, 4, 6]);
+}
+
 #[test]
 fn functions_of_metrics() {
     for text in [

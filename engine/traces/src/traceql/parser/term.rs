@@ -88,7 +88,7 @@ impl Parser<'_> {
     /// Compares two literals, which are written so.
     fn known(&self, left: Literal, op: Op, right: Literal, at: usize, written: &str) -> Result<Expr> {
         let differ = || self.error_at(at, format!("binary operations must operate on the same type: {written}"));
-        let holds = match (op, left, right) {
+        let holds = match (op, left.or_number(), right.or_number()) {
             (Op::Matches, Literal::Text(text), Literal::Text(pattern)) => self.regex(&pattern, at)?.is_match(&text),
             (Op::MatchesNot, Literal::Text(text), Literal::Text(pattern)) => !self.regex(&pattern, at)?.is_match(&text),
             // Nothing is neither equal to nothing nor different, as there.
@@ -171,7 +171,7 @@ impl Parser<'_> {
         let no_number = || self.error_at(at, "arithmetic needs numbers");
         let number = |node: Node| {
             node.side().and_then(constant).filter(|term| match term {
-                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_)),
+                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_) | Fixed::Nanos(_)),
                 Term::Field(Field::Intrinsic(intrinsic)) => intrinsic.is_number(),
                 Term::Field(Field::Attribute(..)) | Term::Worked(..) => true,
             })
@@ -198,6 +198,7 @@ fn constant(side: Side) -> Option<Term> {
     };
     Some(Term::Fixed(match literal {
         Literal::Number(v, text) => text.parse::<i64>().map_or(Fixed::Number(v), Fixed::Whole),
+        Literal::Nanos(nanos) => Fixed::Nanos(nanos),
         Literal::Text(text) => Fixed::Text(text),
         Literal::Bool(v) => Fixed::Bool(v),
         Literal::Nil | Literal::Word(_) => return None,
