@@ -38,7 +38,7 @@ impl Query {
                 continue;
             }
             let value = match given {
-                Given::Always => looked.json(field, i).or_else(|| Some(any_json(Value::Text("nil")))),
+                Given::Always => looked.json(field, i).or_else(|| Some(nil())),
                 Given::There => looked.json(field, i),
                 Given::Where(_) if asked.has_structure && is_place(field) => looked.json(field, i),
                 Given::Where(expr) => looked.holds(expr, i).then(|| of_holding(looked, expr, field, i)).flatten(),
@@ -145,9 +145,17 @@ impl<'q> Asked<'q> {
     }
 }
 
+/// What is shown of a field that has no value.
+fn nil() -> Json {
+    any_json(Value::Text("nil"))
+}
+
 /// Gives the value of a field for which a condition holds: of several events or links the first that it holds of.
 fn of_holding(looked: &Looked<'_>, expr: &Expr, field: &Field, i: usize) -> Option<Json> {
     let Expr::Is(_, check) = expr else { return looked.json(field, i) };
+    if matches!(check, Check::Missing) {
+        return Some(nil());
+    }
     let span = looked.span(i);
     let passes = |value: &Value<'_>| match check {
         Check::Passes(test) => test.matches_item(*value),

@@ -491,6 +491,7 @@ fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
     check("{ status = ok || span.amount > 1 }", &["amount"]);
     check("{ status = ok } || { span.amount > 1 }", &["amount"]);
     check("{ !(status = ok) }", &["status"]);
+    check("{ span.none = nil && .amount != nil }", &["none", "amount"]);
     check("{ nestedSetParent < 0 || status = error }", &["status"]);
     // Where places are looked at anyway, they are told.
     check("{ nestedSetParent < 0 } >> { status = error }", &["status", "nestedSetParent"]);
