@@ -246,11 +246,12 @@ impl<'a> Parser<'a> {
             Ok(Term::Field(field @ Field::Attribute(..))) => {
                 Ok(Expr::Is(field, Check::Passes(AttributeTest::equals("true"))))
             }
-            Ok(Term::Fixed(_) | Term::Worked(..)) => Err(self.unexpected()),
+            // Arithmetic with attributes alone could be one for all that is known, and never is.
+            Ok(term) if is_of_attributes(&term) => Ok(Expr::False),
             Err(Literal::Bool(true)) => Ok(Expr::True),
             Err(Literal::Bool(false)) => Ok(Expr::False),
             Err(Literal::Word(word)) => Err(self.error_at(begin, format!("unknown identifier: {word}"))),
-            Ok(Term::Field(Field::Intrinsic(_))) | Err(_) => {
+            Ok(_) | Err(_) => {
                 let text =
                     format!("span filter field expressions must resolve to a boolean: {{ {} }}", self.since(begin));
                 Err(self.error_at(begin, text))
@@ -497,6 +498,14 @@ fn ordered(field: Field, compare: Compare, number: f64) -> Expr {
 fn with(mut parts: Vec<Expr>, next: Expr) -> Vec<Expr> {
     parts.push(next);
     parts
+}
+
+fn is_of_attributes(term: &Term) -> bool {
+    match term {
+        Term::Field(field) => matches!(field, Field::Attribute(..)),
+        Term::Fixed(_) => false,
+        Term::Worked(left, _, right) => is_of_attributes(left) && is_of_attributes(right),
+    }
 }
 
 fn is_number(field: &Field) -> bool {

@@ -179,6 +179,20 @@ fn what_structures_and_stages_want() {
     check("{ status = error } with (most_recent=true)", &[4, 6]);
 }
 
+#[test]
+fn conditions_that_are_known_are_booleans() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
+    check("{ span.\"odd key\" = !false }", &[2]);
+    check("{ !!true = span.\"odd key\" }", &[2]);
+    check("{ span.\"odd key\" != (1 = 2) }", &[2]);
+    check("{ (1 = 1) = !false && !(2 > 1) = false && status = error }", &[4, 6]);
+    check("{ span.amount + span.http.code || status = error }", &[4, 6]);
+}
+
 /// Breaks where a point is taken for an attribute, or arithmetic with durations cuts what is behind the point.
 #[test]
 fn numbers_may_begin_with_a_point_and_durations_are_no_whole_numbers() {
@@ -265,7 +279,7 @@ fn errors_name_what_is_wrong() {
     check("{ name = \"a\"", "1, col 13: syntax error: unexpected $end");
     check("{ .a + \"x\" > 2 }", "1, col 8: arithmetic needs numbers");
     check("{ .a + nil > 2 }", "1, col 8: arithmetic needs numbers");
-    check("{ .a + 1 }", "1, col 10: syntax error: unexpected }");
+    check("{ .a + 1 }", "1, col 3: span filter field expressions must resolve to a boolean: { .a + 1 }");
     check("{ .a > 1 / 0 }", "1, col 12: a number without bounds");
     check("{ .a =~ .b }", "1, col 9: invalid type for =~ or !~: .b");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");

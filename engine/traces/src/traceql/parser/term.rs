@@ -21,6 +21,15 @@ impl Node {
             Self::Condition(_) => None,
         }
     }
+
+    /// Gives a condition that is known as the boolean that it is.
+    fn known(self) -> Self {
+        match self {
+            Self::Condition(Expr::True) => Self::Side(Err(Literal::Bool(true))),
+            Self::Condition(Expr::False) => Self::Side(Err(Literal::Bool(false))),
+            other => other,
+        }
+    }
 }
 
 /// Says of what is never `nil`, as each span has it, what it is.
@@ -55,7 +64,7 @@ impl Parser<'_> {
 
     /// Makes the condition of two sides, which begin at these places.
     pub(super) fn compared(&mut self, left: Node, op: Op, right: Node, (begin, at): (usize, usize)) -> Result<Expr> {
-        let (left, right) = match (left, right) {
+        let (left, right) = match (left.known(), right.known()) {
             (Node::Side(left), Node::Side(right)) => (left, right),
             (Node::Condition(expr), Node::Side(Err(Literal::Bool(wanted))))
             | (Node::Side(Err(Literal::Bool(wanted))), Node::Condition(expr)) => {
@@ -135,7 +144,11 @@ impl Parser<'_> {
             self.eat("!");
             let at = self.at;
             let node = self.deeper(Self::single)?;
-            return Ok(Node::Condition(Expr::Not(Box::new(self.as_condition(node, at)?))));
+            return Ok(Node::Condition(match self.as_condition(node, at)? {
+                Expr::True => Expr::False,
+                Expr::False => Expr::True,
+                other => Expr::Not(Box::new(other)),
+            }));
         }
         if let Some(rest) = self.rest().strip_prefix('-') {
             let begin = self.at;
