@@ -28,6 +28,7 @@ pub const TARGETS: &[Target] = &[
     ("otlp_traces", fuzz_otlp_traces),
     ("otlp_traces_json", fuzz_otlp_traces_json),
     ("zipkin", fuzz_zipkin),
+    ("zipkin_proto", fuzz_zipkin_proto),
     ("trace1", fuzz_trace1),
     ("exposition", fuzz_exposition),
     ("codec", fuzz_codec),
@@ -74,6 +75,11 @@ pub fn fuzz_otlp_traces_json(body: &[u8]) {
 /// Zipkin v2.
 pub fn fuzz_zipkin(body: &[u8]) {
     decode_spans(TraceFormat::Zipkin, body);
+}
+
+/// Zipkin v2, protobuf.
+pub fn fuzz_zipkin_proto(body: &[u8]) {
+    decode_spans(TraceFormat::ZipkinProto, body);
 }
 
 /// The internal JSON of a trace.

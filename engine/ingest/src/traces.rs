@@ -37,13 +37,15 @@ pub enum TraceFormat {
     OtlpJson,
     /// Zipkin v2, a JSON list.
     Zipkin,
+    /// The same as protobuf.
+    ZipkinProto,
     /// The internal JSON, `trace/1`.
     Internal,
 }
 
 impl TraceFormat {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Otlp, Self::OtlpJson, Self::Zipkin, Self::Internal];
+    pub const ALL: [Self; 5] = [Self::Otlp, Self::OtlpJson, Self::Zipkin, Self::ZipkinProto, Self::Internal];
 
     /// Gives its name for metrics and logs.
     pub fn name(self) -> &'static str {
@@ -51,6 +53,7 @@ impl TraceFormat {
             Self::Otlp => "otlp",
             Self::OtlpJson => "otlp_json",
             Self::Zipkin => "zipkin",
+            Self::ZipkinProto => "zipkin_proto",
             Self::Internal => "trace1",
         }
     }
@@ -311,6 +314,7 @@ pub fn decode(
         TraceFormat::Otlp => otlp::decode(&body, ctx),
         TraceFormat::OtlpJson => otlp::decode_json(&body, ctx),
         TraceFormat::Zipkin => zipkin::decode(&body, ctx),
+        TraceFormat::ZipkinProto => zipkin::protobuf::decode(&body, ctx),
         TraceFormat::Internal => internal::decode(&body, ctx),
     }
 }

@@ -102,15 +102,15 @@ impl Params {
         self.0.iter().any(|(n, _)| n == name)
     }
 
-    /// Reads a switch.
+    /// Reads a switch, in the words that clients written in Go know.
     ///
     /// # Errors
     /// Neither `1`, `true`, `0` nor `false`.
     pub fn switch(&self, name: &str) -> Result<Option<bool>> {
         match self.one(name)? {
             None => Ok(None),
-            Some("1" | "true") => Ok(Some(true)),
-            Some("0" | "false") => Ok(Some(false)),
+            Some("1" | "t" | "T" | "true" | "True" | "TRUE") => Ok(Some(true)),
+            Some("0" | "f" | "F" | "false" | "False" | "FALSE") => Ok(Some(false)),
             Some(other) => Err(ParamError::new(name, format!("`{other}` is neither `true` nor `false`"))),
         }
     }
@@ -227,6 +227,7 @@ pub fn duration(text: &str) -> Option<i64> {
             "h" => 3600e9,
             "d" => 86_400e9,
             "w" => 604_800e9,
+            "y" => 31_536_000e9,
             _ => return None,
         };
         total += number * nanos;
@@ -372,6 +373,7 @@ mod tests {
         assert_eq!(params.number("n", 8..=9), Err(ParamError::new("n", "`7` is no number from 8 to 9")));
         assert_eq!(params.one("n2"), Err(ParamError::new("n2", "given more than once")));
         assert_eq!(params.switch("s"), Ok(Some(true)));
+        assert_eq!((of("s=T").switch("s"), of("s=False").switch("s")), (Ok(Some(true)), Ok(Some(false))));
         assert_eq!(params.switch("t"), Err(ParamError::new("t", "`x` is neither `true` nor `false`")));
         assert_eq!(params.word("w", &["asc", "desc"]), Ok(Some("asc")));
         assert_eq!(params.word("w", &["up", "down"]), Err(ParamError::new("w", "`asc` is none of up, down")));

@@ -13,6 +13,7 @@ mod memory;
 mod metrics;
 mod parser;
 mod search;
+mod shown;
 mod stages;
 mod terms;
 mod unfinished;

@@ -215,11 +215,15 @@ pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request)
     let (head, body) = request.into_parts();
     let content_type = text(&head.headers, header::CONTENT_TYPE).unwrap_or_default();
     let media = content_type.split(';').next().unwrap_or_default().trim();
-    if !media.is_empty() && !media.eq_ignore_ascii_case("application/json") {
-        let text = format!("unsupported content type `{media}`: spans are taken as JSON");
-        return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
-    }
-    match take(&state, &head.headers, body, TraceFormat::Zipkin, head.uri.path()).await {
+    let format = match media.to_ascii_lowercase().as_str() {
+        "" | "application/json" => TraceFormat::Zipkin,
+        "application/x-protobuf" | "application/protobuf" => TraceFormat::ZipkinProto,
+        _ => {
+            let text = format!("unsupported content type `{media}`: spans are taken as JSON or protobuf");
+            return plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text);
+        }
+    };
+    match take(&state, &head.headers, body, format, head.uri.path()).await {
         Ok(partial) if partial.rejected > 0 && partial.all => plain(StatusCode::BAD_REQUEST, partial.message),
         Ok(_) => StatusCode::ACCEPTED.into_response(),
         Err(e) if e.kind == ErrorKind::Forbidden => refused::problem(&e),

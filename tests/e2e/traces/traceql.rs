@@ -320,7 +320,8 @@ async fn groups_are_sets_of_spans() {
     assert_eq!(matched, [1, 2], "{answer}");
     assert_eq!(sets[0]["attributes"], json!([{"key": "by(resource.service.name)", "value": {"stringValue": "bank"}}]));
     let place = |key: &str, value: &str| json!({"key": key, "value": {"intValue": value}});
-    let charge = json!([place("nestedSetParent", "2"), place("nestedSetLeft", "3")]);
+    let bank = json!({"key": "service.name", "value": {"stringValue": "bank"}});
+    let charge = json!([place("nestedSetParent", "2"), place("nestedSetLeft", "3"), bank]);
     assert_eq!(sets[0]["spans"][0]["attributes"], charge, "{answer}");
     // How many spans of a set are told: with 0 as many as without.
     for (most, told) in [("1", [1, 1]), ("0", [1, 2])] {

@@ -48,6 +48,7 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
         }
         "otlp_traces_json" => vec![crate::traces::tests::EVERYTHING_JSON.as_bytes().to_vec()],
         "zipkin" => vec![crate::traces::tests::ZIPKIN_JSON.as_bytes().to_vec()],
+        "zipkin_proto" => vec![crate::traces::tests::zipkin_proto()],
         "trace1" => vec![crate::traces::tests::TRACE1_JSON.as_bytes().to_vec()],
         "exposition" => vec![
             b"# TYPE a counter\n# HELP a b\\n\na_total{b=\"c\\\"\",d=\"e\"} 1 2 # {t=\"u\"} 3 4\n{\"x.y\",z=\"\"} NaN\n# EOF".to_vec(),

@@ -176,6 +176,10 @@ impl<'a> Transcoder<'a> {
                 let value = self.integer(&scalar)?;
                 self.varint(number, value);
             }
+            Kind::Int64 => {
+                let value = self.signed(&scalar)?;
+                self.varint(number, value);
+            }
             Kind::Sint => {
                 let value = self.integer(&scalar)? as i64;
                 self.varint(number, ((value << 1) ^ (value >> 63)) as u64);
@@ -190,6 +194,10 @@ impl<'a> Transcoder<'a> {
             }
             Kind::Fixed64 => {
                 let value = self.integer(&scalar)?;
+                self.fixed64(number, value);
+            }
+            Kind::Sfixed64 => {
+                let value = self.signed(&scalar)?;
                 self.fixed64(number, value);
             }
             Kind::Fixed32 => {
@@ -215,13 +223,28 @@ impl<'a> Transcoder<'a> {
         self.out.extend_from_slice(&value.to_le_bytes());
     }
 
+    /// Gives the text of a number, or of a text that stands for one.
+    fn integer_text<'s>(&self, scalar: &'s Scalar<'_>) -> Result<&'s str> {
+        match scalar {
+            Scalar::Number(text) => Ok(text),
+            Scalar::Text(text) => Ok(text),
+            _ => Err(self.json.error("expected an integer")),
+        }
+    }
+
+    /// Reads a signed integer of 64 bits, as its bits.
+    fn signed(&self, scalar: &Scalar<'_>) -> Result<u64> {
+        let value = self.integer(scalar)?;
+        // What is greater than the greatest would be read as one below 0.
+        if value > i64::MAX.unsigned_abs() && !self.integer_text(scalar)?.starts_with('-') {
+            return Err(self.json.error("expected an integer of 64 bits with a sign"));
+        }
+        Ok(value)
+    }
+
     /// Reads an integer of 64 bits, signed or not, from a number or a text.
     fn integer(&self, scalar: &Scalar<'_>) -> Result<u64> {
-        let text = match scalar {
-            Scalar::Number(text) => text,
-            Scalar::Text(text) => &**text,
-            _ => return Err(self.json.error("expected an integer")),
-        };
+        let text = self.integer_text(scalar)?;
         if let Ok(value) = text.parse::<u64>() {
             return Ok(value);
         }

@@ -37,14 +37,18 @@ pub enum Kind {
     Base64,
     /// A boolean.
     Bool,
-    /// A varint: uint32, uint64, int64.
+    /// A varint: uint32, uint64.
     Uint64,
+    /// A varint with a sign: int64.
+    Int64,
     /// A zigzag varint: sint32.
     Sint,
     /// An enum: number, or one of these names, which stand at their number.
     Enum(&'static [&'static str]),
-    /// An integer of 8 bytes, signed or not.
+    /// An unsigned integer of 8 bytes.
     Fixed64,
+    /// A signed integer of 8 bytes.
+    Sfixed64,
     /// An unsigned integer of 4 bytes.
     Fixed32,
     /// A double.
@@ -132,7 +136,7 @@ static ANY_VALUE: Message = Message {
     fields: &[
         one("stringValue", 1, Kind::Text),
         one("boolValue", 2, Kind::Bool),
-        one("intValue", 3, Kind::Uint64),
+        one("intValue", 3, Kind::Int64),
         one("doubleValue", 4, Kind::Double),
         one("arrayValue", 5, Kind::Message(&ARRAY_VALUE)),
         one("kvlistValue", 6, Kind::Message(&KEY_VALUE_LIST)),
@@ -205,7 +209,7 @@ static NUMBER_POINT: Message = Message {
         one("startTimeUnixNano", 2, Kind::Fixed64),
         one("timeUnixNano", 3, Kind::Fixed64),
         one("asDouble", 4, Kind::Double),
-        one("asInt", 6, Kind::Fixed64),
+        one("asInt", 6, Kind::Sfixed64),
         list("exemplars", 5, Kind::Message(&EXEMPLAR)),
         one("flags", 8, Kind::Uint64),
     ],
@@ -263,7 +267,7 @@ static EXEMPLAR: Message = Message {
         list("filteredAttributes", 7, Kind::Message(&KEY_VALUE)),
         one("timeUnixNano", 2, Kind::Fixed64),
         one("asDouble", 3, Kind::Double),
-        one("asInt", 6, Kind::Fixed64),
+        one("asInt", 6, Kind::Sfixed64),
         one("spanId", 4, Kind::Hex),
         one("traceId", 5, Kind::Hex),
     ],

@@ -485,6 +485,8 @@ fn bad_json() {
     for fields in [
         r#""asInt":1.5"#,
         r#""asInt":"x""#,
+        r#""asInt":"9223372036854775808""#,
+        r#""asInt":1,"attributes":[{"key":"k","value":{"intValue":18446744073709551615}}]"#,
         r#""asDouble":"x""#,
         r#""asDouble":1e999"#,
         r#""timeUnixNano":true"#,

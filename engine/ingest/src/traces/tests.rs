@@ -259,6 +259,56 @@ fn zipkin() {
     }
 }
 
+/// A span with every field of Zipkin's message.
+pub(crate) fn zipkin_proto() -> Vec<u8> {
+    fn message(fields: &[(u32, &[u8])]) -> Vec<u8> {
+        let mut out = Vec::new();
+        for (number, bytes) in fields {
+            crate::wire::put_bytes(&mut out, *number, bytes);
+        }
+        out
+    }
+    let local = [message(&[(1, b"api"), (2, &[10, 0, 0, 1])]), vec![0x20, 80]].concat();
+    let remote = message(&[(1, b"db"), (3, &[0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1])]);
+    let time = |field: u8, micros: u64| [&[field << 3 | 1][..], &micros.to_le_bytes()].concat();
+    let event = [time(1, 12), message(&[(2, b"ev|{\"n\":2}|3")])].concat();
+    let tag = message(&[(1, b"n"), (2, b"1")]);
+    let ids: [(u32, &[u8]); 4] = [(1, &[1; 16]), (2, &[0, 0, 0, 0, 0, 0, 0, 2]), (3, &[3; 8]), (5, b"g")];
+    let rest = message(&[(8, &local), (9, &remote), (10, &event), (11, &tag)]);
+    let span = [message(&ids), vec![0x20, 1], time(6, 10), vec![0x38, 3], rest, vec![0x60, 1, 0x68, 1]].concat();
+    message(&[(1, &span)])
+}
+
+#[test]
+fn zipkin_as_protobuf() {
+    let body = zipkin_proto();
+    let take = |body: &[u8]| with(|ctx| decode(TraceFormat::ZipkinProto, None, body, ctx));
+    let decoded = take(&body).unwrap();
+    assert_eq!(decoded.text(), "");
+    let span = &spans_of(&decoded.batch)[0];
+    assert_eq!((span.trace_id, span.span_id, span.parent), ([1; 16], [3; 8], Some([0, 0, 0, 0, 0, 0, 0, 2])));
+    assert_eq!((span.start, span.end, span.kind, span.flags), (10_000, 13_000, 3, 1));
+    assert_eq!((span.name.as_str(), span.context.service.as_str(), span.events[0].name.as_str()), ("g", "api", "ev"));
+    let attributes: Vec<_> = span.attributes.iter().map(|(k, v)| (k, v.text().into_owned())).collect();
+    let expected = [
+        ("n", "1"),
+        ("network.local.address", "10.0.0.1"),
+        ("network.local.port", "80"),
+        ("network.peer.address", "::1"),
+        ("peer.service", "db"),
+    ];
+    assert_eq!(attributes, expected.map(|(k, v)| (k, v.to_owned())));
+    for end in 1..body.len() {
+        assert!(take(&body[..end]).is_err(), "{end}");
+    }
+    assert!(take(b"").unwrap().batch.is_empty());
+    // A span without ids, and one whose name is no text, are refused by themselves.
+    let refused = take(&[0x0a, 0, 0x0a, 3, 0x2a, 1, 0xff]).unwrap();
+    assert_eq!(refused.text(), "1 span: invalid trace id (first: \"\"); 1 span: text is not UTF-8");
+    // A field of another type than its own is an error.
+    assert!(take(&[0x0a, 2, 0x08, 1]).is_err());
+}
+
 #[test]
 fn protobuf_agrees_with_the_oracle() {
     use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequest;

@@ -1,7 +1,9 @@
-//! Zipkin v2: a JSON list of spans.
+//! Zipkin v2: a JSON list of spans; as protobuf in `protobuf`.
 //!
 //! Texts stay texts (nothing is parsed as a number); endpoints become attributes. An annotation in the form
 //! `name|{attributes}|0`, which the flat export writes, becomes an event again.
+
+pub mod protobuf;
 
 use std::borrow::Cow;
 
@@ -30,23 +32,27 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
         first = false;
         let begin = json.position();
         let span = read_span(&mut json)?;
-        let stored =
-            if json.position() - begin > SPAN_BYTES_MAX { Err(SpanReason::TooLarge) } else { store(&span, &mut sink) };
-        if let Err(reason) = stored {
-            sink.refuse(reason, || match reason {
-                // Who may write them is asked by service.
-                SpanReason::Service => span.local.service.to_string(),
-                // Zipkin's spans need no name; what is wrong with an id shows in the id.
-                SpanReason::TraceId => format!("{:?}", span.trace_id),
-                SpanReason::SpanId => format!("{:?}", span.id),
-                SpanReason::ParentId => format!("{:?}", span.parent),
-                _ => format!("{:?}", span.name),
-            });
-        }
-        sink.check_size()?;
+        take(&span, json.position() - begin > SPAN_BYTES_MAX, &mut sink)?;
     }
     json.end()?;
     Ok(sink.finish())
+}
+
+/// Stores a span, or refuses it.
+fn take(span: &ZipkinSpan<'_>, is_too_long: bool, sink: &mut Sink<'_>) -> Result<()> {
+    let stored = if is_too_long { Err(SpanReason::TooLarge) } else { store(span, sink) };
+    if let Err(reason) = stored {
+        sink.refuse(reason, || match reason {
+            // Who may write them is asked by service.
+            SpanReason::Service => span.local.service.to_string(),
+            // Zipkin's spans need no name; what is wrong with an id shows in the id.
+            SpanReason::TraceId => format!("{:?}", span.trace_id),
+            SpanReason::SpanId => format!("{:?}", span.id),
+            SpanReason::ParentId => format!("{:?}", span.parent),
+            _ => format!("{:?}", span.name),
+        });
+    }
+    sink.check_size()
 }
 
 type Text<'a> = Cow<'a, str>;

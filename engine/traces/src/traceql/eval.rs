@@ -6,7 +6,7 @@ use std::cell::OnceCell;
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
 use quiver_types::time::duration::format_go;
 
-use super::stages::{FoundSet, number};
+use super::stages::{FoundSet, double, number};
 use super::{
     Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
 };
@@ -81,43 +81,6 @@ impl Query {
         spans.sort_unstable();
         (!spans.is_empty()).then_some(Found { spans, sets })
     }
-
-    /// Gives the fields that are asked for of a wanted span, with their values in OTLP/JSON. Those of `select` come
-    /// even when the span has none.
-    pub(super) fn shown(&self, looked: &Looked<'_>, i: usize) -> Vec<(String, serde_json::Value)> {
-        let selected = self.stages.iter().filter_map(|stage| match stage {
-            Stage::Select(fields) => Some(fields),
-            _ => None,
-        });
-        let mut fields: Vec<(&Field, bool)> = selected.flatten().map(|field| (field, true)).collect();
-        fields.extend(fields_of(&self.spans).into_iter().map(|field| (field, false)));
-        let mut out: Vec<(String, serde_json::Value)> = Vec::new();
-        for (field, always) in fields {
-            // Of its place in the tree is told when that is asked for.
-            let is_place = always && *field == Field::Intrinsic(Intrinsic::NestedSetParent);
-            if (is_told(field) && !is_place) || out.iter().any(|(key, _)| key == field.key()) {
-                continue;
-            }
-            if let Some(value) = looked.json(field, i).or_else(|| always.then(|| any_json(Value::Text("nil")))) {
-                out.push((field.key().to_owned(), value));
-            }
-        }
-        out
-    }
-
-    /// Says whether the name of a span is asked for.
-    pub(super) fn shows_name(&self) -> bool {
-        let name = Field::Intrinsic(Intrinsic::Name);
-        let selects = |stage: &Stage| matches!(stage, Stage::Select(fields) if fields.contains(&name));
-        self.stages.iter().any(selects) || fields_of(&self.spans).contains(&&name)
-    }
-}
-
-/// Whether a field stands in every answer, or belongs to the trace.
-fn is_told(field: &Field) -> bool {
-    use Intrinsic::{Duration, Name, NestedSetParent, RootName, RootService, SpanId, TraceDuration, TraceId};
-    let told = [Duration, Name, NestedSetParent, RootName, RootService, SpanId, TraceDuration, TraceId];
-    matches!(field, Field::Intrinsic(i) if told.contains(i))
 }
 
 /// A value as OTLP/JSON has it.
@@ -125,37 +88,6 @@ pub(super) fn any_json(value: Value<'_>) -> serde_json::Value {
     let mut w = JsonWriter::default();
     any_value(value, &mut w);
     serde_json::from_slice(&w.finish().unwrap_or_default()).unwrap_or_default()
-}
-
-/// Gives the fields that the conditions on the wanted spans name.
-fn fields_of(spans: &Spanset) -> Vec<&Field> {
-    fn of_expr<'q>(expr: &'q Expr, out: &mut Vec<&'q Field>) {
-        match expr {
-            Expr::True | Expr::False => {}
-            Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| of_expr(one, out)),
-            Expr::Not(one) => of_expr(one, out),
-            Expr::Is(field, _) => out.push(field),
-            Expr::Compare(left, _, right) => [left, right].into_iter().for_each(|side| side.fields(out)),
-        }
-    }
-    match spans {
-        Spanset::Filter(expr) => {
-            let mut out = Vec::new();
-            of_expr(expr, &mut out);
-            out
-        }
-        Spanset::Both(Relation::Structure { union: false, .. }, _, right) => fields_of(right),
-        Spanset::Both(_, left, right) => [fields_of(left), fields_of(right)].concat(),
-        Spanset::Piped(spans, stages) => {
-            let mut out = fields_of(spans);
-            for stage in stages {
-                if let Stage::Select(fields) = stage {
-                    out.extend(fields);
-                }
-            }
-            out
-        }
-    }
 }
 
 impl<'t> Looked<'t> {
@@ -185,7 +117,10 @@ impl<'t> Looked<'t> {
     pub(super) fn value(&self, term: &Term, i: usize) -> Option<serde_json::Value> {
         match term {
             Term::Field(field) => self.json(field, i),
-            term => self.worked_out(term, i)?.number().map(number),
+            term => match self.worked_out(term, i)? {
+                Fixed::Number(value) => Some(double(value)),
+                other => other.number().map(number),
+            },
         }
     }
 

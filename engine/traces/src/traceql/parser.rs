@@ -1,5 +1,6 @@
 //! Text to [`Query`], straight from its characters.
 
+mod literal;
 mod math;
 mod metric;
 mod query;
@@ -12,13 +13,13 @@ use std::sync::Arc;
 use quiver_types::matcher::{WatchedRegex, affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
+use self::literal::Literal;
 pub(super) use self::math::numbers;
 pub(super) use self::query::parse;
 use self::term::{Node, always_there};
 use super::{
     Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term, TraceqlError,
 };
-use crate::params::duration;
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: usize = 64;
@@ -30,18 +31,6 @@ const STAGES_MAX: usize = 32;
 const GROUPS_MAX: usize = 3;
 
 type Result<T> = std::result::Result<T, TraceqlError>;
-
-/// A literal.
-#[derive(Debug, Clone, PartialEq)]
-enum Literal {
-    Text(String),
-    /// With its text as it was written.
-    Number(f64, String),
-    Bool(bool),
-    Nil,
-    /// A word: a status or a kind.
-    Word(String),
-}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
@@ -257,11 +246,12 @@ impl<'a> Parser<'a> {
             Ok(Term::Field(field @ Field::Attribute(..))) => {
                 Ok(Expr::Is(field, Check::Passes(AttributeTest::equals("true"))))
             }
-            Ok(Term::Fixed(_) | Term::Worked(..)) => Err(self.unexpected()),
+            // Arithmetic with attributes alone could be one for all that is known, and never is.
+            Ok(term) if is_of_attributes(&term) => Ok(Expr::False),
             Err(Literal::Bool(true)) => Ok(Expr::True),
             Err(Literal::Bool(false)) => Ok(Expr::False),
             Err(Literal::Word(word)) => Err(self.error_at(begin, format!("unknown identifier: {word}"))),
-            Ok(Term::Field(Field::Intrinsic(_))) | Err(_) => {
+            Ok(_) | Err(_) => {
                 let text =
                     format!("span filter field expressions must resolve to a boolean: {{ {} }}", self.since(begin));
                 Err(self.error_at(begin, text))
@@ -293,11 +283,11 @@ impl<'a> Parser<'a> {
         let begin = self.at;
         let out = match self.rest().chars().next() {
             Some('"' | '`') => Err(Literal::Text(self.quoted()?)),
+            Some(_) if self.is_number() => Err(self.number()?),
             Some('.') => {
                 self.at += 1;
                 Ok(Field::Attribute(None, self.key(begin)?))
             }
-            Some(c) if c.is_ascii_digit() || c == '-' => Err(self.number()?),
             Some(c) if c.is_alphabetic() => self.word(begin)?,
             _ => return Err(self.unexpected()),
         };
@@ -360,64 +350,13 @@ impl<'a> Parser<'a> {
         Ok(key)
     }
 
-    fn quoted(&mut self) -> Result<String> {
-        let begin = self.at;
-        let mut chars = self.rest().char_indices();
-        let quote = chars.next().map_or('"', |c| c.1);
-        let mut out = String::new();
-        while let Some((i, c)) = chars.next() {
-            match c {
-                c if c == quote => {
-                    self.at += i + c.len_utf8();
-                    return Ok(out);
-                }
-                '\\' if quote == '"' => match chars.next().map(|c| c.1) {
-                    Some('n') => out.push('\n'),
-                    Some('t') => out.push('\t'),
-                    Some('r') => out.push('\r'),
-                    Some(c @ ('"' | '\\')) => out.push(c),
-                    // Regular expressions are often written without doubling.
-                    Some(c) => out.extend(['\\', c]),
-                    None => break,
-                },
-                c => out.push(c),
-            }
-        }
-        Err(self.error_at(begin, "a text that does not end"))
-    }
-
-    /// Reads a number, or a duration in nanoseconds.
-    fn number(&mut self) -> Result<Literal> {
-        let begin = self.at;
-        let negative = self.rest().starts_with('-');
-        self.at += usize::from(negative);
-        let digits = self.take(|c| c.is_ascii_digit() || c == '.');
-        let exponent = self.rest().starts_with(['e', 'E'])
-            && self.rest()[1..].trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
-        if exponent {
-            self.at += 1;
-            self.at += usize::from(self.rest().starts_with(['+', '-']));
-            self.take(|c| c.is_ascii_digit());
-        }
-        let unit = self.take(|c| c.is_alphanumeric() || c == '.');
-        let text = &self.text[begin..self.at];
-        let wrong = || self.error_at(begin, format!("`{text}` is neither a number nor a duration"));
-        if unit.is_empty() {
-            // Whole numbers have 64 bits.
-            let fits = exponent || digits.contains('.') || digits.parse::<i64>().is_ok();
-            let value = text.parse::<f64>().ok().filter(|n| fits && n.is_finite());
-            return value.map(|v| Literal::Number(v, text.to_owned())).ok_or_else(wrong);
-        }
-        let nanos = duration(text.trim_start_matches('-')).ok_or_else(wrong)?;
-        let nanos = if negative { -nanos } else { nanos };
-        Ok(Literal::Number(nanos as f64, nanos.to_string()))
-    }
-
     /// Makes the condition of a comparison, which is written so; errors have Tempo's words (`ast_validate.go`).
     fn condition(&self, field: Field, op: Op, literal: Literal, at: usize, written: &str) -> Result<Expr> {
         let wrong = |reason: String| Err(self.error_at(at, reason));
         let differ = || wrong(format!("binary operations must operate on the same type: {written}"));
         let illegal = || wrong(format!("illegal operation for the given types: {written}"));
+        // A duration is a number here.
+        let literal = literal.or_number();
         let (Op::Number(compare), literal) = (op, literal.clone()) else {
             let Literal::Text(pattern) = literal else {
                 return if matches!(field, Field::Intrinsic(_)) { differ() } else { illegal() };
@@ -439,7 +378,7 @@ impl<'a> Parser<'a> {
                 let text = Term::Fixed(Fixed::Text(text.clone()));
                 return Ok(Expr::Compare(Term::Field(field), compare, text));
             }
-            (_, Literal::Number(..) | Literal::Text(_)) => return differ(),
+            (_, Literal::Number(..) | Literal::Nanos(_) | Literal::Text(_)) => return differ(),
             (_, Literal::Bool(_) | Literal::Nil | Literal::Word(_)) => return illegal(),
         };
         let equals = |test: AttributeTest| if is_equal { Check::Passes(test) } else { Check::Fails(test) };
@@ -455,7 +394,7 @@ impl<'a> Parser<'a> {
             (Field::Intrinsic(Intrinsic::Kind), Literal::Word(word)) if is_kind(&word) => {
                 equals(AttributeTest::equals(&word))
             }
-            (Field::Intrinsic(Intrinsic::Status | Intrinsic::Kind), _) => return differ(),
+            (Field::Intrinsic(Intrinsic::Status | Intrinsic::Kind), _) | (_, Literal::Nanos(_)) => return differ(),
             (_, Literal::Word(word)) => return wrong(format!("unknown identifier: {word}")),
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
             (field, _) if is_number(field) => return differ(),
@@ -559,6 +498,14 @@ fn ordered(field: Field, compare: Compare, number: f64) -> Expr {
 fn with(mut parts: Vec<Expr>, next: Expr) -> Vec<Expr> {
     parts.push(next);
     parts
+}
+
+fn is_of_attributes(term: &Term) -> bool {
+    match term {
+        Term::Field(field) => matches!(field, Field::Attribute(..)),
+        Term::Fixed(_) => false,
+        Term::Worked(left, _, right) => is_of_attributes(left) && is_of_attributes(right),
+    }
 }
 
 fn is_number(field: &Field) -> bool {

@@ -73,7 +73,7 @@ impl TraceqlHit {
             let span = &trace.spans[i];
             HitSpan {
                 id: span.span_id,
-                name: query.shows_name().then(|| span.name.clone()),
+                name: query.shows_name(&looked, i).then(|| span.name.clone()),
                 start: span.start,
                 duration: span.duration(),
                 attributes: query.shown(&looked, i),

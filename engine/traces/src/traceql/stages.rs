@@ -97,7 +97,7 @@ pub(super) fn number(value: f64) -> Json {
 }
 
 /// A double as OTLP/JSON has it; what JSON has no number for is a text.
-fn double(value: f64) -> Json {
+pub(super) fn double(value: f64) -> Json {
     if value.is_finite() { json!({"doubleValue": value}) } else { any_json(Value::Double(value)) }
 }
 

@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 use std::fmt;
 
 use quiver_types::spans::Value;
+use quiver_types::time::duration::format_go;
 
 use super::{Compare, Field};
 
@@ -24,6 +25,8 @@ pub(crate) enum Fixed {
     Number(f64),
     /// A whole number, with which arithmetic stays whole.
     Whole(i64),
+    /// A duration in nanoseconds, with which it does not.
+    Nanos(i64),
     Text(String),
     Bool(bool),
 }
@@ -57,11 +60,19 @@ impl fmt::Display for Term {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Field(field) => write!(f, "{field}"),
-            Self::Fixed(Fixed::Number(value)) => write!(f, "{value}"),
+            // With a point, as what is no whole number is written.
+            Self::Fixed(Fixed::Number(value)) => write!(f, "{value:?}"),
             Self::Fixed(Fixed::Whole(value)) => write!(f, "{value}"),
+            Self::Fixed(Fixed::Nanos(value)) => f.write_str(&format_go(*value)),
             Self::Fixed(Fixed::Text(text)) => write!(f, "`{text}`"),
             Self::Fixed(Fixed::Bool(value)) => write!(f, "{value}"),
-            Self::Worked(left, sign, right) => write!(f, "({left} {} {right})", sign.text()),
+            Self::Worked(left, sign, right) => {
+                let side = |term: &Term| match term {
+                    Term::Worked(..) => format!("({term})"),
+                    _ => term.to_string(),
+                };
+                write!(f, "{} {} {}", side(left), sign.text(), side(right))
+            }
         }
     }
 }
@@ -98,7 +109,7 @@ impl Sign {
             Self::Times => left.checked_mul(right),
             Self::By => left.checked_div(right),
             Self::Remainder => left.checked_rem(right),
-            Self::Power => None,
+            Self::Power => left.checked_pow(u32::try_from(right).ok()?),
         }
     }
 }
@@ -118,7 +129,7 @@ impl Fixed {
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(v) => Some(*v),
-            Self::Whole(v) => Some(*v as f64),
+            Self::Whole(v) | Self::Nanos(v) => Some(*v as f64),
             Self::Text(text) => text.parse().ok(),
             Self::Bool(_) => None,
         }
@@ -167,7 +178,10 @@ mod tests {
         assert_eq!(whole(Sign::Plus, 1, 2), Some(Fixed::Whole(3)));
         assert_eq!(whole(Sign::By, 7, 2), Some(Fixed::Whole(3)));
         assert_eq!(whole(Sign::Remainder, -7, 3), Some(Fixed::Whole(-1)));
-        assert_eq!(whole(Sign::Power, 2, 3), Some(Fixed::Number(8.0)));
+        assert_eq!(whole(Sign::Power, 2, 3), Some(Fixed::Whole(8)));
+        assert_eq!(whole(Sign::Power, 2, -1), Some(Fixed::Number(0.5)));
+        assert_eq!(whole(Sign::Power, 10, 19), Some(Fixed::Number(1e19)));
+        assert_eq!(Fixed::Nanos(7).worked(Sign::By, &Fixed::Whole(2)), Some(Fixed::Number(3.5)));
         assert_eq!(whole(Sign::Times, i64::MAX, 2), Some(Fixed::Number(i64::MAX as f64 * 2.0)));
         assert_eq!((whole(Sign::By, 1, 0), whole(Sign::Remainder, 1, 0)), (None, None));
         let half = Fixed::Number(0.5);

@@ -180,6 +180,38 @@ fn what_structures_and_stages_want() {
 }
 
 #[test]
+fn conditions_that_are_known_are_booleans() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
+    check("{ span.\"odd key\" = !false }", &[2]);
+    check("{ !!true = span.\"odd key\" }", &[2]);
+    check("{ span.\"odd key\" != (1 = 2) }", &[2]);
+    check("{ (1 = 1) = !false && !(2 > 1) = false && status = error }", &[4, 6]);
+    check("{ span.amount + span.http.code || status = error }", &[4, 6]);
+}
+
+/// Breaks where a point is taken for an attribute, or arithmetic with durations cuts what is behind the point.
+#[test]
+fn numbers_may_begin_with_a_point_and_durations_are_no_whole_numbers() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
+    check("{ span.amount < 13000 * .1 }", &[4]);
+    check("{ span.amount > -.5 && .5 < .75 }", &[4]);
+    check("{ duration < 1y && kind = server && status = error }", &[6]);
+    check("{ duration = 1198000000 * .5 }", &[1]);
+    check("{ duration > 1197999999ns / 2 && duration < 1198000001ns / 2 }", &[1]);
+    check("{ span.http.code / 200 = 2 }", &[1]);
+    check("{ span.http.code = 2 ^ 2 * 125 }", &[1]);
+    check("{} | max(duration) > .5s", &[1, 2, 5, 3, 4, 6]);
+}
+
+#[test]
 fn functions_of_metrics() {
     for text in [
         "{} | rate() by (resource.service.name, .http.code) with(sample=true)",
@@ -247,7 +279,7 @@ fn errors_name_what_is_wrong() {
     check("{ name = \"a\"", "1, col 13: syntax error: unexpected $end");
     check("{ .a + \"x\" > 2 }", "1, col 8: arithmetic needs numbers");
     check("{ .a + nil > 2 }", "1, col 8: arithmetic needs numbers");
-    check("{ .a + 1 }", "1, col 10: syntax error: unexpected }");
+    check("{ .a + 1 }", "1, col 3: span filter field expressions must resolve to a boolean: { .a + 1 }");
     check("{ .a > 1 / 0 }", "1, col 12: a number without bounds");
     check("{ .a =~ .b }", "1, col 9: invalid type for =~ or !~: .b");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
@@ -448,5 +480,34 @@ fn fields_that_are_asked_for_are_shown() {
     let query = Query::parse("{} | select(nestedSetParent, nestedSetLeft, nestedSetRight)").unwrap();
     let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(_, v)| v["intValue"].to_string()).collect();
     assert_eq!(shown, ["\"1\"", "\"8\"", "\"11\""]);
-    assert!(!query.shows_name() && Query::parse(r#"{ name = "a" }"#).unwrap().shows_name());
+    let shows_name = |text: &str| Query::parse(text).unwrap().shows_name(&looked, charge);
+    assert!(!shows_name("{}") && !shows_name(r#"{ name = "a" || status = error }"#));
+    assert!(shows_name(r#"{ name = "Charge" }"#) && shows_name("{} | by(name)") && shows_name("{} | select(name)"));
+}
+
+/// Breaks where an answer lacks what a stage is about, or has what no condition holds of.
+#[test]
+fn fields_are_shown_where_conditions_hold_or_stages_use_them() {
+    let trace = shop();
+    let looked = eval::Looked::at(&trace);
+    let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
+    let check = |text: &str, expected: &[&str]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(key, _)| key).collect();
+        assert_eq!(shown, expected, "{text}");
+    };
+    check("{} | by(span.amount)", &["amount"]);
+    check(
+        "{} | by(resource.host.name) | avg(span.amount + 1) > 0 | { status != ok }",
+        &["host.name", "amount", "status"],
+    );
+    check("{} | by(span.none)", &[]);
+    check("{ status = ok || span.amount > 1 }", &["amount"]);
+    check("{ status = ok } || { span.amount > 1 }", &["amount"]);
+    check("{ !(status = ok) }", &["status"]);
+    check("{ span.none = nil && .amount != nil }", &["none", "amount"]);
+    check("{ nestedSetParent < 0 || status = error }", &["status"]);
+    // Where places are looked at anyway, they are told.
+    check("{ nestedSetParent < 0 } >> { status = error }", &["status", "nestedSetParent"]);
+    check("{ nestedSetParent > 0 && duration > 0 }", &["nestedSetParent"]);
 }

@@ -10,7 +10,8 @@ use http::{StatusCode, header};
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
 use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
-use quiver_types::spans::{SpanFilter, TextTest, hex};
+use quiver_types::spans::{SpanFilter, TextTest, TraceId, hex};
+use quiver_types::text::from_base64;
 use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
@@ -18,6 +19,10 @@ use super::{spans_of, status_and_text};
 use crate::error::with_retry_after;
 use crate::state::AppState;
 use crate::traces_api::Call;
+
+/// Traces of an answer, unless it is said how many.
+const DEPTH: usize = 100;
+const KIND_INTERNAL: u8 = 1;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -55,10 +60,25 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
     let run = async {
         let call = Call::of(state, request).await?;
         let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
-        let operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
+        let mut operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
+        // Of this version no operation is without a kind.
+        operations.iter_mut().for_each(|(_, kind)| *kind = (*kind).max(KIND_INTERNAL));
+        operations.sort_unstable();
+        operations.dedup();
         call.json(&json!({"operations": operation_objects(operations)}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Reads an id of 1 to 32 hex digits, or its 8 or 16 bytes in base64, as ids are where protobuf is written as JSON.
+fn either_id(text: &str) -> Result<TraceId, TraceError> {
+    id_of(text).or_else(|wrong| {
+        let is_hex = text.bytes().all(|b| b.is_ascii_hexdigit());
+        let bytes = from_base64(text).filter(|bytes| !is_hex && matches!(bytes.len(), 8 | 16)).ok_or(wrong)?;
+        let mut id = TraceId::default();
+        id[16 - bytes.len()..].copy_from_slice(&bytes);
+        if id == TraceId::default() { Err(TraceError::InvalidId) } else { Ok(id) }
+    })
 }
 
 /// Gives a parameter by its name, or by that in snake case.
@@ -101,7 +121,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         search.conditions.extend(tag_map("attributes", text)?);
     }
     let depth = match either(call, "searchDepth")?.or(either(call, "numTraces")?) {
-        None => 20,
+        None => DEPTH,
         Some(text) => {
             let depth = text.parse::<usize>().ok().filter(|n| (1..=1500).contains(n));
             depth.ok_or_else(|| ParamError::new("searchDepth", format!("`{text}` is no number from 1 to 1500")))?
@@ -162,7 +182,7 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
         };
         let window =
             (time("startTime", "start_time")?.unwrap_or(i64::MIN), time("endTime", "end_time")?.unwrap_or(i64::MAX));
-        let selection = Selection { id: id_of(&id)?, window, services: Vec::new() };
+        let selection = Selection { id: either_id(&id)?, window, services: Vec::new() };
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         result(&call, vec![trace])
     };
@@ -173,6 +193,30 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn ids_are_hex_or_base64() {
+        let bytes: TraceId = std::array::from_fn(|i| i as u8 + 1);
+        let half = {
+            let mut id = TraceId::default();
+            id[8..].copy_from_slice(&bytes[..8]);
+            id
+        };
+        for (text, expected) in [
+            ("0102030405060708090a0b0c0d0e0f10", Some(bytes)),
+            ("AQIDBAUGBwgJCgsMDQ4PEA==", Some(bytes)),
+            ("AQIDBAUGBwgJCgsMDQ4PEA", Some(bytes)),
+            ("AQIDBAUGBwg=", Some(half)),
+            ("102030405060708", Some(half)),
+            ("AAAAAAAAAAAAAAAAAAAAAA==", None),
+            ("0000000000000000000000", None),
+            ("AQID", None),
+            ("zz", None),
+            ("", None),
+        ] {
+            assert_eq!(either_id(text).ok(), expected, "{text}");
+        }
+    }
 
     #[test]
     fn errors_have_their_shape() {

@@ -21,6 +21,9 @@ use crate::state::AppState;
 use crate::traces_api::{Call, json_answer};
 use crate::traces_ingest::{zipkin as take_spans, zipkin_paths};
 
+/// Most parts of an `annotationQuery`.
+const ANNOTATIONS_MAX: usize = 100;
+
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for path in zipkin_paths() {
@@ -109,31 +112,57 @@ fn lasting(min: i64, max: Option<i64>) -> SpanFilter {
     SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max.saturating_add(999)))
 }
 
+/// Asks for a name as it stands, or in lower case, in which it would have been stored there.
+fn named(name: &str, filter: impl Fn(&str) -> SpanFilter) -> SpanFilter {
+    let lower = name.to_lowercase();
+    if lower == name { filter(name) } else { SpanFilter::Or(vec![filter(name), filter(&lower)]) }
+}
+
+/// Reads what is asked of annotations and tags: words and `key=value`, between ` and `. Of a key that is there twice
+/// the last value counts.
+fn annotations(query: &str) -> Result<Vec<SpanFilter>, ParamError> {
+    let mut asked: Vec<(&str, &str)> = Vec::new();
+    for part in query.split(" and ") {
+        let (key, value) = part.split_once('=').unwrap_or((part, ""));
+        let (key, value) = (key.trim(), value.trim());
+        match asked.iter_mut().find(|(known, _)| *known == key) {
+            Some(known) if part.contains('=') => known.1 = value,
+            None if !key.is_empty() => asked.push((key, value)),
+            _ => {}
+        }
+        if asked.len() > ANNOTATIONS_MAX {
+            return Err(ParamError::new("annotationQuery", format!("has more than {ANNOTATIONS_MAX} parts")));
+        }
+    }
+    let filter = |(key, value): (&str, &str)| match (key, value) {
+        ("error", "") => condition(key.to_owned(), "true"),
+        // A word alone is an annotation or the key of a tag, and so is one without a value.
+        (_, "") => SpanFilter::Or(vec![
+            SpanFilter::EventName(TextTest::Is(key.to_owned())),
+            of_tags(SpanFilter::Attribute { place: None, key: key.to_owned(), test: AttributeTest::Exists }),
+        ]),
+        _ => of_tags(condition(key.to_owned(), value)),
+    };
+    Ok(asked.into_iter().map(filter).collect())
+}
+
 fn search(call: &Call) -> Result<Search, TraceError> {
     let mut search = Search::new(window(call)?);
     search.conditions = call.segments()?;
     let is = |text: &str| TextTest::Is(text.to_owned());
-    search.conditions.extend(call.params.one("serviceName")?.map(|s| SpanFilter::Service(is(s))));
-    if let Some(name) = call.params.one("spanName")?.filter(|n| *n != "all") {
-        search.conditions.push(SpanFilter::Name(is(name)));
-    }
-    if let Some(remote) = call.params.one("remoteServiceName")? {
-        let test = AttributeTest::equals(remote);
-        let place = Some(Place::Span);
-        search.conditions.push(SpanFilter::Attribute { place, key: "peer.service".into(), test });
-    }
+    let service = call.params.one("serviceName")?.map(|name| named(name, |name| SpanFilter::Service(is(name))));
+    let name = call.params.one("spanName")?.filter(|name| !name.eq_ignore_ascii_case("all"));
+    let name = name.map(|name| named(name, |name| SpanFilter::Name(is(name))));
+    let remote = call.params.one("remoteServiceName")?.map(|name| {
+        named(name, |name| SpanFilter::Attribute {
+            place: Some(Place::Span),
+            key: "peer.service".into(),
+            test: AttributeTest::equals(name),
+        })
+    });
+    search.conditions.extend([service, name, remote].into_iter().flatten());
     if let Some(query) = call.params.one("annotationQuery")? {
-        for part in query.split(" and ").map(str::trim).filter(|p| !p.is_empty()) {
-            search.conditions.push(match part.split_once('=') {
-                Some((key, value)) => of_tags(condition(key.to_owned(), value)),
-                // A word alone is an annotation or the key of a tag.
-                None if part == "error" => condition(part.to_owned(), "true"),
-                None => SpanFilter::Or(vec![
-                    SpanFilter::EventName(is(part)),
-                    of_tags(SpanFilter::Attribute { place: None, key: part.to_owned(), test: AttributeTest::Exists }),
-                ]),
-            });
-        }
+        search.conditions.extend(annotations(query)?);
     }
     let micros = |name: &str| -> Result<Option<i64>, TraceError> {
         Ok(call.params.number(name, 1..=i64::MAX as u64 / 1000)?.map(|us| us as i64 * 1000))
@@ -244,5 +273,33 @@ mod tests {
         let found = of_tags(condition("x".to_owned(), "a")).to_string();
         assert_eq!(found, r#"(span.x = "a" or resource.x = "a")"#);
         assert_eq!(of_tags(condition("error".to_owned(), "true")).to_string(), "status = 2");
+    }
+
+    /// Breaks where a part is read otherwise than by Zipkin's `parseAnnotationQuery`.
+    #[test]
+    fn annotations_are_words_and_pairs() {
+        let check = |query: &str, expected: &str| {
+            let found: Vec<String> = annotations(query).unwrap().iter().map(ToString::to_string).collect();
+            let expected: Vec<String> = annotations(expected).unwrap().iter().map(ToString::to_string).collect();
+            assert_eq!(found, expected, "{query}");
+        };
+        assert_eq!(annotations("a=b").unwrap()[0].to_string(), r#"(span.a = "b" or resource.a = "b")"#);
+        assert_eq!(annotations("error").unwrap()[0].to_string(), "status = 2");
+        check("a=", "a");
+        check("error=", "error");
+        check(" a = b  and  c ", "a=b and c");
+        check("a=b=c and a", "a=b=c");
+        check("a=b and c and a=d", "a=d and c");
+        assert!(annotations(" and  and =x").unwrap().is_empty());
+        let many: Vec<String> = (0..101).map(|n| n.to_string()).collect();
+        assert!(annotations(&many[1..].join(" and ")).is_ok());
+        assert!(annotations(&many.join(" and ")).is_err());
+    }
+
+    #[test]
+    fn names_are_found_in_lower_case_too() {
+        let name = |name: &str| named(name, |name| SpanFilter::Name(TextTest::Is(name.to_owned()))).to_string();
+        let own = name("get /");
+        assert!(!own.contains(" or ") && name("GET /").contains(&own), "{own} {}", name("GET /"));
     }
 }

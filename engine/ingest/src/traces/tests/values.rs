@@ -12,6 +12,20 @@ fn nested_values_stay_in_their_form() {
     assert_eq!(span.attributes.get("e"), Some(Value::Text("")));
 }
 
+/// Breaks where a number that is too great becomes one below 0.
+#[test]
+fn whole_numbers_have_64_bits_with_a_sign() {
+    let int = |value: &str| format!(r#"{{{IDS},"attributes":[{{"key":"n","value":{{"intValue":{value}}}}}]}}"#);
+    for (text, value) in [("\"9223372036854775807\"", i64::MAX), ("-9223372036854775808", i64::MIN), ("\"-1\"", -1)] {
+        let decoded = one(&int(text));
+        assert_eq!(spans_of(&decoded.batch)[0].attributes.get("n"), Some(Value::Int(value)), "{text}");
+    }
+    for wrong in ["9223372036854775808", "\"18446744073709551615\"", "-9223372036854775809"] {
+        let body = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{}]}}]}}]}}"#, int(wrong));
+        assert!(with(|ctx| decode(TraceFormat::OtlpJson, None, body.as_bytes(), ctx)).is_err(), "{wrong}");
+    }
+}
+
 /// Keys that stood at the same place in the span before are known; others are read.
 #[test]
 fn keys_of_spans_one_after_the_other() {

@@ -94,9 +94,8 @@ impl Parser<'_> {
     fn numbers_one(&mut self) -> Result<Side> {
         let at = self.at;
         if !self.eat("(") {
-            // A duration is read as nanoseconds, which none of these numbers are.
             return match self.number()? {
-                Literal::Number(number, text) if text == self.text[at..self.at] => {
+                Literal::Number(number, text) => {
                     self.blank();
                     Ok(Side::Fixed(number, number.fract() == 0.0 && !text.contains(['.', 'e', 'E'])))
                 }

@@ -68,11 +68,9 @@ impl Parser<'_> {
         };
         let at = self.at;
         // A duration, which is read as nanoseconds, stands for seconds; it stands alone.
-        if let Ok(Literal::Number(nanos, text)) = self.number()
-            && text != self.text[at..self.at]
-        {
+        if let Ok(Literal::Nanos(nanos)) = self.number() {
             self.blank();
-            return Ok(Some((compare, nanos / SECOND_NS)));
+            return Ok(Some((compare, nanos as f64 / SECOND_NS)));
         }
         self.at = at;
         Ok(Some((compare, self.constant()?)))

@@ -54,8 +54,8 @@ impl Parser<'_> {
             });
         }
         let begin = self.at;
-        if self.rest().starts_with(|c: char| c.is_ascii_digit() || "-.".contains(c)) {
-            let Literal::Number(value, _) = self.number()? else { return Err(self.unexpected()) };
+        if self.is_number() {
+            let Literal::Number(value, _) = self.number()?.or_number() else { return Err(self.unexpected()) };
             self.blank();
             return Ok(Scalar::Fixed(value));
         }

@@ -21,6 +21,15 @@ impl Node {
             Self::Condition(_) => None,
         }
     }
+
+    /// Gives a condition that is known as the boolean that it is.
+    fn known(self) -> Self {
+        match self {
+            Self::Condition(Expr::True) => Self::Side(Err(Literal::Bool(true))),
+            Self::Condition(Expr::False) => Self::Side(Err(Literal::Bool(false))),
+            other => other,
+        }
+    }
 }
 
 /// Says of what is never `nil`, as each span has it, what it is.
@@ -55,7 +64,7 @@ impl Parser<'_> {
 
     /// Makes the condition of two sides, which begin at these places.
     pub(super) fn compared(&mut self, left: Node, op: Op, right: Node, (begin, at): (usize, usize)) -> Result<Expr> {
-        let (left, right) = match (left, right) {
+        let (left, right) = match (left.known(), right.known()) {
             (Node::Side(left), Node::Side(right)) => (left, right),
             (Node::Condition(expr), Node::Side(Err(Literal::Bool(wanted))))
             | (Node::Side(Err(Literal::Bool(wanted))), Node::Condition(expr)) => {
@@ -88,7 +97,7 @@ impl Parser<'_> {
     /// Compares two literals, which are written so.
     fn known(&self, left: Literal, op: Op, right: Literal, at: usize, written: &str) -> Result<Expr> {
         let differ = || self.error_at(at, format!("binary operations must operate on the same type: {written}"));
-        let holds = match (op, left, right) {
+        let holds = match (op, left.or_number(), right.or_number()) {
             (Op::Matches, Literal::Text(text), Literal::Text(pattern)) => self.regex(&pattern, at)?.is_match(&text),
             (Op::MatchesNot, Literal::Text(text), Literal::Text(pattern)) => !self.regex(&pattern, at)?.is_match(&text),
             // Nothing is neither equal to nothing nor different, as there.
@@ -135,7 +144,11 @@ impl Parser<'_> {
             self.eat("!");
             let at = self.at;
             let node = self.deeper(Self::single)?;
-            return Ok(Node::Condition(Expr::Not(Box::new(self.as_condition(node, at)?))));
+            return Ok(Node::Condition(match self.as_condition(node, at)? {
+                Expr::True => Expr::False,
+                Expr::False => Expr::True,
+                other => Expr::Not(Box::new(other)),
+            }));
         }
         if let Some(rest) = self.rest().strip_prefix('-') {
             let begin = self.at;
@@ -171,7 +184,7 @@ impl Parser<'_> {
         let no_number = || self.error_at(at, "arithmetic needs numbers");
         let number = |node: Node| {
             node.side().and_then(constant).filter(|term| match term {
-                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_)),
+                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_) | Fixed::Nanos(_)),
                 Term::Field(Field::Intrinsic(intrinsic)) => intrinsic.is_number(),
                 Term::Field(Field::Attribute(..)) | Term::Worked(..) => true,
             })
@@ -198,6 +211,7 @@ fn constant(side: Side) -> Option<Term> {
     };
     Some(Term::Fixed(match literal {
         Literal::Number(v, text) => text.parse::<i64>().map_or(Fixed::Number(v), Fixed::Whole),
+        Literal::Nanos(nanos) => Fixed::Nanos(nanos),
         Literal::Text(text) => Fixed::Text(text),
         Literal::Bool(v) => Fixed::Bool(v),
         Literal::Nil | Literal::Word(_) => return None,

@@ -21,6 +21,8 @@ fn conditions() {
     check("{ span:nothing = 1 }", 3, "unknown identifier: span:nothing");
     check("{ duration > 1e400 }", 14, "`1e400` is neither a number nor a duration");
     check("{ duration > 1..2 }", 14, "`1..2` is neither a number nor a duration");
+    check("{ 1 + .a }", 3, "span filter field expressions must resolve to a boolean: { 1 + .a }");
+    check("{ .2xx = 1 }", 3, "`.2xx` is neither a number nor a duration");
     check("{ name = `a }", 10, "a text that does not end");
 }
 

@@ -62,6 +62,20 @@ fn groups_tell_values_apart() {
     assert_eq!(sets(&trace, "{} | by(.a) | coalesce()"), ["[0, 1, 2, 3] "]);
 }
 
+/// Breaks where what is worked out is named otherwise than Tempo names it, or has another type.
+#[test]
+fn groups_of_what_is_worked_out() {
+    let trace = numbers(&[Value::Int(7), Value::Int(7)]);
+    let check = |term: &str, value: &str| {
+        assert_eq!(sets(&trace, &format!("{{}} | by({term})")), [format!("[0, 1] by({term})={value}")]);
+    };
+    check(".a / 2", r#"{"intValue":"3"}"#);
+    check(".a / 2.0", r#"{"doubleValue":3.5}"#);
+    check("duration / 4ns", r#"{"doubleValue":2.5}"#);
+    check("duration / 5ns", r#"{"doubleValue":2.0}"#);
+    check("((.a + 1) * 2) - (span:childCount ^ 0)", r#"{"intValue":"15"}"#);
+}
+
 /// Breaks where a set stays of which a comparison has no number, or an aggregate is told twice.
 #[test]
 fn comparisons_keep_sets() {

@@ -66,27 +66,14 @@ impl TagSearch {
         }
     }
 
-    /// Reads pairs `key=value`, values in quotes where they hold blanks.
+    /// Reads pairs `key=value`.
     fn of_tags(text: &str) -> Result<Self, ParamError> {
-        let wrong = || ParamError::new("tags", "expected pairs key=value");
-        let mut rest = text.trim();
         let (mut asked, mut known) = (Self::default(), BTreeSet::new());
-        while !rest.is_empty() {
-            let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
-            let (value, after) = if behind.starts_with('"') {
-                unquoted(behind).ok_or_else(wrong)?
-            } else {
-                let (value, after) = behind.split_once(' ').unwrap_or((behind, ""));
-                (value.to_owned(), after)
-            };
-            if key.is_empty() || key.contains(' ') {
-                return Err(wrong());
-            }
+        for (key, value) in pairs(text)? {
             if !known.insert(key) {
                 return Err(said(format!("invalid tags: tag {key} has been set twice")));
             }
             asked.add(key, &value);
-            rest = after.trim_start();
         }
         Ok(asked)
     }
@@ -98,16 +85,62 @@ impl TagSearch {
     }
 }
 
-/// Splits a text that begins with a value in quotes, in which `\` stands before a quote that belongs to it.
-fn unquoted(text: &str) -> Option<(String, &str)> {
+/// Reads pairs as logfmt has them: a key alone has an empty value, and values stand in quotes where they hold blanks,
+/// quotes or `=`. Positions of errors are bytes, from 1.
+fn pairs(text: &str) -> Result<Vec<(&str, String)>, ParamError> {
+    let bytes = text.as_bytes();
+    let wrong = |reason: String, at: usize| said(format!("invalid tags: {reason} at pos {}", at + 1));
+    let plain_to = |at: usize| {
+        let is_plain = |b: &&u8| **b > b' ' && !matches!(**b, b'=' | b'"');
+        at + bytes[at..].iter().take_while(is_plain).count()
+    };
+    let unexpected = |at: usize| wrong(format!("unexpected '{}'", char::from(bytes[at])), at);
+    let (mut at, mut out) = (0, Vec::new());
+    loop {
+        at += bytes[at..].iter().take_while(|b| **b <= b' ').count();
+        if at == bytes.len() {
+            return Ok(out);
+        }
+        let begin = at;
+        at = plain_to(begin);
+        if bytes.get(at) == Some(&b'"') || at == begin {
+            return Err(unexpected(at));
+        }
+        let (key, mut value) = (&text[begin..at], String::new());
+        if bytes.get(at) == Some(&b'=') {
+            at += 1;
+            if bytes.get(at) == Some(&b'"') {
+                let (inner, rest) = unquoted(&text[at..]).map_err(|(why, length)| wrong(why.into(), at + length))?;
+                (value, at) = (inner, text.len() - rest.len());
+            } else {
+                let begin = at;
+                at = plain_to(begin);
+                if matches!(bytes.get(at), Some(b'=' | b'"')) {
+                    return Err(unexpected(at));
+                }
+                text[begin..at].clone_into(&mut value);
+            }
+        }
+        out.push((key, value));
+    }
+}
+
+/// Splits a text that begins with a value in quotes, in which `\` stands before a quote that belongs to it; else says
+/// what is wrong, and behind how many bytes that is known.
+fn unquoted(text: &str) -> Result<(String, &str), (&'static str, usize)> {
     let mut is_escaped = false;
     let ends = |c: char| {
         let ends = c == '"' && !is_escaped;
         is_escaped = c == '\\' && !is_escaped;
         ends
     };
-    let end = text[1..].find(ends)? + 2;
-    Some((serde_json::from_str(&text[..end]).ok()?, &text[end..]))
+    let Some(end) = text[1..].find(ends) else { return Err(("unterminated quoted value", text.len())) };
+    let (quoted, rest) = text.split_at(end + 2);
+    let inner = &quoted[1..=end];
+    if !inner.contains('\\') {
+        return Ok((inner.to_owned(), rest));
+    }
+    serde_json::from_str(quoted).map(|inner| (inner, rest)).map_err(|_| ("invalid quoted value", quoted.len()))
 }
 
 /// A regular expression of TraceQL that matches texts that hold this one.
@@ -154,7 +187,7 @@ mod tests {
         assert_eq!((spans.as_str(), query.as_str()), ("[]", expected));
         let (spans, _) = asked(r#"a="say \"x\" b=c" d=e"#);
         assert!(spans.contains(r#"say \"x\" b=c"#) && spans.contains("key: \"d\""), "{spans}");
-        for wrong in ["x", "=x", "a b=c", "a=\"b", "a=b a=c", r#"a="\q""#] {
+        for wrong in ["=x", "a=\"b", "a=b a=c", r#"a="\q""#] {
             assert!(TagSearch::of_tags(wrong).is_err(), "{wrong}");
         }
     }
@@ -196,7 +229,7 @@ mod tests {
             (r#""a\x""#, None),
         ] {
             let found = unquoted(text);
-            let found = found.as_ref().map(|(value, rest)| (value.as_str(), *rest));
+            let found = found.as_ref().ok().map(|(value, rest)| (value.as_str(), *rest));
             assert_eq!(found, expected, "{text}");
         }
     }
@@ -246,12 +279,32 @@ mod tests {
     #[test]
     fn pairs_stand_apart_by_blanks() {
         let count = |text: &str| TagSearch::of_tags(text).map(|asked| asked.spans.len()).map_err(|e| e.reason);
-        for (text, expected) in [("", 0), ("   ", 0), ("a=b", 1), ("  a=b   c=d  ", 2), ("a=", 1), ("a= b=", 2)] {
+        for (text, expected) in [
+            ("", 0),
+            ("   ", 0),
+            ("a=b", 1),
+            ("  a=b   c=d  ", 2),
+            ("a=", 1),
+            ("a= b=", 2),
+            ("a", 1),
+            ("a b", 2),
+            ("a=b\tc", 2),
+            ("a=\"b\" c", 2),
+            ("a=\"b\"c", 2),
+        ] {
             assert_eq!(count(text), Ok(expected), "`{text}`");
         }
         assert_eq!(count("a=b a=c"), Err("invalid tags: tag a has been set twice".to_owned()));
-        for wrong in ["a", "a b", "=b", " =b", "a=b c", "a=\"b\" c"] {
-            assert_eq!(count(wrong), Err("expected pairs key=value".to_owned()), "`{wrong}`");
+        for (wrong, expected) in [
+            ("=b", "unexpected '=' at pos 1"),
+            ("service.name=foo =error", "unexpected '=' at pos 18"),
+            ("service.name=foo=bar", "unexpected '=' at pos 17"),
+            ("service.name=\"foo bar", "unterminated quoted value at pos 22"),
+            ("\"service name\"=foo", "unexpected '\"' at pos 1"),
+            ("a=b\"c", "unexpected '\"' at pos 4"),
+            (r#"a="\q" b"#, "invalid quoted value at pos 7"),
+        ] {
+            assert_eq!(count(wrong), Err(format!("invalid tags: {expected}")), "`{wrong}`");
         }
         assert_eq!(TagSearch::default().query(), "{}");
     }

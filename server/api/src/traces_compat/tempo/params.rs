@@ -36,13 +36,25 @@ pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError>
 /// Reads a duration.
 pub(super) fn duration(call: &Call, name: &str) -> Result<Option<i64>, ParamError> {
     call.params.go_duration(name).map_err(|e| match call.params.one(name) {
-        Ok(Some(text)) => {
-            let is_number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
-            let reason = if is_number { "missing unit in duration" } else { "invalid duration" };
-            said(format!("invalid {name}: time: {reason} {text:?}"))
-        }
+        Ok(Some(text)) => said(format!("invalid {name}: time: {} {text:?}", no_duration(text))),
         _ => e,
     })
+}
+
+/// Says why a text is no duration.
+fn no_duration(text: &str) -> String {
+    let mut rest = text.strip_prefix(['+', '-']).unwrap_or(text);
+    while rest.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let end = rest.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(rest.len());
+        let (unit, behind) = rest.split_at(end);
+        match unit {
+            "" => return "missing unit in duration".into(),
+            "ns" | "us" | "µs" | "μs" | "ms" | "s" | "m" | "h" => rest = behind,
+            _ => return format!("unknown unit {unit:?} in duration"),
+        }
+    }
+    "invalid duration".into()
 }
 
 /// Reads `start` and `end` in seconds; absent ones are none.
@@ -79,6 +91,23 @@ mod tests {
             (disordered(-1, 0), "http parameter start must be before end. received start=-1 end=0"),
         ] {
             assert_eq!((error.name.as_str(), error.reason.as_str()), ("", text), "no name is put before it");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_about_durations() {
+        for (text, expected) in [
+            ("5", "missing unit in duration"),
+            ("1h5", "missing unit in duration"),
+            ("10seconds", "unknown unit \"seconds\" in duration"),
+            ("1msec", "unknown unit \"msec\" in duration"),
+            ("1d", "unknown unit \"d\" in duration"),
+            ("", "invalid duration"),
+            ("x", "invalid duration"),
+            ("-", "invalid duration"),
+            ("1s-", "unknown unit \"s-\" in duration"),
+        ] {
+            assert_eq!(no_duration(text), expected, "`{text}`");
         }
     }
 

@@ -1,0 +1,90 @@
+//! Literals: texts, numbers, durations, words.
+
+use super::{Parser, Result};
+use crate::params::duration;
+
+/// A literal.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Literal {
+    Text(String),
+    /// With its text as it was written.
+    Number(f64, String),
+    /// A duration in nanoseconds.
+    Nanos(i64),
+    Bool(bool),
+    Nil,
+    /// A word: a status or a kind.
+    Word(String),
+}
+
+impl Literal {
+    /// Gives a duration as the number of its nanoseconds, all else as it is.
+    pub(super) fn or_number(self) -> Self {
+        match self {
+            Self::Nanos(nanos) => Self::Number(nanos as f64, nanos.to_string()),
+            other => other,
+        }
+    }
+}
+
+impl Parser<'_> {
+    /// Reads a text in quotes.
+    pub(super) fn quoted(&mut self) -> Result<String> {
+        let begin = self.at;
+        let mut chars = self.rest().char_indices();
+        let quote = chars.next().map_or('"', |c| c.1);
+        let mut out = String::new();
+        while let Some((i, c)) = chars.next() {
+            match c {
+                c if c == quote => {
+                    self.at += i + c.len_utf8();
+                    return Ok(out);
+                }
+                '\\' if quote == '"' => match chars.next().map(|c| c.1) {
+                    Some('n') => out.push('\n'),
+                    Some('t') => out.push('\t'),
+                    Some('r') => out.push('\r'),
+                    Some(c @ ('"' | '\\')) => out.push(c),
+                    // Regular expressions are often written without doubling.
+                    Some(c) => out.extend(['\\', c]),
+                    None => break,
+                },
+                c => out.push(c),
+            }
+        }
+        Err(self.error_at(begin, "a text that does not end"))
+    }
+
+    /// Whether a number comes next, which may begin with its point.
+    pub(super) fn is_number(&self) -> bool {
+        let rest = self.rest();
+        rest.starts_with('-') || rest.strip_prefix('.').unwrap_or(rest).starts_with(|c: char| c.is_ascii_digit())
+    }
+
+    /// Reads a number, or a duration in nanoseconds.
+    pub(super) fn number(&mut self) -> Result<Literal> {
+        let begin = self.at;
+        let negative = self.rest().starts_with('-');
+        self.at += usize::from(negative);
+        let digits = self.take(|c| c.is_ascii_digit() || c == '.');
+        let exponent = self.rest().starts_with(['e', 'E'])
+            && self.rest()[1..].trim_start_matches(['+', '-']).starts_with(|c: char| c.is_ascii_digit());
+        if exponent {
+            self.at += 1;
+            self.at += usize::from(self.rest().starts_with(['+', '-']));
+            self.take(|c| c.is_ascii_digit());
+        }
+        let unit = self.take(|c| c.is_alphanumeric() || c == '.');
+        let text = &self.text[begin..self.at];
+        let wrong = || self.error_at(begin, format!("`{text}` is neither a number nor a duration"));
+        if unit.is_empty() {
+            // Whole numbers have 64 bits.
+            let fits = exponent || digits.contains('.') || digits.parse::<i64>().is_ok();
+            let value = text.parse::<f64>().ok().filter(|n| fits && n.is_finite());
+            return value.map(|v| Literal::Number(v, text.to_owned())).ok_or_else(wrong);
+        }
+        let nanos = duration(text.trim_start_matches('-')).ok_or_else(wrong)?;
+        let nanos = if negative { -nanos } else { nanos };
+        Ok(Literal::Nanos(nanos))
+    }
+}

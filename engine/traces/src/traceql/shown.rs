@@ -1,0 +1,189 @@
+//! Which fields of a span that was found an answer has: those that the query names.
+//!
+//! As in Tempo, which reads of what a condition names the values that it holds of, and of all else what there is.
+
+use quiver_types::spans::{Place, Value};
+use serde_json::Value as Json;
+
+use super::eval::{Looked, any_json};
+use super::{Check, Expr, Field, Intrinsic, Query, Relation, Scalar, Spanset, Stage, Term};
+
+/// When a field that a query names is given.
+#[derive(Debug, Clone, Copy)]
+enum Given<'q> {
+    /// Always, also when there is none.
+    Always,
+    /// Where there is one.
+    There,
+    /// Where this holds.
+    Where(&'q Expr),
+}
+
+/// The fields that a query names, those of `select` first.
+#[derive(Debug, Default)]
+struct Asked<'q> {
+    fields: Vec<(&'q Field, Given<'q>)>,
+    /// The query looks at the places of spans in their trace.
+    has_structure: bool,
+}
+
+impl Query {
+    /// Gives the fields that are asked for of a wanted span, with their values in OTLP/JSON. Those of `select` come
+    /// even when the span has none.
+    pub(super) fn shown(&self, looked: &Looked<'_>, i: usize) -> Vec<(String, Json)> {
+        let asked = Asked::of(self);
+        let mut out: Vec<(String, Json)> = Vec::new();
+        for (field, given) in &asked.fields {
+            if is_told(field) || out.iter().any(|(key, _)| key == field.key()) {
+                continue;
+            }
+            let value = match given {
+                Given::Always => looked.json(field, i).or_else(|| Some(nil())),
+                Given::There => looked.json(field, i),
+                Given::Where(_) if asked.has_structure && is_place(field) => looked.json(field, i),
+                Given::Where(expr) => looked.holds(expr, i).then(|| of_holding(looked, expr, field, i)).flatten(),
+            };
+            if let Some(value) = value {
+                out.push((field.key().to_owned(), value));
+            }
+        }
+        out
+    }
+
+    /// Says whether the name of a span is asked for.
+    pub(super) fn shows_name(&self, looked: &Looked<'_>, i: usize) -> bool {
+        let is_asked = |(field, given): &(&Field, Given<'_>)| {
+            let holds = !matches!(given, Given::Where(expr) if !looked.holds(expr, i));
+            holds && matches!(field, Field::Intrinsic(Intrinsic::Name))
+        };
+        Asked::of(self).fields.iter().any(is_asked)
+    }
+}
+
+impl<'q> Asked<'q> {
+    fn of(query: &'q Query) -> Self {
+        let mut out = Self::default();
+        for stage in &query.stages {
+            if let Stage::Select(fields) = stage {
+                out.add(fields, Given::Always);
+            }
+        }
+        out.spans(&query.spans);
+        out.stages(&query.stages);
+        out
+    }
+
+    fn add(&mut self, fields: impl IntoIterator<Item = &'q Field>, given: Given<'q>) {
+        self.fields.extend(fields.into_iter().map(|field| (field, given)));
+    }
+
+    fn spans(&mut self, spans: &'q Spanset) {
+        match spans {
+            Spanset::Filter(expr) => self.expr(expr, true),
+            Spanset::Both(relation, left, right) => {
+                self.has_structure |= matches!(relation, Relation::Structure { .. });
+                // What the right side names comes first: of a structure it is what is wanted.
+                self.spans(right);
+                self.spans(left);
+            }
+            Spanset::Piped(spans, stages) => {
+                self.spans(spans);
+                self.stages(stages);
+            }
+        }
+    }
+
+    fn stages(&mut self, stages: &'q [Stage]) {
+        for stage in stages {
+            match stage {
+                Stage::Select(fields) => self.add(fields, Given::Always),
+                Stage::Filter(expr) => self.expr(expr, true),
+                Stage::Within(spans) => self.spans(spans),
+                Stage::Scalar(left, _, right) => {
+                    self.scalar(left);
+                    self.scalar(right);
+                }
+                Stage::By(term, _) => self.term(term),
+                Stage::Coalesce => {}
+            }
+        }
+    }
+
+    fn scalar(&mut self, scalar: &'q Scalar) {
+        match scalar {
+            Scalar::Fixed(_) | Scalar::Aggregate(_, None, _) => {}
+            Scalar::Aggregate(_, Some(term), _) => self.term(term),
+            Scalar::Worked(left, _, right) => {
+                self.scalar(left);
+                self.scalar(right);
+            }
+        }
+    }
+
+    fn term(&mut self, term: &'q Term) {
+        let mut fields = Vec::new();
+        term.fields(&mut fields);
+        self.add(fields, Given::There);
+    }
+
+    /// Adds what a condition names; `holds` of one that is not below a negation.
+    fn expr(&mut self, expr: &'q Expr, holds: bool) {
+        let given = if holds { Given::Where(expr) } else { Given::There };
+        match expr {
+            Expr::True | Expr::False => {}
+            Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| self.expr(one, holds)),
+            Expr::Not(one) => self.expr(one, false),
+            Expr::Is(field, Check::There) => self.add([field], Given::There),
+            Expr::Is(field, _) => self.add([field], given),
+            Expr::Compare(Term::Field(field), _, Term::Fixed(_))
+            | Expr::Compare(Term::Fixed(_), _, Term::Field(field)) => self.add([field], given),
+            Expr::Compare(left, _, right) => {
+                self.term(left);
+                self.term(right);
+            }
+        }
+    }
+}
+
+/// What is shown of a field that has no value.
+fn nil() -> Json {
+    any_json(Value::Text("nil"))
+}
+
+/// Gives the value of a field for which a condition holds: of several events or links the first that it holds of.
+fn of_holding(looked: &Looked<'_>, expr: &Expr, field: &Field, i: usize) -> Option<Json> {
+    let Expr::Is(_, check) = expr else { return looked.json(field, i) };
+    if matches!(check, Check::Missing) {
+        return Some(nil());
+    }
+    let span = looked.span(i);
+    let passes = |value: &Value<'_>| match check {
+        Check::Passes(test) => test.matches_item(*value),
+        Check::Fails(test) => !test.matches_item(*value),
+        Check::Missing | Check::There => true,
+    };
+    match field {
+        Field::Attribute(Some(Place::Event), key) => {
+            span.events.iter().filter_map(|event| event.attributes.get(key)).find(passes).map(any_json)
+        }
+        Field::Attribute(Some(Place::Link), key) => {
+            span.links.iter().filter_map(|link| link.attributes.get(key)).find(passes).map(any_json)
+        }
+        Field::Intrinsic(Intrinsic::EventName) => {
+            span.events.iter().map(|event| Value::Text(&event.name)).find(passes).map(any_json)
+        }
+        _ => looked.json(field, i),
+    }
+}
+
+/// Whether a field says where a span lies in its trace.
+fn is_place(field: &Field) -> bool {
+    use Intrinsic::{NestedSetLeft, NestedSetParent, NestedSetRight};
+    matches!(field, Field::Intrinsic(NestedSetLeft | NestedSetParent | NestedSetRight))
+}
+
+/// Whether a field stands in every answer, or belongs to the trace.
+fn is_told(field: &Field) -> bool {
+    use Intrinsic::{Duration, Name, RootName, RootService, SpanId, TraceDuration, TraceId};
+    matches!(field, Field::Intrinsic(Duration | Name | RootName | RootService | SpanId | TraceDuration | TraceId))
+}
