@@ -133,6 +133,51 @@ async fn slow_senders_are_told_on_every_endpoint() {
     assert!(answer.iter().any(|frame| frame.kind == 1 && frame.flags & 1 == 1), "{answer:?}");
 }
 
+/// What no limit lets in is refused by its head: nobody waits for a body, or asks for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_beyond_any_limit_are_refused_before_they_come() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Who waits for the body answers with 408.
+    let server = Server::start(dir.path(), &with_time_for_heads()).await;
+    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
+    let paths = [
+        ("/insert/aggregator/api/v1/push", json),
+        ("/insert/saas/api/v2/logs", json),
+        ("/v1/logs", json),
+        ("/v1/metrics", json),
+        ("/v1/traces", json),
+        ("/api/v2/spans", json),
+        ("/metrics-api/api/v1/write", "application/x-protobuf"),
+        ("/metrics-api/api/v1/read", "application/x-protobuf"),
+        ("/metrics-api/api/v1/query", form),
+        ("/logs-api/select/logsql/query", form),
+        ("/sql-api/v1/query", json),
+        ("/olap-api/v1/load", json),
+    ];
+    for (path, media) in paths {
+        let fields = format!("Host: x\r\nContent-Type: {media}\r\nContent-Length: 99999999999999\r\n");
+        for expect in ["", "Expect: 100-continue\r\n"] {
+            let head = format!("POST {path} HTTP/1.1\r\n{fields}{expect}\r\n");
+            assert_eq!(status(&exchange(&server.http, head.as_bytes()).await), 413, "{path} {expect:?}");
+        }
+        let mut call = Http2::connect(&server.http).await;
+        let head = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "x"),
+            ("content-type", media),
+            ("content-length", "99999999999999"),
+        ];
+        call.send(&[Frame::headers(1, 0, &head)]).await;
+        let frames = call.answer(1).await;
+        let body: Vec<u8> =
+            frames.into_iter().filter(|frame| frame.kind == 0).flat_map(|frame| frame.payload).collect();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("is larger than"), "{path}: {body}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_takes_packed_messages() {
     use std::io::Write;

@@ -137,6 +137,25 @@ async fn bodies_that_nobody_reads() {
     }
 }
 
+/// What no limit lets in is refused by its head alone: nobody waits for the body, or asks for it.
+#[tokio::test]
+async fn bodies_that_are_refused_before_they_come() {
+    let served = served(ServeSettings::default()).await;
+    for (length, expect) in [
+        ("99999999999999", ""),
+        ("99999999999999", "Expect: 100-continue\r\n"),
+        ("1048577", "Expect: 100-continue\r\n"),
+    ] {
+        let head = format!("POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{expect}\r\n");
+        let (_, answer) = said(&served, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("connection: close"), "{head:?}: {answer}");
+    }
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    let head = "POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    assert!(one(&mut socket, head).await.starts_with("HTTP/1.1 100 "), "this one is let in");
+    assert!(one(&mut socket, "{}").await.starts_with("HTTP/1.1 200 "));
+}
+
 /// What is read at once may end with the head: then the body is read before anybody asks for an answer, and is no head.
 #[tokio::test]
 async fn bodies_that_come_right_behind_their_heads() {
