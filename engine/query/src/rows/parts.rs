@@ -19,7 +19,8 @@ pub(super) fn held_bytes(batch: &RecordBatch) -> usize {
     columns.min(get_record_batch_memory_size(batch))
 }
 
-fn slice_bytes(column: &ArrayRef) -> usize {
+/// The bytes of the values of a column, of which it may be a slice: what views share counts for each of them.
+pub fn slice_bytes(column: &ArrayRef) -> usize {
     let data = column.to_data();
     let own = data.get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
     // What views show is not among it.
