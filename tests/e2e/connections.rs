@@ -479,6 +479,38 @@ async fn post(server: &Server, path: &str, body: Vec<u8>) -> Answer {
     }
 }
 
+/// Whatever is spoken there: silent connections to some ports leave no place at the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_ports_have_one_bound() {
+    const PLACES: usize = 8;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = with_time_for_heads()
+        .env("QUIVER_HTTP__CONNECTIONS_MAX", PLACES)
+        // The one of the client that waited for the start stays, too.
+        .env("QUIVER_HTTP__KEEP_ALIVE", "5m")
+        .args(&["--postgres", "127.0.0.1:0"]);
+    let server = Server::start(dir.path(), &options).await;
+    let mut held = Vec::new();
+    for _ in 0..PLACES / 2 {
+        held.push(connect(&server.otlp_grpc).await);
+        held.push(connect(&server.postgres).await);
+    }
+    let ask = b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answers = async |expected: u16| {
+        for port in ports(&server) {
+            let began = Instant::now();
+            // Connections are taken and given back a moment later than the other end knows.
+            while status(&exchange(&port, ask).await) != expected {
+                assert!(began.elapsed() < Duration::from_secs(40), "{port} does not answer with {expected}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    answers(503).await;
+    drop(held);
+    answers(200).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn connections_leave_files_to_the_store() {
     let dir = tempfile::tempdir().expect("a folder");
