@@ -562,7 +562,7 @@ fn regular_expressions_are_compiled_once() {
     let both = "{{if match \"^a\" \"b\"}}x{{end}}{{reReplaceAll \"b\" \"c\" \"b\"}}";
     assert_eq!(often(both), Ok("c".repeat(2000)));
     let told = often("{{if match (printf \"^a%d\" .) \"b\"}}x{{end}}").expect_err("two thousand of them");
-    assert!(told.ends_with("error calling match: exceeded 100000 steps"), "{told}");
+    assert!(told.ends_with("exceeded 100000 steps"), "{told}");
     // One that was forgotten is compiled again.
     let many = "{{range 20}}{{if match (printf \"^%d$\" .) \"7\"}}{{.}}{{end}}{{end}}";
     check(&format!("{many}{many}"), &Value::Nil, "77");
