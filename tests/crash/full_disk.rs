@@ -1,6 +1,6 @@
 //! A disk that runs full (promise F1), for real: a small file system of its own, filled by data and by others down to the
-//! last byte. Writes are refused with 503 and `Retry-After`, queries go on, nothing acknowledged is lost, and writes come
-//! back by themselves within seconds of there being room.
+//! last byte. Writes and changes of the configuration are refused with 503 and `Retry-After`, queries go on, nothing
+//! acknowledged is lost, and writes come back by themselves within seconds of there being room.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::history::History;
 use quiver_tests::load::{Caller, Piece, Run, Shape, Writer, Written, seed};
-use quiver_tests::server::{Options, Server};
+use quiver_tests::server::{Answer, Options, Server};
 
 use crate::arena::{START_MS, busy, comes_up};
 
@@ -150,6 +150,29 @@ async fn spills_in_vain(server: &Server) {
     }
 }
 
+/// A change of configuration, which is kept by SQLite.
+async fn configure(server: &Server, service: usize) -> Answer {
+    let body = format!("{{\"service\":\"s{service}\",\"thresholdMs\":100}}");
+    server.post("/platform-api/apdex-thresholds", &[("content-type", "application/json")], body.into_bytes()).await
+}
+
+/// Changes the configuration until that finds no room, which may take some changes: its log has room of its own. Then gives
+/// the service that was refused.
+async fn configure_in_vain(server: &Server, disk: &SmallDisk, from: usize) -> usize {
+    let (began, mut service) = (Instant::now(), from);
+    loop {
+        disk.fill();
+        let answer = configure(server, service).await;
+        if answer.status == 503 {
+            assert!(answer.headers.contains_key("retry-after"), "{:?}", answer.headers);
+            return service;
+        }
+        assert_eq!(answer.status, 201, "{}", answer.text());
+        assert!(began.elapsed() < PATIENCE, "{service} changes, and none is refused");
+        service += 1;
+    }
+}
+
 async fn verdict(caller: &Caller, history: &History, settle: bool) {
     let (first, last) = history.bounds().expect("written");
     let found = caller.samples(METRIC, first, last).await.expect("it lives").expect("queries go on");
@@ -181,7 +204,7 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     let known = writer.body(&pieces);
     // Filled by data first, then by others to the last byte, twice.
     let rows = fill_with_logs(&server, seed).await;
-    let mut soonest = Duration::MAX;
+    let (mut soonest, mut service) = (Duration::MAX, 0);
     for (round, room) in ["ballast", "filler", "filler"].into_iter().enumerate() {
         // Again and again: a flush or compaction that finds no room removes what it had begun to write, and the bytes of
         // it would do for a minute of small writes.
@@ -201,6 +224,10 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
             server.get_with("/logs-api/select/logsql/query", &[("query", "app:full | sort by (_msg) | limit 3")]).await;
         assert!(matches!(large.status, 200 | 422 | 503 | 507), "{} {}", large.status, large.text());
         spills_in_vain(&server).await;
+        // Where it is kept by PostgreSQL, that has another disk.
+        if quiver_testpg::given().is_none() {
+            service = configure_in_vain(&server, &disk, service).await;
+        }
         disk.empty("filler");
         if room == "ballast" {
             disk.empty(room);
@@ -208,6 +235,9 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
         let began = Instant::now();
         write_until(&mut writer, &run, &Written::Taken, PATIENCE, || ()).await;
         soonest = soonest.min(began.elapsed());
+        // What was refused was not done, and is now.
+        assert_eq!(configure(&server, service).await.status, 201, "round {round}");
+        service += 1;
         verdict(&caller, &history, false).await;
     }
     // A machine may stand still in one of them.
@@ -216,6 +246,9 @@ async fn a_disk_runs_full(name: &str, reserve: usize) {
     let (server, caller) = starts(&disk.data(), &options).await;
     verdict(&caller, &history, true).await;
     assert_eq!(log_rows(&server).await, rows);
+    for known in [0, service - 1] {
+        assert_eq!(configure(&server, known).await.status, 409, "it is there already");
+    }
     assert_eq!(server.stop(), Some(0));
 }
 

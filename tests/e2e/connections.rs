@@ -133,6 +133,51 @@ async fn slow_senders_are_told_on_every_endpoint() {
     assert!(answer.iter().any(|frame| frame.kind == 1 && frame.flags & 1 == 1), "{answer:?}");
 }
 
+/// What no limit lets in is refused by its head: nobody waits for a body, or asks for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_beyond_any_limit_are_refused_before_they_come() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Who waits for the body answers with 408.
+    let server = Server::start(dir.path(), &with_time_for_heads()).await;
+    let (form, json) = ("application/x-www-form-urlencoded", "application/json");
+    let paths = [
+        ("/insert/aggregator/api/v1/push", json),
+        ("/insert/saas/api/v2/logs", json),
+        ("/v1/logs", json),
+        ("/v1/metrics", json),
+        ("/v1/traces", json),
+        ("/api/v2/spans", json),
+        ("/metrics-api/api/v1/write", "application/x-protobuf"),
+        ("/metrics-api/api/v1/read", "application/x-protobuf"),
+        ("/metrics-api/api/v1/query", form),
+        ("/logs-api/select/logsql/query", form),
+        ("/sql-api/v1/query", json),
+        ("/olap-api/v1/load", json),
+    ];
+    for (path, media) in paths {
+        let fields = format!("Host: x\r\nContent-Type: {media}\r\nContent-Length: 99999999999999\r\n");
+        for expect in ["", "Expect: 100-continue\r\n"] {
+            let head = format!("POST {path} HTTP/1.1\r\n{fields}{expect}\r\n");
+            assert_eq!(status(&exchange(&server.http, head.as_bytes()).await), 413, "{path} {expect:?}");
+        }
+        let mut call = Http2::connect(&server.http).await;
+        let head = [
+            (":method", "POST"),
+            (":scheme", "http"),
+            (":path", path),
+            (":authority", "x"),
+            ("content-type", media),
+            ("content-length", "99999999999999"),
+        ];
+        call.send(&[Frame::headers(1, 0, &head)]).await;
+        let frames = call.answer(1).await;
+        let body: Vec<u8> =
+            frames.into_iter().filter(|frame| frame.kind == 0).flat_map(|frame| frame.payload).collect();
+        let body = String::from_utf8_lossy(&body);
+        assert!(body.contains("is larger than"), "{path}: {body}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn grpc_takes_packed_messages() {
     use std::io::Write;
@@ -432,6 +477,38 @@ async fn post(server: &Server, path: &str, body: Vec<u8>) -> Answer {
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Whatever is spoken there: silent connections to some ports leave no place at the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn all_ports_have_one_bound() {
+    const PLACES: usize = 8;
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = with_time_for_heads()
+        .env("QUIVER_HTTP__CONNECTIONS_MAX", PLACES)
+        // The one of the client that waited for the start stays, too.
+        .env("QUIVER_HTTP__KEEP_ALIVE", "5m")
+        .args(&["--postgres", "127.0.0.1:0"]);
+    let server = Server::start(dir.path(), &options).await;
+    let mut held = Vec::new();
+    for _ in 0..PLACES / 2 {
+        held.push(connect(&server.otlp_grpc).await);
+        held.push(connect(&server.postgres).await);
+    }
+    let ask = b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answers = async |expected: u16| {
+        for port in ports(&server) {
+            let began = Instant::now();
+            // Connections are taken and given back a moment later than the other end knows.
+            while status(&exchange(&port, ask).await) != expected {
+                assert!(began.elapsed() < Duration::from_secs(40), "{port} does not answer with {expected}");
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        }
+    };
+    answers(503).await;
+    drop(held);
+    answers(200).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

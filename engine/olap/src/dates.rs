@@ -14,3 +14,8 @@ pub const SECOND_NS: i64 = 1_000_000_000;
 pub const MILLI_NS: i64 = 1_000_000;
 /// Nanoseconds of a day without a change of the clock.
 pub const DAY_NS: i64 = 86_400 * SECOND_NS;
+
+/// Cuts a time to whole units; the first times that nanoseconds reach are those of the unit that begins before them.
+pub(crate) fn cut(ns: i64, unit_ns: i64) -> i64 {
+    ns.saturating_sub(ns.rem_euclid(unit_ns))
+}

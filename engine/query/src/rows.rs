@@ -25,6 +25,7 @@ use tracing::Instrument as _;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+pub use parts::slice_bytes;
 use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
 /// Batches that wait for their reader.

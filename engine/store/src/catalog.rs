@@ -264,6 +264,12 @@ impl Catalog {
         settle(&mut connection).await.db("be written")
     }
 
+    /// Its connections, for tests that take them away.
+    #[cfg(test)]
+    pub(crate) fn connections(&self) -> &SqlitePool {
+        &self.pool
+    }
+
     /// Closes the database; what is running is waited for.
     pub async fn close(&self) {
         self.pool.close().await;

@@ -118,4 +118,21 @@ mod tests {
         assert_eq!(health.trouble(), None);
         assert_eq!(Heartbeat::default().silent(), None);
     }
+
+    #[test]
+    fn what_hangs_is_trouble() {
+        let ago = |by: Duration| Some(Instant::now().checked_sub(by).expect("a machine that runs for minutes"));
+        let health = FlushHealth::default();
+        health.0.lock().moved = ago(SILENT_MAX);
+        assert_eq!(health.trouble().as_deref(), Some("the flush has got nothing done for 300 s"));
+        health.moves();
+        assert_eq!(health.trouble(), None, "it goes on");
+        health.0.lock().moved = ago(SILENT_MAX);
+        health.rests();
+        assert_eq!(health.trouble(), None, "nothing is to be done");
+        let heart = Heartbeat { start: ago(2 * BEAT_MAX).expect("known"), last: Arc::default() };
+        assert!(heart.silent().is_some_and(|silent| silent >= BEAT_MAX));
+        heart.beat();
+        assert_eq!(heart.silent(), None);
+    }
 }

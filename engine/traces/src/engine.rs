@@ -10,6 +10,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
+use quiver_query::rows::slice_bytes;
 use quiver_query::{Collected, QueryContext, QueryEngine, SpanTables, from_datafusion};
 use quiver_types::spans::{
     RollupRequest, Span, SpanColumn, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, TagRequest, TraceId,
@@ -371,9 +372,9 @@ pub fn spans_bytes(spans: usize, columns: usize) -> usize {
     spans * size_of::<Span>() + SPAN_COPIES * columns
 }
 
-/// The bytes of the rows of a batch.
+/// The bytes of the rows of a batch; those that many rows share are there once.
 fn batch_bytes(batch: &RecordBatch) -> usize {
-    batch.columns().iter().map(|column| column.to_data().get_slice_memory_size().unwrap_or_default()).sum()
+    batch.columns().iter().map(|column| slice_bytes(column).min(column.get_array_memory_size())).sum()
 }
 
 /// Columns that a summary needs.
@@ -389,7 +390,8 @@ pub(crate) fn id_text(id: &TraceId) -> String {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Int64Array, StringArray};
+    use arrow::array::{ArrayRef, Int64Array, StringArray, StringViewArray, UInt32Array};
+    use arrow::compute::take;
     use arrow::datatypes::{DataType, Field, Schema};
 
     use super::*;
@@ -432,17 +434,26 @@ mod tests {
     /// Breaks where a slice of a large batch counts as all of it, so that a query of a few spans is refused.
     #[test]
     fn rows_of_a_batch_count_as_what_they_take() {
-        let schema =
-            Schema::new(vec![Field::new("start", DataType::Int64, false), Field::new("name", DataType::Utf8, false)]);
         let names: Vec<String> = (0..1_000).map(|n| format!("{n:0100}")).collect();
-        let columns: Vec<Arc<dyn Array>> =
-            vec![Arc::new(Int64Array::from_iter_values(0..1_000)), Arc::new(StringArray::from_iter_values(names))];
-        let batch = RecordBatch::try_new(Arc::new(schema), columns).unwrap();
-        let whole = batch_bytes(&batch);
-        assert!(whole >= 1_000 * (8 + 100), "{whole}");
-        let few = batch_bytes(&batch.slice(500, 10));
-        assert!((10 * (8 + 100)..2_000).contains(&few), "{few}");
-        assert!(batch_bytes(&batch.slice(0, 0)) < 100);
+        let starts: ArrayRef = Arc::new(Int64Array::from_iter_values(0..1_000));
+        let plain: ArrayRef = Arc::new(StringArray::from_iter_values(&names));
+        let views: ArrayRef = Arc::new(StringViewArray::from_iter_values(&names));
+        for texts in [plain, views] {
+            let fields = [("start", DataType::Int64), ("name", texts.data_type().clone())];
+            let schema = Schema::new(fields.map(|(name, kind)| Field::new(name, kind, false)).to_vec());
+            let batch = RecordBatch::try_new(Arc::new(schema), vec![Arc::clone(&starts), texts]).unwrap();
+            let whole = batch_bytes(&batch);
+            assert!(whole >= 1_000 * (8 + 100), "{whole}");
+            let few = batch_bytes(&batch.slice(500, 10));
+            assert!((10 * (8 + 100)..2_000).contains(&few), "{few}");
+            assert!(batch_bytes(&batch.slice(0, 0)) < 100);
+        }
+        // One text that all rows show.
+        let shared = StringViewArray::from_iter_values([names[0].repeat(10)]);
+        let shared: ArrayRef = take(&shared, &UInt32Array::from(vec![0; 1_000]), None).unwrap();
+        let schema = Schema::new(vec![Field::new("service", DataType::Utf8View, false)]);
+        let all = batch_bytes(&RecordBatch::try_new(Arc::new(schema), vec![shared]).unwrap());
+        assert!(all < 100_000, "{all}");
         assert_eq!(spans_bytes(0, 0), 0);
         assert_eq!(spans_bytes(3, 1_000), 3 * size_of::<Span>() + 3_000);
     }

@@ -271,7 +271,12 @@ impl AsRef<[u8]> for Held {
 pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Body, bytes_max: usize) -> Result<Bytes> {
     let stated = headers.get(header::CONTENT_LENGTH).and_then(|v| v.to_str().ok()?.parse::<usize>().ok());
     let too_large = || Error::new(ErrorKind::TooLarge, format!("body is larger than {bytes_max} bytes"));
-    let mut refused = stated.is_some_and(|n| n > bytes_max).then(too_large);
+    let excess = stated.map_or(0, |n| n.saturating_sub(bytes_max));
+    // So much would not be read to its end, and who asks before it sends anything needs no more than the answer.
+    if excess > DRAIN_BYTES_MAX || excess > 0 && headers.contains_key(header::EXPECT) {
+        return Err(too_large());
+    }
+    let mut refused = (excess > 0).then(too_large);
     let mut share = budget.share();
     let mut chunks = body.into_data_stream();
     let mut first = Bytes::new();
@@ -342,6 +347,7 @@ pub(crate) async fn read_unpacked(
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use http::HeaderValue;
 
     use super::*;
@@ -524,6 +530,26 @@ mod tests {
         assert_eq!(read(Some("101"), 1, 100).await, too_large, "what is promised is not waited for");
         assert_eq!(read(Some("1"), 101, 100).await, too_large);
         assert_eq!(read(Some("101"), 0, 100).await, too_large);
+    }
+
+    /// Breaks where a body is waited for that nobody would read, or where its client is asked to send it.
+    #[test]
+    fn bodies_that_their_heads_refuse_are_not_waited_for() {
+        let read = |stated: &'static str, expect: Option<&'static str>| {
+            let fields = [(header::CONTENT_LENGTH, Some(stated)), (header::EXPECT, expect)];
+            let headers: HeaderMap =
+                fields.into_iter().filter_map(|(name, text)| Some((name, HeaderValue::from_static(text?)))).collect();
+            let silent = Body::from_stream(futures::stream::pending::<std::io::Result<Bytes>>());
+            let read = read_body(&BodyBudget::new(1, 1), &headers, silent, 100).now_or_never();
+            read.map(|body| body.map(|bytes| bytes.len()).map_err(|error| error.kind))
+        };
+        let too_large = Some(Err(ErrorKind::TooLarge));
+        assert_eq!(read("99999999999999", None), too_large);
+        assert_eq!(read("99999999999999", Some("100-continue")), too_large);
+        assert_eq!(read("101", Some("100-continue")), too_large);
+        // This client gets to see the answer once it has sent all.
+        assert_eq!(read("101", None), None);
+        assert_eq!(read("100", Some("100-continue")), None);
     }
 
     #[tokio::test]

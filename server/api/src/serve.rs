@@ -3,6 +3,7 @@
 
 mod connection;
 mod frames;
+mod framing;
 mod handshake;
 mod head;
 mod pace;

@@ -14,7 +14,7 @@ use crate::answers::by_labels;
 /// What was asked.
 #[derive(Debug)]
 pub(crate) struct Asked<'a> {
-    /// The expression, in today's spelling.
+    /// The expression, in the spelling of 3.14.
     pub(crate) text: &'a str,
     /// Over a range.
     pub(crate) range: bool,

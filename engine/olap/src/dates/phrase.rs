@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 use super::granularity::{Buckets, Granularity, Interval};
 use super::range::{Point, WallRange};
 use super::zone::{naive, of_naive, wall_ns};
-use super::{MILLI_NS, SECOND_NS};
+use super::{MILLI_NS, SECOND_NS, cut};
 
 /// Most units that a phrase may count.
 const COUNT_MAX: i64 = 1_000_000;
@@ -166,7 +166,7 @@ impl Clock {
         }
         match Point::parse(&text.to_uppercase(), self.tz) {
             Some(Point::Day(day)) => Some(midnight(day)),
-            Some(Point::Time(time)) => Some(of_naive(time).div_euclid(MILLI_NS) * MILLI_NS),
+            Some(Point::Time(time)) => Some(cut(of_naive(time), MILLI_NS)),
             None => self.date_in_words(text).map(midnight),
         }
     }
@@ -226,7 +226,7 @@ impl Clock {
 }
 
 fn midnight(day: NaiveDate) -> i64 {
-    of_naive(NaiveDateTime::from(day)).div_euclid(SECOND_NS) * SECOND_NS
+    cut(of_naive(NaiveDateTime::from(day)), SECOND_NS)
 }
 
 /// Reads how many units: digits, `a`, or a number in words.

@@ -5,7 +5,7 @@ use chrono_tz::Tz;
 
 use super::phrase;
 use super::zone::{Edge, naive, of_naive, utc_ns, wall_ns, write_wall};
-use super::{DAY_NS, MILLI_NS};
+use super::{DAY_NS, MILLI_NS, cut};
 
 /// A range of wall time: from its first nanosecond to before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,7 +72,7 @@ impl Point {
                 WallRange { start_ns, end_ns: start_ns.saturating_add(DAY_NS) }
             }
             Self::Time(time) => {
-                let at = of_naive(time).div_euclid(MILLI_NS) * MILLI_NS;
+                let at = cut(of_naive(time), MILLI_NS);
                 WallRange::of_ends(at, at)
             }
         }
@@ -130,6 +130,23 @@ mod tests {
         check(&["2026-03-31T21:00:00Z", "2026-03-31 23:30"], ["2026-03-31T23:00:00.000", "2026-03-31T23:30:00.000"]);
         for bad in [&["2026-02-30", "2026-03-01"][..], &["last week", "2026-03-01"], &[], &["a", "b", "c"]] {
             assert!(of_list(bad, Tz::UTC, 0).is_err(), "{bad:?}");
+        }
+    }
+
+    /// Breaks where cutting to whole units wraps: the range of years long gone was one of years to come.
+    #[test]
+    fn before_the_first_nanosecond() {
+        for text in ["1677-09-21T00:12:43.145224192", "1677-09-21T00:12:43.145", "0001-01-01T00:00", "1677-09-20"] {
+            let range = of_list(&[text], Tz::UTC, 0).unwrap();
+            assert!(range.start_ns == i64::MIN && range.end_ns <= i64::MIN + DAY_NS, "{text}: {range:?}");
+            let range = of_list(&[text, "2262-04-12"], Tz::Asia__Kolkata, 0).unwrap();
+            assert_eq!((range.start_ns, range.end_ns), (i64::MIN, i64::MAX), "{text}");
+        }
+        for phrase in
+            ["from 1677-09-21 to 2262-04-11", "from 0001-01-01t00:00 to 9999-12-31", "jan 1 1600 - jan 1 2400"]
+        {
+            let range = of_text(phrase, Tz::UTC, 0).unwrap();
+            assert!(range.start_ns == i64::MIN && range.end_ns > i64::MAX - DAY_NS, "{phrase}: {range:?}");
         }
     }
 

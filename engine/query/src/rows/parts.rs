@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions};
+use arrow::array::{Array, ArrayData, ArrayRef, AsArray as _, RecordBatch, RecordBatchOptions};
+use arrow::buffer::Buffer;
 use arrow::datatypes::DataType;
 use datafusion::common::utils::memory::get_record_batch_memory_size;
 
@@ -18,8 +19,23 @@ pub(super) fn held_bytes(batch: &RecordBatch) -> usize {
     columns.min(get_record_batch_memory_size(batch))
 }
 
-fn slice_bytes(column: &ArrayRef) -> usize {
-    column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size())
+/// The bytes of the values of a column, of which it may be a slice: what views share counts for each of them.
+pub fn slice_bytes(column: &ArrayRef) -> usize {
+    let data = column.to_data();
+    let own = data.get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
+    // What views show is not among it.
+    own + match column.data_type() {
+        DataType::Utf8View => column.as_string_view().total_bytes_len(),
+        DataType::BinaryView => column.as_binary_view().total_bytes_len(),
+        _ => data.child_data().iter().map(shown_bytes).sum(),
+    }
+}
+
+/// The bytes behind views in lists, fields and dictionaries.
+fn shown_bytes(data: &ArrayData) -> usize {
+    let is_view = matches!(data.data_type(), DataType::Utf8View | DataType::BinaryView);
+    let own: usize = if is_view { data.buffers().iter().skip(1).map(Buffer::len).sum() } else { 0 };
+    own + data.child_data().iter().map(shown_bytes).sum::<usize>()
 }
 
 /// About how many bytes rows take where they are written, each perhaps under its name.
@@ -94,7 +110,7 @@ fn with_own_views(part: RecordBatch) -> RecordBatch {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{BooleanArray, DictionaryArray, NullArray, StringViewArray};
+    use arrow::array::{BooleanArray, DictionaryArray, Int32Array, NullArray, StringViewArray};
     use arrow::datatypes::{Field, Int32Type, Schema};
 
     use super::*;
@@ -125,6 +141,22 @@ mod tests {
             }
             assert_eq!((rows, values), (ROWS, ROWS));
         }
+    }
+
+    /// Breaks where rows with long texts wait for a slow reader and nobody knows.
+    #[test]
+    fn texts_that_views_show_are_held() {
+        const ROWS: usize = 8192;
+        let text = "x".repeat(1000);
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![text.as_str(); ROWS]));
+        let whole = wide(&texts, 1);
+        let held = held_bytes(&whole);
+        assert!((ROWS * 1000..ROWS * 1100).contains(&held), "{held} bytes of the whole");
+        let some = held_bytes(&whole.slice(100, 800));
+        assert!((800 * 1000..800 * 1100).contains(&some), "{some} bytes of a part");
+        let keys = Int32Array::from(vec![0; 10]);
+        let coded: ArrayRef = Arc::new(DictionaryArray::new(keys, texts));
+        assert!(held_bytes(&wide(&coded, 1)) >= ROWS * 1000, "of a dictionary");
     }
 
     #[test]

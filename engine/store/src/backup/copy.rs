@@ -32,6 +32,7 @@ pub(super) async fn fetch(from: &Storage, key: &str, length: u64, to: &Path) -> 
 
 /// Gives the CRC32C of a whole file.
 pub(super) async fn checksum(path: PathBuf) -> Result<u32> {
+    let shown = path.display().to_string();
     let sum = move || {
         let mut file = File::open(&path)?;
         let mut piece = vec![0; 1 << 20];
@@ -44,5 +45,5 @@ pub(super) async fn checksum(path: PathBuf) -> Result<u32> {
         }
     };
     let sum = tokio::task::spawn_blocking(sum).await.internal("the disk's thread stopped")?;
-    sum.map_err(|e| Error::internal("cannot read a file").with_source(e))
+    sum.map_err(|e| Error::internal(format!("cannot read `{shown}`")).with_source(e))
 }

@@ -93,6 +93,31 @@ impl Manifest {
         files.filter(|key| !is_of_part(key)).chain(attached.filter(|key| !is_attached(key))).next()
     }
 
+    /// Checks that the files are there that it names, of their sizes; `attached`: and that of somebody else.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] names the first that is not, and says how many there are.
+    pub(super) fn check_files(
+        &self,
+        objects: &BTreeMap<String, u64>,
+        name: &str,
+        attached: Option<&str>,
+    ) -> Result<()> {
+        let of_parts = self.parts.iter().flat_map(|part| &part.files).map(|file| (&file.key, file.bytes));
+        let attached = attached.and_then(|by| self.attached.get(by)).map(|file| (&file.key, file.bytes));
+        let mut wrong = of_parts.chain(attached).filter(|(key, bytes)| objects.get(*key) != Some(bytes));
+        let Some((key, bytes)) = wrong.next() else { return Ok(()) };
+        let is = match objects.get(key) {
+            None => "is missing".to_owned(),
+            Some(now) => format!("is damaged: it has {now} bytes, and {bytes} when it was made"),
+        };
+        let others = match wrong.count() {
+            0 => String::new(),
+            n => format!("; {} files of its manifest are not as they were", n + 1),
+        };
+        Err(Error::internal(format!("file `{key}` of backup `{name}` {is}{others}")))
+    }
+
     /// Writes it, which makes the backup.
     pub(super) async fn write(&self, place: &Storage, name: &str) -> Result<()> {
         let json = serde_json::to_vec(self).internal("cannot write a manifest as JSON")?;
@@ -204,6 +229,29 @@ mod tests {
             assert_eq!(error.kind(), kind, "{body}: {error}");
             assert!(error.message.contains(&format!("backup `{NAME}`")), "{body}: {error}");
         }
+    }
+
+    /// Breaks where a restore meets a file that is not there halfway, and says no more than that it cannot be read.
+    #[test]
+    fn files_that_are_missing_or_cut_are_named() {
+        let id = PartId::from_u128(7);
+        let (series, samples) = (part_key("metrics", 0, id, "series"), part_key("metrics", 0, id, "samples"));
+        let attached = attached::key_of(NAME, "configuration");
+        let manifest = backup(&samples, &attached);
+        let told = |objects: &[(&str, u64)], by: Option<&str>| {
+            let objects = objects.iter().map(|(key, bytes)| ((*key).to_owned(), *bytes)).collect();
+            manifest.check_files(&objects, NAME, by).err().map(|error| error.message)
+        };
+        let is = |key: &str, is: &str| Some(format!("file `{key}` of backup `{NAME}` {is}"));
+        let parts = [(&*series, 1), (&*samples, 1)];
+        assert_eq!(told(&parts, None), None, "nobody asks for the other file");
+        assert_eq!(told(&parts, Some("other")), None);
+        assert_eq!(told(&parts, Some("configuration")), is(&attached, "is missing"));
+        assert_eq!(told(&parts[..1], None), is(&samples, "is missing"));
+        let cut = "is damaged: it has 0 bytes, and 1 when it was made";
+        assert_eq!(told(&[(&*series, 0), parts[1], (&*attached, 1)], Some("configuration")), is(&series, cut));
+        let all = "is missing; 3 files of its manifest are not as they were";
+        assert_eq!(told(&[], Some("configuration")), is(&series, all));
     }
 
     #[test]

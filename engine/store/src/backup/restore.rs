@@ -63,7 +63,7 @@ pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
 ///
 /// # Errors
 /// [`ErrorKind::Conflict`] when there is something already, [`ErrorKind::NotFound`] when there is no such backup,
-/// [`ErrorKind::Internal`] when a file of it is damaged.
+/// [`ErrorKind::Internal`] when a file of it is damaged or missing.
 pub async fn restore(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
@@ -91,6 +91,7 @@ pub async fn restore_with(
         None => manifests(&objects).pop_last().ok_or_else(missing)?,
     };
     let manifest = Manifest::read(&source, &name).await?;
+    manifest.check_files(&objects, &name, attached.map(Detach::name))?;
     let offline = Offline::open(&settings, clock, None).await?;
     let stage = stage(&settings);
     let restore = Restore { source: &source, manifest: &manifest, offline: &offline };

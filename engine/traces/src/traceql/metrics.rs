@@ -538,7 +538,7 @@ impl Reader {
 
 /// Start of the step that a time is in.
 fn at_step(time: i64, step: Option<i64>) -> i64 {
-    step.map_or(0, |step| time.div_euclid(step) * step)
+    step.map_or(0, |step| time.saturating_sub(time.rem_euclid(step)))
 }
 
 #[cfg(test)]

@@ -121,23 +121,23 @@ fn route_label(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     let Some(raw) = call.host().route_labels.and_then(|labels| labels.get(&*name)).cloned() else {
         return Ok(Value::text(""));
     };
-    if let Some(done) = call.exec.rendered.get(&*name) {
+    if let Some(done) = call.exec.kept.rendered.get(&*name) {
         return Ok(Value::text(done));
     }
-    if call.exec.rendering.iter().any(|busy| **busy == *name) {
-        let cycle = [call.exec.rendering.join(" -> "), name.to_string()].join(" -> ");
+    if call.exec.kept.rendering.iter().any(|busy| **busy == *name) {
+        let cycle = [call.exec.kept.rendering.join(" -> "), name.to_string()].join(" -> ");
         return Err(format!("route label cycle detected: {cycle}"));
     }
-    call.exec.rendering.push(name.to_string());
+    call.exec.kept.rendering.push(name.to_string());
     let mut templates = call.exec.templates.clone();
     let data = call.exec.data.clone();
     let outcome = match templates.add("", &raw) {
         Ok(()) => call.exec.nested(&templates, "", &data),
         Err(e) => Err(e.to_string()),
     };
-    call.exec.rendering.pop();
+    call.exec.kept.rendering.pop();
     let done = outcome?;
-    call.exec.rendered.insert(name.to_string(), done.clone());
+    call.exec.kept.rendered.insert(name.to_string(), done.clone());
     Ok(Value::text(done))
 }
 

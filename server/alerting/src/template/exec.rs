@@ -2,12 +2,13 @@
 
 mod args;
 mod frame;
+mod kept;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use args::{check_args, check_count, param, size};
 use frame::{At, Frame, fail, set, variable};
+use kept::Kept;
 
 use super::ast::{Arg, ArgKind, Branch, Command, List, Number, Pipe, Statement};
 use super::html::Page;
@@ -67,9 +68,7 @@ pub(super) struct Exec<'o> {
     steps: usize,
     made: usize,
     depth: usize,
-    /// Labels of the route that were rendered, and those that are being rendered.
-    pub(super) rendered: BTreeMap<String, String>,
-    pub(super) rendering: Vec<String>,
+    pub(super) kept: Kept,
 }
 
 /// What ends a walk early.
@@ -104,8 +103,7 @@ pub(super) fn run(
         steps: 0,
         made: 0,
         depth: 0,
-        rendered: BTreeMap::new(),
-        rendering: Vec::new(),
+        kept: Kept::default(),
     };
     exec.whole(name, data)?;
     Ok(exec.out)
@@ -143,14 +141,12 @@ impl<'o> Exec<'o> {
             steps: self.steps,
             made: self.made,
             depth: self.depth + 20,
-            rendered: std::mem::take(&mut self.rendered),
-            rendering: std::mem::take(&mut self.rendering),
+            kept: std::mem::take(&mut self.kept),
         };
         let outcome = inner.whole(name, data);
         let text = std::mem::take(&mut inner.out);
         (self.steps, self.made) = (inner.steps, inner.made);
-        self.rendered = std::mem::take(&mut inner.rendered);
-        self.rendering = std::mem::take(&mut inner.rendering);
+        self.kept = std::mem::take(&mut inner.kept);
         outcome.map(|()| text).map_err(|e| e.to_string())
     }
 

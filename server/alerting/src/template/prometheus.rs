@@ -178,12 +178,12 @@ pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
     matcher::builder(&text).build().map_err(|e| format!("error parsing regexp: {e}"))
 }
 
-pub(super) fn re_match(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    Ok(Value::Bool(regex(&text(args, 0))?.is_match(&text(args, 1))))
+pub(super) fn re_match(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+    Ok(Value::Bool(call.exec.regex(&text(args, 0))?.is_match(&text(args, 1))))
 }
 
 pub(super) fn re_replace_all(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
-    let (pattern, with, whole) = (regex(&text(args, 0))?, text(args, 1), text(args, 2));
+    let (pattern, with, whole) = (call.exec.regex(&text(args, 0))?, text(args, 1), text(args, 2));
     // The replacement may hold the whole match many times.
     call.make(
         whole.len().saturating_mul(1 + with.matches('$').count()).saturating_add(with.len() * (whole.len() + 1)),

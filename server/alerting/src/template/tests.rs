@@ -554,3 +554,16 @@ fn functions_of_messages() {
         assert!(told.contains(expected), "{call}: {told}");
     }
 }
+
+/// Breaks where each call compiles its regular expression anew: compiling counts as many steps.
+#[test]
+fn regular_expressions_are_compiled_once() {
+    let often = |calls: &str| run(&format!("{{{{range 2000}}}}{calls}{{{{end}}}}"), &Value::Nil);
+    let both = "{{if match \"^a\" \"b\"}}x{{end}}{{reReplaceAll \"b\" \"c\" \"b\"}}";
+    assert_eq!(often(both), Ok("c".repeat(2000)));
+    let told = often("{{if match (printf \"^a%d\" .) \"b\"}}x{{end}}").expect_err("two thousand of them");
+    assert!(told.ends_with("exceeded 100000 steps"), "{told}");
+    // One that was forgotten is compiled again.
+    let many = "{{range 20}}{{if match (printf \"^%d$\" .) \"7\"}}{{.}}{{end}}{{end}}";
+    check(&format!("{many}{many}"), &Value::Nil, "77");
+}

@@ -10,7 +10,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use axum::Router;
@@ -241,7 +241,8 @@ struct Serving {
     peer: Peer,
     transport: Transport,
     watch: Arc<Watch>,
-    twice: Arc<AtomicBool>,
+    /// The first request, counted from 0, that states the length of its body more than once.
+    twice: Arc<AtomicU64>,
     pace: Pace,
     heads: BodyBudget,
     /// What bodies hold that nobody read yet, where the version of HTTP lets them come unasked.
@@ -263,7 +264,8 @@ impl Serving {
         };
         let no_window =
             || plain(StatusCode::SERVICE_UNAVAILABLE, "the memory for bodies of requests is used up, try again later");
-        let refused = if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share) };
+        let refused =
+            if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share, under_way.nth()) };
         let (mut response, rest) = if let Some(mut refused) = refused {
             guard(refused.headers_mut(), self.transport.encrypted, false);
             if head.version < http::Version::HTTP_2 {
@@ -321,7 +323,7 @@ impl Serving {
     }
 
     /// Says why a request is not let through, if it is not; else its head has its share of memory.
-    fn refusal(&self, head: &Parts, share: &mut Share) -> Option<Response> {
+    fn refusal(&self, head: &Parts, share: &mut Share, nth: u64) -> Option<Response> {
         let (held, without_token) = weight(head);
         if without_token > self.plain_max {
             let text = format!("the head has more than {} bytes beside its token", self.plain_max);
@@ -331,7 +333,7 @@ impl Serving {
             let text = "the memory for heads of requests is used up, try again later";
             return Some(plain(StatusCode::SERVICE_UNAVAILABLE, text));
         }
-        refusal(head, self.twice.load(Relaxed))
+        refusal(head, nth >= self.twice.load(Relaxed))
     }
 }
 

@@ -2,16 +2,18 @@
 //! is stated twice or hidden below a coding, a path that is not what it seems, a target of another host or of none.
 //!
 //! What heads take counts in a budget of all connections: while one is begun and not whole here, from then on in the
-//! share of its request.
+//! share of its request. Where they begin is known by the bodies in front of them (`framing`), not by what is under way: a
+//! client may send the next one with a body, or before the answer.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use axum::response::Response;
 use http::request::Parts;
 use http::uri::Authority;
 use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
+use super::framing::Framing;
 use crate::bodies::Share;
 use crate::error::plain;
 
@@ -30,19 +32,23 @@ pub(super) enum Misframed {
     NoRoom,
 }
 
-/// The heads of an HTTP/1 connection as they come.
+/// The heads of an HTTP/1 connection as they come, however many stand in what is read at once.
 #[derive(Debug)]
 pub(super) struct Heads {
     text: Vec<u8>,
     bytes_max: usize,
     /// What is held of the head that is begun.
     share: Share,
-    /// Set when the last head states the length of its body more than once; hyper drops what it does not go by.
-    twice: Arc<AtomicBool>,
+    /// What is left of a body that stands in front of the next head.
+    body: Option<Framing>,
+    /// How many came to their end.
+    whole: u64,
+    /// The first one, counted from 0, that states the length of its body more than once; hyper drops what it does not go by.
+    twice: Arc<AtomicU64>,
     /// Where in the first line of a head the next byte stands.
     line: Line,
-    /// Whether what comes is a head for certain: no request before it had a body, and nothing came behind one.
-    is_certain: bool,
+    /// Whether no request had a body so far, and nothing came behind a head.
+    is_plain: bool,
 }
 
 /// Where a byte stands.
@@ -60,7 +66,16 @@ enum Line {
 
 impl Heads {
     pub(super) fn new(bytes_max: usize, share: Share) -> Self {
-        Self { text: Vec::new(), bytes_max, share, twice: Arc::default(), line: Line::Before, is_certain: true }
+        Self {
+            text: Vec::new(),
+            bytes_max,
+            share,
+            body: None,
+            whole: 0,
+            twice: Arc::new(AtomicU64::new(u64::MAX)),
+            line: Line::Before,
+            is_plain: true,
+        }
     }
 
     /// Bytes of a head with what stands unescaped in the query and hyper refuses, though browsers, `curl` and the servers
@@ -68,6 +83,9 @@ impl Heads {
     /// touched, its length would be another.
     pub(super) fn escaped(&mut self, came: &[u8]) -> Option<Vec<u8>> {
         let mut escaped: Option<Vec<u8>> = None;
+        if !self.is_plain {
+            return None;
+        }
         for (at, byte) in came.iter().enumerate() {
             self.line = match (self.line, byte) {
                 (Line::After, _) => break,
@@ -84,7 +102,7 @@ impl Heads {
             };
             if let Some(text) = &mut escaped {
                 text.extend_from_slice(if self.line == Line::Query { code } else { std::slice::from_ref(byte) });
-            } else if self.line == Line::Query && code.len() > 1 && self.is_certain {
+            } else if self.line == Line::Query && code.len() > 1 {
                 let mut text = Vec::with_capacity(came.len() + 64);
                 text.extend_from_slice(&came[..at]);
                 text.extend_from_slice(code);
@@ -99,33 +117,57 @@ impl Heads {
         escaped
     }
 
-    /// Whether the last head states the length of its body more than once.
-    pub(super) fn twice(&self) -> Arc<AtomicBool> {
+    /// The first head, counted from 0, that states the length of its body more than once.
+    pub(super) fn twice(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.twice)
     }
 
-    /// Reads bytes of a head, perhaps with some of the body behind it; says whether it is whole and states a body.
+    /// How many heads came to their end.
+    pub(super) fn whole(&self) -> u64 {
+        self.whole
+    }
+
+    /// Reads what came: heads, and past their bodies.
     ///
     /// # Errors
     /// TooLarge, NoRoom.
-    pub(super) fn read(&mut self, came: &[u8]) -> Result<bool, Misframed> {
-        let from = self.text.len().saturating_sub(3);
+    pub(super) fn read(&mut self, mut came: &[u8]) -> Result<(), Misframed> {
+        while !came.is_empty() {
+            came = if let Some(body) = &mut self.body {
+                let Some(behind) = body.pass(came) else { return Ok(()) };
+                self.body = None;
+                behind
+            } else {
+                self.head(came)?
+            };
+        }
+        Ok(())
+    }
+
+    /// Reads of a head; gives what stands behind it.
+    fn head<'a>(&mut self, came: &'a [u8]) -> Result<&'a [u8], Misframed> {
+        let before = self.text.len();
         // One byte more than allowed tells "just fits" from "does not".
-        let room = (self.bytes_max + 1).saturating_sub(self.text.len());
+        let room = (self.bytes_max + 1).saturating_sub(before);
         self.text.extend_from_slice(&came[..came.len().min(room)]);
-        if let Some(end) = end_of_head(&self.text, from).filter(|end| *end <= self.bytes_max) {
-            let stated = lengths(&self.text[..end]);
-            self.twice.store(stated > 1, Relaxed);
-            self.is_certain &= stated == 0 && end == self.text.len();
-            (self.text, self.line) = (Vec::new(), Line::Before);
+        let end = end_of_head(&self.text, before.saturating_sub(3)).filter(|end| *end <= self.bytes_max);
+        if let Some(end) = end {
+            let behind = &came[end.saturating_sub(before)..];
+            let (stated, body) = Framing::of(&self.text[..end]);
+            if stated > 1 {
+                self.twice.fetch_min(self.whole, Relaxed);
+            }
+            self.whole += 1;
+            self.is_plain &= stated == 0 && behind.is_empty();
+            (self.text, self.line, self.body) = (Vec::new(), Line::Before, body);
             self.share.try_hold(0);
-            return Ok(stated > 0);
+            return Ok(behind);
         }
         if self.text.len() > self.bytes_max {
             return Err(Misframed::TooLarge);
         }
         // The parser keeps the same bytes until the head is whole.
-        if self.share.try_hold(2 * self.text.len()) { Ok(false) } else { Err(Misframed::NoRoom) }
+        if self.share.try_hold(2 * self.text.len()) { Ok(&[]) } else { Err(Misframed::NoRoom) }
     }
 
     /// Forgets the text of the head that is begun: its connection is refused. Its share stays, as what the parser has does.
@@ -147,15 +189,6 @@ fn end_of_head(text: &[u8], from: usize) -> Option<usize> {
         }
     }
     None
-}
-
-/// How many fields say where the body ends.
-fn lengths(head: &[u8]) -> usize {
-    let says = |line: &&[u8]| {
-        let name = line.split(|b| *b == b':').next().unwrap_or_default().trim_ascii();
-        name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
-    };
-    head.split(|b| *b == b'\n').skip(1).filter(says).count()
 }
 
 /// What a head takes in memory, and how many bytes its request line and fields have beside the token.
@@ -259,8 +292,8 @@ mod tests {
                 for part in head.as_bytes().chunks(piece) {
                     heads.read(part).expect("small enough");
                 }
-                assert_eq!(heads.twice.load(Relaxed), twice, "{head:?} in pieces of {piece}");
-                assert!(heads.text.is_empty() || piece < head.len(), "{head:?}");
+                assert_eq!(heads.twice.load(Relaxed) == 0, twice, "{head:?} in pieces of {piece}");
+                assert_eq!((heads.whole(), heads.text.len()), (1, 0), "{head:?} in pieces of {piece}");
             }
         };
         check("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\n\r\n", false);
@@ -298,23 +331,41 @@ mod tests {
     #[test]
     fn sizes() {
         let head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100));
-        assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(false));
+        assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(()));
         assert_eq!(heads_of(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
         let mut heads = heads_of(10);
-        assert_eq!(heads.read(b"0123456789"), Ok(false));
+        assert_eq!(heads.read(b"0123456789"), Ok(()));
         assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
     }
 
+    /// Breaks where what stands in a body, or the end of a head that began behind one, is taken for a head of its own.
     #[test]
-    fn a_head_tells_whether_a_body_follows() {
-        for (head, follows) in [
-            ("GET / HTTP/1.1\r\nHost: x\r\n\r\n", false),
-            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n\r\n", true),
-            ("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", true),
-            ("POST / HTTP/1.1\r\nContent-Length: 3\r\n", false),
-        ] {
-            assert_eq!(heads_of(1000).read(head.as_bytes()), Ok(follows), "{head:?}");
+    fn heads_behind_bodies() {
+        let lines = "A: 1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n";
+        let long = "x".repeat(1000);
+        let one = |fields: &str, body: &str| format!("POST / HTTP/1.1\r\n{fields}\r\n\r\n{body}");
+        let all = [
+            one("Host: x", ""),
+            one(&format!("Content-Length: {}", lines.len()), lines),
+            one("Content-Length: 1000", &long),
+            one("Transfer-Encoding: chunked", &format!("{:x}\r\n{lines}\r\n3e8\r\n{long}\r\n0\r\n\r\n", lines.len())),
+            one("Content-Length: 0", ""),
+            one("Content-Length: 1\r\nContent-Length: 1", "x"),
+            one("Host: x", ""),
+        ]
+        .concat();
+        for piece in 1..=all.len() {
+            let mut heads = heads_of(100);
+            for part in all.as_bytes().chunks(piece) {
+                heads.read(part).unwrap_or_else(|why| panic!("in pieces of {piece}: {why:?}"));
+            }
+            assert_eq!((heads.whole(), heads.text.len()), (7, 0), "in pieces of {piece}");
+            assert_eq!(heads.twice.load(Relaxed), 5, "in pieces of {piece}");
         }
+        let mut heads = heads_of(100);
+        let behind = format!("{}GET / HTTP/1.1\r\nX: {}", one("Content-Length: 1000", &long), "x".repeat(100));
+        assert_eq!(heads.read(behind.as_bytes()), Err(Misframed::TooLarge));
+        assert_eq!(heads.whole(), 1);
     }
 
     #[test]
@@ -325,7 +376,7 @@ mod tests {
         let refused = loop {
             let mut heads = Heads::new(16_384, budget.share());
             match heads.read(begun.as_bytes()) {
-                Ok(_) => all.push(heads),
+                Ok(()) => all.push(heads),
                 Err(why) => break (heads, why),
             }
             assert!(all.len() < 10_000, "nothing is counted");
@@ -334,9 +385,9 @@ mod tests {
         assert_eq!(why, Misframed::NoRoom);
         heads.forget();
         let mut small = Heads::new(16_384, budget.share());
-        assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(false), "a small one has room");
-        assert_eq!(all[0].read(b"\r\n\r\n"), Ok(false), "one comes to its end");
-        assert_eq!(heads.read(begun.as_bytes()), Ok(false), "and gives back what it held");
+        assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(()), "a small one has room");
+        assert_eq!(all[0].read(b"\r\n\r\n"), Ok(()), "one comes to its end");
+        assert_eq!(heads.read(begun.as_bytes()), Ok(()), "and gives back what it held");
     }
 
     #[test]

@@ -32,13 +32,15 @@ pub(super) struct Socket {
     /// Where the client speaks HTTP/2.
     frames: Option<Frames>,
     watch: Arc<Watch>,
+    /// What is wrong with a head that came while requests before it are under way.
+    fault: Option<Misframed>,
     /// Whether the client was answered here, in place of hyper, which still waits for a head.
     refused: bool,
 }
 
 impl Socket {
     pub(super) fn new(stream: Stream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
-        Self { stream, before, looked_at: Bytes::new(), heads, frames: None, watch, refused: false }
+        Self { stream, before, looked_at: Bytes::new(), heads, frames: None, watch, fault: None, refused: false }
     }
 
     /// Looks at the frames of HTTP/2 instead of heads.
@@ -46,16 +48,48 @@ impl Socket {
         Self { frames, ..self }
     }
 
-    /// Looks at what came, where it is a head; gives what hyper is to read in its place.
+    /// Looks at what came; gives what hyper is to read in its place.
     fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, Misframed> {
-        if came.is_empty() || !self.watch.received() {
-            return self.frames.as_mut().map_or(Ok(()), |frames| frames.read(came)).map(|()| None);
+        if came.is_empty() {
+            return Ok(None);
+        }
+        self.watch.received();
+        if let Some(frames) = &mut self.frames {
+            return frames.read(came).map(|()| None);
+        }
+        if self.fault.is_some() {
+            return Ok(None);
         }
         let escaped = self.heads.escaped(came);
-        if self.heads.read(escaped.as_deref().unwrap_or(came))? {
-            self.watch.body_follows();
+        self.fault = self.heads.read(escaped.as_deref().unwrap_or(came)).err();
+        self.judged().map_or(Ok(escaped), Err)
+    }
+
+    /// What is wrong with a head, once all requests before it are answered.
+    fn judged(&self) -> Option<Misframed> {
+        self.fault.filter(|_| self.watch.waits(self.heads.whole()))
+    }
+
+    /// Says why no more is read, and ends the connection.
+    fn refuse(&mut self, why: Misframed, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match why {
+            Misframed::NoRoom => {
+                // What the parser has of it goes with the connection, so nobody is waited for; what has come is read, as
+                // closing before would take the answer back.
+                while matches!(self.poll_scratch(cx), Poll::Ready(Ok(true))) {}
+                let text = if self.frames.is_some() { frames::NO_ROOM } else { NO_ROOM };
+                self.stream.say(text);
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+            }
+            Misframed::TooLarge => {
+                self.refused = true;
+                self.heads.forget();
+                self.stream.say(TOO_LARGE);
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                self.poll_rest(cx)
+            }
         }
-        Ok(escaped)
     }
 
     /// Reads to the end of what a refused client still sends: to close before would take the answer back.
@@ -84,6 +118,9 @@ impl AsyncRead for Socket {
         if self.refused {
             return self.poll_rest(cx);
         }
+        if let Some(why) = self.judged() {
+            return self.refuse(why, cx);
+        }
         if !self.looked_at.is_empty() {
             let len = self.looked_at.len().min(out.remaining());
             out.put_slice(&self.looked_at[..len]);
@@ -106,23 +143,9 @@ impl AsyncRead for Socket {
                 out.put_slice(&escaped[..len]);
                 self.looked_at = Bytes::from(escaped).slice(len..);
             }
-            Err(Misframed::NoRoom) => {
+            Err(why) => {
                 out.set_filled(from);
-                // What the parser has of it goes with the connection, so nobody is waited for; what has come is read, as
-                // closing before would take the answer back.
-                while matches!(self.poll_scratch(cx), Poll::Ready(Ok(true))) {}
-                let text = if self.frames.is_some() { frames::NO_ROOM } else { NO_ROOM };
-                self.stream.say(text);
-                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
-            Err(Misframed::TooLarge) => {
-                self.refused = true;
-                self.heads.forget();
-                out.set_filled(from);
-                self.stream.say(TOO_LARGE);
-                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
-                return self.poll_rest(cx);
+                return self.refuse(why, cx);
             }
         }
         Poll::Ready(Ok(()))

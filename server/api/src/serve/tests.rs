@@ -137,6 +137,25 @@ async fn bodies_that_nobody_reads() {
     }
 }
 
+/// What no limit lets in is refused by its head alone: nobody waits for the body, or asks for it.
+#[tokio::test]
+async fn bodies_that_are_refused_before_they_come() {
+    let served = served(ServeSettings::default()).await;
+    for (length, expect) in [
+        ("99999999999999", ""),
+        ("99999999999999", "Expect: 100-continue\r\n"),
+        ("1048577", "Expect: 100-continue\r\n"),
+    ] {
+        let head = format!("POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{expect}\r\n");
+        let (_, answer) = said(&served, &head).await;
+        assert!(answer.starts_with("HTTP/1.1 413 ") && answer.contains("connection: close"), "{head:?}: {answer}");
+    }
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    let head = "POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n";
+    assert!(one(&mut socket, head).await.starts_with("HTTP/1.1 100 "), "this one is let in");
+    assert!(one(&mut socket, "{}").await.starts_with("HTTP/1.1 200 "));
+}
+
 /// What is read at once may end with the head: then the body is read before anybody asks for an answer, and is no head.
 #[tokio::test]
 async fn bodies_that_come_right_behind_their_heads() {
@@ -152,6 +171,49 @@ async fn bodies_that_come_right_behind_their_heads() {
         assert!(answer.starts_with("HTTP/1.1 200 "), "a head of {size} bytes: {answer}");
         assert!(answer.ends_with(&body.len().to_string()), "{answer}");
     }
+}
+
+/// Breaks where heads are looked for by what is under way and not by where bodies end: one that begins behind a body in the
+/// same read was not looked at, and its last byte began the next.
+#[tokio::test]
+async fn heads_that_come_right_behind_bodies() {
+    let served = served(ServeSettings::default()).await;
+    let take = |bytes: usize| format!("POST /take HTTP/1.1\r\nHost: x\r\nContent-Length: {bytes}\r\n\r\n");
+    let (text, token) = ("x".repeat(15_000), "y".repeat(12_000));
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX: {text}\r\nAuthorization: Bearer {token}\r\n\r\n");
+    for body in ["A: 1\r\nContent-Length: 1\r\nContent-Length: 1\r\nx".to_owned(), "x".repeat(40_000)] {
+        let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+        let next = take(body.len());
+        let answer = one(&mut socket, &format!("{}{{}}{}", take(2), next.trim_end_matches('\n'))).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with('2'), "{answer}");
+        let answer = one(&mut socket, &format!("\n{body}")).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with(&body.len().to_string()), "{answer}");
+        let answer = one(&mut socket, &long).await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("here"), "{answer}");
+    }
+}
+
+/// Requests that are sent before the answer to the one in front of them.
+#[tokio::test]
+async fn requests_that_do_not_wait_for_answers() {
+    let served = served(ServeSettings::default()).await;
+    let check = async |text: String, expected: &[&str]| {
+        let (_, answer) = said(&served, &text).await;
+        let statuses: Vec<&str> = answer.split("HTTP/1.1 ").skip(1).filter_map(|answer| answer.get(..3)).collect();
+        assert_eq!(statuses, expected, "{answer}");
+    };
+    let (get, last) = ("GET / HTTP/1.1\r\nHost: x\r\n", "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    check(format!("{get}\r\n{get}\r\n{last}"), &["200", "200", "200"]).await;
+    // The bodies are nobody's.
+    for body in [last.to_owned(), "x".repeat(60_000)] {
+        let post = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+        check(format!("{post}{last}"), &["405", "200"]).await;
+    }
+    let unread = format!("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{last}");
+    check(unread, &["405"]).await;
+    let twice = "POST /take HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n";
+    check(format!("{get}\r\n{twice}1\r\nx\r\n0\r\n\r\n"), &["200", "400"]).await;
+    check(format!("{get}\r\n{get}X: {}", "x".repeat(40_000)), &["200", "431"]).await;
 }
 
 #[tokio::test]

@@ -46,9 +46,8 @@ struct State {
     /// Whether bytes between requests are the begin of a head: not so in HTTP/2, whose frames come at any time, and not
     /// behind a body that was not read to its end.
     heads: bool,
-    /// A head that states a body is whole, and its request has not begun: hyper may read of the body before it asks for an
-    /// answer.
-    body: bool,
+    /// How many requests began.
+    begun: u64,
     /// Set when no head came in time: the socket says so to the client.
     expired: bool,
 }
@@ -66,7 +65,7 @@ impl Watch {
     /// Begins with a connection of `since`.
     pub(super) fn new(settings: &ServeSettings, since: Instant) -> Arc<Self> {
         let state =
-            State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, body: false, expired: false };
+            State { phase: Phase::New, since, requests: 0, blocked: None, heads: true, begun: 0, expired: false };
         Arc::new(Self {
             state: Mutex::new(state),
             header_timeout: settings.header_timeout,
@@ -81,18 +80,20 @@ impl Watch {
         (state.heads, state.phase, state.since) = (false, Phase::Idle, Instant::now());
     }
 
-    /// Bytes came; says whether they belong to a head.
+    /// Bytes came; says whether they may belong to a head.
     pub(super) fn received(&self) -> bool {
         let mut state = self.state.lock();
         if state.heads && state.phase == Phase::Idle {
             (state.phase, state.since) = (Phase::Head, Instant::now());
         }
-        state.heads && !state.body && state.requests == 0
+        state.heads && state.requests == 0
     }
 
-    /// A head is whole and a body follows: what comes until its request is over is no head.
-    pub(super) fn body_follows(&self) {
-        self.state.lock().body = true;
+    /// Whether nothing is under way, and nothing begins of so many heads that are whole: a word of the socket's own is no
+    /// part of an answer.
+    pub(super) fn waits(&self, whole: u64) -> bool {
+        let state = self.state.lock();
+        state.heads && state.requests == 0 && state.begun == whole
     }
 
     /// A write went on, or cannot.
@@ -122,9 +123,10 @@ impl Watch {
     /// A request begins; it ends when the guard goes, which the answer's body keeps.
     pub(super) fn begin(self: &Arc<Self>) -> UnderWay {
         let mut state = self.state.lock();
+        let nth = state.begun;
         state.requests += 1;
-        (state.phase, state.since, state.body) = (Phase::Serving, Instant::now(), false);
-        UnderWay(Arc::clone(self))
+        (state.phase, state.since, state.begun) = (Phase::Serving, Instant::now(), nth + 1);
+        UnderWay { watch: Arc::clone(self), nth }
     }
 
     fn due(&self) -> Option<(Instant, Verdict)> {
@@ -144,18 +146,26 @@ impl Watch {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct UnderWay(Arc<Watch>);
+pub(super) struct UnderWay {
+    watch: Arc<Watch>,
+    nth: u64,
+}
 
 impl UnderWay {
+    /// The how-manieth of its connection it is, counted from 0.
+    pub(super) fn nth(&self) -> u64 {
+        self.nth
+    }
+
     /// The body that was left unread came, and nobody wanted it: heads follow again.
     pub(super) fn body_came(&self) {
-        self.0.state.lock().heads = true;
+        self.watch.state.lock().heads = true;
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        let mut state = self.0.state.lock();
+        let mut state = self.watch.state.lock();
         state.requests -= 1;
         if state.requests == 0 {
             (state.phase, state.since) = (Phase::Idle, Instant::now());
@@ -281,15 +291,18 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_comes_before_its_request_begins_is_no_head() {
+    fn a_word_of_its_own_waits_for_all_answers() {
         let watch = watch(Instant::now(), HEADER);
-        assert!(watch.received());
-        watch.body_follows();
-        assert!(!watch.received());
-        // The head has come, yet who never begins with it has no longer than before.
-        assert_eq!(verdict(&watch), Some(Verdict::NoHead));
-        drop(watch.begin());
-        assert!(watch.received(), "the next head");
+        assert!(watch.waits(0));
+        assert!(!watch.waits(1), "a head is whole, and its request has not begun");
+        let first = watch.begin();
+        assert!(!watch.waits(1), "it is under way");
+        assert_eq!(first.nth(), 0);
+        drop(first);
+        assert!(watch.waits(1) && !watch.waits(2));
+        assert_eq!(watch.begin().nth(), 1);
+        watch.body_left();
+        assert!(!watch.waits(2), "what comes is the rest of a body");
     }
 
     #[tokio::test]

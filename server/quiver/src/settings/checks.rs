@@ -37,7 +37,6 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
     }
     match s.wal.level.as_str() {
         "sync" | "os" => {}
-        "object" => return refuse("`wal.level = object` is not available yet; use `sync` or `os`"),
         other => return refuse(&format!("`wal.level` is `{other}`; it can be `sync` or `os`")),
     }
     match s.otlp.delta.as_str() {

@@ -104,6 +104,11 @@ async fn what_cannot_be_is_refused_by_name() {
     std::fs::write(&part, &bytes).unwrap();
     let error = restore(empty.settings(), Arc::clone(&clock), &from, None).await.unwrap_err();
     assert!(error.to_string().contains("is damaged"), "{error}");
+    // And so is a file that is not there.
+    std::fs::remove_file(&part).unwrap();
+    let error = restore(empty.settings(), Arc::clone(&clock), &from, None).await.unwrap_err().to_string();
+    let key = part.strip_prefix(place.to_str().unwrap()).unwrap().trim_start_matches('/');
+    assert!(error.contains(&format!("file `{key}` of backup")) && error.contains("is missing"), "{error}");
     bytes[40] ^= 1;
     std::fs::write(&part, &bytes).unwrap();
     // Called again, it goes on.

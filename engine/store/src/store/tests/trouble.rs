@@ -188,6 +188,25 @@ async fn background_work_keeps_the_reserve() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_that_fails_or_does_not_answer_is_told() {
+    let bench = Bench::new(false);
+    let store = bench.open().await;
+    assert_eq!(store.trouble().await, None);
+    // Its only connection does not come back, as from a disk that hangs.
+    let connections = store.core.catalog.connections();
+    let mut held = connections.acquire().await.unwrap();
+    let expected = format!("the catalog has not answered for {} s", CATALOG_ANSWERS.as_secs());
+    assert_eq!(store.trouble().await, Some(expected));
+    sqlx::query("ALTER TABLE \"commit\" RENAME TO away").execute(&mut *held).await.unwrap();
+    drop(held);
+    let trouble = store.trouble().await.unwrap();
+    assert!(trouble.contains("the catalog cannot be read"), "{trouble}");
+    sqlx::query("ALTER TABLE away RENAME TO \"commit\"").execute(connections).await.unwrap();
+    assert_eq!(store.trouble().await, None);
+    store.close(CLOSE).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn compacted_parts_leave_the_caches() {
     let mut bench = Bench::new(true);
     let store = bench.open().await;

@@ -332,3 +332,12 @@ fn where_steps_have_no_number() {
         assert_eq!(Query::parse(text).unwrap().leaves_gaps(), expected, "{text}");
     }
 }
+
+/// Breaks where the step that begins before all times is one behind them.
+#[test]
+fn steps_of_times_at_the_borders() {
+    let at = |time: i64| at_step(time, Some(1_000));
+    assert_eq!([at(-1), at(0), at(999), at(1_000)], [-1_000, 0, 0, 1_000]);
+    assert_eq!((at(i64::MIN), at(i64::MAX)), (i64::MIN, i64::MAX - 807));
+    assert_eq!(at_step(i64::MIN, None), 0);
+}

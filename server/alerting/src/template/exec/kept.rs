@@ -1,0 +1,45 @@
+//! What a rendering keeps on its way, also for the texts that are run within it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use regex::Regex;
+
+use super::Exec;
+use crate::template::prometheus::regex;
+
+/// Most compiled regular expressions that are kept; each takes up to some megabytes.
+const PATTERNS_MAX: usize = 8;
+/// Steps that compiling one counts as, and bytes of its text that count as another: it takes far longer than a call.
+const COMPILE_STEPS: (usize, usize) = (50, 8);
+
+#[derive(Debug, Default)]
+pub(in crate::template) struct Kept {
+    /// Labels of the route that were rendered.
+    pub(in crate::template) rendered: BTreeMap<String, String>,
+    /// Those that are being rendered.
+    pub(in crate::template) rendering: Vec<String>,
+    /// Regular expressions by their texts; the one that was asked for last is the last.
+    patterns: Vec<(String, Arc<Regex>)>,
+}
+
+impl Exec<'_> {
+    /// Gives a regular expression in Go's syntax; one that was asked for a moment ago is not compiled again.
+    pub(in crate::template) fn regex(&mut self, text: &str) -> Result<Arc<Regex>, String> {
+        let kept = self.kept.patterns.iter().position(|(known, _)| known == text);
+        let (text, pattern) = if let Some(at) = kept {
+            self.kept.patterns.remove(at)
+        } else {
+            self.steps = self.steps.saturating_add(COMPILE_STEPS.0 + text.len() / COMPILE_STEPS.1);
+            if self.steps > self.options.budget.steps_max {
+                return Err(format!("exceeded {} steps", self.options.budget.steps_max));
+            }
+            (text.to_owned(), Arc::new(regex(text)?))
+        };
+        if self.kept.patterns.len() == PATTERNS_MAX {
+            self.kept.patterns.remove(0);
+        }
+        self.kept.patterns.push((text, Arc::clone(&pattern)));
+        Ok(pattern)
+    }
+}
