@@ -248,9 +248,9 @@ fn operators_and_types_of_postgresql() {
     );
     check("select to_char(a, 'YYYY-MM') from t", "SELECT time_to_char(a, 'YYYY-MM') FROM t");
     check(
-        "select extract(second from a), date_part('secs', a), extract(minute from a) from t",
-        "SELECT (date_part('microsecond', a) / 1000000.0), (date_part('microsecond', a) / 1000000.0), \
-         EXTRACT(MINUTE FROM a) FROM t",
+        "select extract(second from a), date_part('MSECS', a), extract(us from a), extract(minute from a) from t",
+        "SELECT (date_part('microsecond', a) / 1000000.0), (date_part('microsecond', a) / 1000.0), \
+         date_part('microsecond', a), EXTRACT(MINUTE FROM a) FROM t",
     );
 }
 
