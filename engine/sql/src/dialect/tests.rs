@@ -288,7 +288,8 @@ fn percentiles_of_values_that_are_there() {
     );
     check(
         "select percentile_cont(array[0.5, 0.9]) within group (order by a) from t",
-        "SELECT make_array(quantile(a, 0.5), quantile(a, 0.9)) FROM t",
+        "SELECT CASE WHEN (quantile(a, 0.5)) IS NOT NULL THEN make_array(quantile(a, 0.5), quantile(a, 0.9)) END \
+         FROM t",
     );
     check(
         "select percentile_cont(0.9) within group (order by a desc) filter (where b > 1) from t",

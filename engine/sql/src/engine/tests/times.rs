@@ -50,6 +50,7 @@ fn parts_of_times() {
         ("extract(week from date '2005-01-01')", "53"),
         ("extract(isoyear from date '2006-01-01')", "2005"),
         ("extract(second from timestamp '2024-02-29 13:14:15.5')", "15.5"),
+        ("time '13:14:15.5'", "13:14:15.5"),
         ("extract(second from interval '04:05:06.7')", "6.7"),
         ("extract(milliseconds from interval '-04:05:06.7')", "-6700"),
         ("extract(microseconds from timestamp '2024-01-01 00:00:06.7' - timestamp '2023-01-01')", "6700000"),
