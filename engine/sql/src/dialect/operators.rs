@@ -169,7 +169,9 @@ pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: b
 
 /// `document ?| array['a', 'b']`, of which one is enough, and `?&`, of which none may lack.
 pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Expr> {
-    let keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
+    let mut keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
+    // As in PostgreSQL, NULL is no key that is asked for.
+    keys.retain(|key| !matches!(key, Expr::Value(value) if matches!(value.value, Value::Null)));
     copied(left, keys.len())?;
     if keys.len() > ITEMS_MAX {
         let text = format!("a list of {} keys is too long, at most {ITEMS_MAX} are allowed", keys.len());
