@@ -75,11 +75,10 @@ fn divides(op: Operator) -> bool {
 fn beside(expr: Expr) -> Result<Transformed<Expr>> {
     match expr {
         Expr::BinaryExpr(mut quotient) if divides(quotient.op) && is_written_once(&quotient.left)? => {
-            let divided = quotient.left.as_ref().clone();
             let args = looked_at(&mut quotient.right).filter(|args| args.len() == 1);
             let is_told = args.is_some();
             if let Some(args) = args {
-                args.push(divided);
+                args.push(quotient.left.as_ref().clone());
             }
             Ok(Transformed::new_transformed(Expr::BinaryExpr(quotient), is_told))
         }

@@ -1,6 +1,6 @@
 //! Operators that the planner does not know, or the parser reads in another order: they are written as ones that it does.
 
-use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::queries::unsupported;
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn copies_are_bounded() {
-        let long = Expr::Value(datafusion::sql::sqlparser::ast::Value::SingleQuotedString("x".repeat(1_000)).into());
+        let long = Expr::Value(Value::SingleQuotedString("x".repeat(1_000)).into());
         assert!(copied(&long, 10).is_ok());
         assert_eq!(copied(&long, 100).unwrap_err().kind, ErrorKind::LimitExceeded);
     }
