@@ -288,7 +288,7 @@ impl Translator<'_> {
                 if patterns::is_constant(pattern) =>
             {
                 patterns::regular(pattern)?;
-                let found = call("regexp_match", vec![take(within), take(pattern)]);
+                let found = others::matched(vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
             Expr::Substring { substring_from, substring_for, .. } => {
