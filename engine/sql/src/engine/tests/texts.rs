@@ -127,6 +127,8 @@ fn patterns_are_those_of_postgresql() {
         ("'abc' !~ all (array['x', 'c'])", "false"),
         ("regexp_match('foobarbequebaz', '(bar)(beque)')", "{bar,beque}"),
         ("regexp_match('abc', 'x')", "NULL"),
+        ("quote_literal('')", "''"),
+        ("quote_ident('')", "\"\""),
         ("regexp_matches('abc', 'b')", "{b}"),
         ("regexp_match('ab', '(x)?(b)')", "{NULL,b}"),
         ("(regexp_match('AB', '(x)|(b)', 'i'))[2]", "B"),
