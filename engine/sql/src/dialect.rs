@@ -404,7 +404,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        let done = windows::none_in_where(select).and_then(|()| records::translate(select));
+        let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
+        let done = done.and_then(|()| records::translate(select));
         let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);

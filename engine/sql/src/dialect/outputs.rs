@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArguments, Ident, OrderByKind,
-    Query, Select, SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, Value, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
@@ -264,6 +264,25 @@ pub(super) fn type_of(data_type: &DataType) -> String {
         other => return other.to_string().to_lowercase(),
     };
     name.to_owned()
+}
+
+/// Refuses a text behind a text, which the parser takes for its name.
+///
+/// # Errors
+/// Invalid.
+pub(super) fn no_texts(select: &Select) -> Result<()> {
+    for item in &select.projection {
+        if let SelectItem::ExprWithAlias { expr: Expr::Value(value), alias } = item
+            && alias.quote_style == Some('\'')
+            && matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_))
+        {
+            return Err(Error::invalid(format!(
+                "two texts stand one behind the other: write `||` between them, or a name in double quotes, \"{}\"",
+                alias.value
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 97] = [
+const CODES: [(&str, &str); 98] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -167,6 +167,7 @@ const CODES: [(&str, &str); 97] = [
     ("`to_number` finds no number", "22P02"),
     ("Inconsistent data length across values list", "42601"),
     ("Unsupported CAST", "42846"),
+    ("two texts stand one behind the other", "42601"),
     ("can not be used as a sliding accumulator", "0A000"),
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),

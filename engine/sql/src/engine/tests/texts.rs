@@ -1,6 +1,6 @@
 //! Texts and patterns, as PostgreSQL has them.
 
-use super::gives;
+use super::{gives, is_refused};
 
 #[test]
 fn positions_and_parts_of_texts() {
@@ -127,6 +127,7 @@ fn patterns_are_those_of_postgresql() {
         ("'abc' !~ all (array['x', 'c'])", "false"),
         ("regexp_match('foobarbequebaz', '(bar)(beque)')", "{bar,beque}"),
         ("regexp_match('abc', 'x')", "NULL"),
+        ("'it''s'\n  'b'", "it'sb"),
         ("quote_literal('')", "''"),
         ("quote_ident('')", "\"\""),
         ("regexp_matches('abc', 'b')", "{b}"),
@@ -145,4 +146,11 @@ fn patterns_are_those_of_postgresql() {
         ("array_to_string(array[1, null, 3], ',')", "1,3"),
         ("array_to_string(array[1, null, 3], ',', '*')", "1,*,3"),
     ]);
+}
+
+#[test]
+fn texts_behind_texts_are_no_names() {
+    for statement in ["select 'a' 'b'", "select 1, E'a' 'b' from (values (1)) t(x)", "select (select 'a' 'b')"] {
+        is_refused(statement, "write `||` between them");
+    }
 }
