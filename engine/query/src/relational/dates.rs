@@ -24,9 +24,7 @@ impl AnalyzerRule for Dates {
                 together(union)?;
             }
             let schema = merge_schema(&node.inputs());
-            for expr in node.expressions() {
-                expr.apply(|e| compared(e, &schema).map(|()| TreeNodeRecursion::Continue))?;
-            }
+            node.apply_expressions(|expr| expr.apply(|e| compared(e, &schema).map(|()| TreeNodeRecursion::Continue)))?;
             Ok(TreeNodeRecursion::Continue)
         })?;
         Ok(plan)

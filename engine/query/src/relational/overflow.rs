@@ -102,7 +102,7 @@ fn is_divisor(call: &ScalarFunction) -> bool {
 fn is_written_once(divided: &Expr) -> Result<bool> {
     let is_again = |e: &Expr| match e {
         Expr::ScalarFunction(call) => is_divisor(call),
-        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) => true,
+        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => true,
         _ => false,
     };
     Ok(!divided.exists(|e| Ok(is_again(e)))?)
