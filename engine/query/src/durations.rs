@@ -89,6 +89,11 @@ fn words_of(text: &str) -> Option<Vec<String>> {
             None => words.push(plain(&word).to_owned()),
         }
     }
+    // A number alone, or behind all others, is one of seconds; arrow's casts take it for one of months.
+    let is_number = |word: &String| word.parse::<f64>().is_ok_and(f64::is_finite);
+    if words.len() % 2 == 1 && words.iter().step_by(2).all(is_number) {
+        words.push("seconds".to_owned());
+    }
     in_known_units(&mut words);
     if is_ago {
         for word in words.iter_mut().filter(|word| word.parse::<f64>().is_ok()) {
@@ -216,6 +221,9 @@ mod tests {
             ("1h30m", Some("1 h 30 m")),
             ("  3   days ", Some("3 days")),
             ("5. days", Some("5 days")),
+            ("10", Some("10 seconds")),
+            ("-1.5", Some("-1.5 seconds")),
+            ("1 day 10", Some("1 day 10 seconds")),
             ("2.5 weeks", Some("17.5 days")),
             ("1.1 weeks", Some("7.7 days")),
             ("1 millennium", Some("1000 years")),
@@ -285,6 +293,7 @@ mod tests {
             "1 día",
             "ü",
             "day 1",
+            "infinity",
         ] {
             assert_eq!(worded(text), None, "{text}");
         }
@@ -311,6 +320,7 @@ mod tests {
             ("1 millennium", 12_000, 0, 0),
             ("1 millennium -2.5 years", 11_970, 0, 0),
             ("1h30m", 0, 0, 5_400 * SECOND),
+            ("10", 0, 0, 10 * SECOND),
         ] {
             let form = worded(text).unwrap_or_else(|| text.to_owned());
             let read = parse_interval_month_day_nano(&form).unwrap_or_else(|e| panic!("{text}: {e}"));

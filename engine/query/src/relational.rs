@@ -9,6 +9,7 @@ pub(crate) mod asking;
 mod beside;
 mod bounds;
 mod copies;
+mod dates;
 mod distinct_counts;
 pub(crate) mod grouping;
 mod inner_order;
@@ -54,6 +55,7 @@ use self::arithmetic::Arithmetic;
 use self::beside::Beside;
 use self::bounds::{few_keys, few_products, giving_way};
 use self::copies::few_parts;
+use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
 use self::inner_order::InnerOrder;
 use self::lengths::{Lengths, WindowLengths};
@@ -98,8 +100,8 @@ pub(crate) fn session(
     // They are asked before those of DataFusion.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
-        [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 5] =
+        [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths), Arc::new(Dates)];
     let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
         Arc::new(Literals),
         Arc::new(Beside),

@@ -291,7 +291,7 @@ impl Translator<'_> {
                 if patterns::is_constant(pattern) =>
             {
                 patterns::regular(pattern)?;
-                let found = call("regexp_match", vec![take(within), take(pattern)]);
+                let found = others::matched(vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
             Expr::Substring { substring_from, substring_for, .. } => {
@@ -394,7 +394,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        let done = windows::none_in_where(select).and_then(|()| records::translate(select));
+        let done = windows::none_in_where(select).and_then(|()| outputs::no_texts(select));
+        let done = done.and_then(|()| records::translate(select));
         let done = done.and_then(|()| laterals::translate(select, making));
         if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);

@@ -45,7 +45,7 @@ pub struct StoreSettings {
     pub wal_level: WalLevel,
     /// Memory for the whole process; the store takes its shares from it.
     pub memory_limit_bytes: u64,
-    /// A generation is sealed at this size; none = the smaller of 96 MiB and a 16th of the memory limit.
+    /// A generation is sealed at this size; none = the smaller of 72 MiB and a 16th of the memory limit.
     pub generation_bytes: Option<u64>,
     /// A generation is sealed at this age.
     pub generation_age: Duration,
@@ -147,7 +147,7 @@ impl Default for CompactionSettings {
 impl StoreSettings {
     /// Gives the size at which a generation is sealed.
     pub fn generation_bytes(&self) -> u64 {
-        self.generation_bytes.unwrap_or((96 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
+        self.generation_bytes.unwrap_or((72 * MIB).min(self.memory_limit_bytes / 16)).max(64 * 1024)
     }
 
     /// Gives the memory of ingest: generations, series registry, queued batches.
@@ -248,7 +248,7 @@ mod tests {
         s.retention = None;
         assert_eq!((s.write().accept_past_ms, s.write().accept_future_ms), (None, None));
         assert_eq!(s.accepted_times(1), (i64::MIN, i64::MAX));
-        assert_eq!(s.generation_bytes(), 96 * MIB);
+        assert_eq!(s.generation_bytes(), 72 * MIB);
         s.memory_limit_bytes = 320 * MIB;
         assert_eq!(s.generation_bytes(), 20 * MIB);
     }

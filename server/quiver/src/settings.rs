@@ -218,7 +218,7 @@ settings! {
     memory: Memory {
         /// Budget of the whole process; 0 means 60 % of the machine or of its control group.
         limit: Size = "\"0\"";
-        /// Live data of one generation; 0 means the smaller of 96MiB and a 16th of the limit.
+        /// Live data of one generation; 0 means the smaller of 72MiB and a 16th of the limit.
         generation: Size = "\"0\"";
         /// Whether columns of logs are kept decoded for queries that use them again, within the memory of caches.
         decoded_cache: bool = "true";

@@ -1,10 +1,12 @@
-//! `array_has_all` and `array_has_any` (`@>`, `<@`, `&&`) of lists that lack. DataFusion's look for the items of a batch first,
-//! and answer where there are none as of lists without items; a NULL without a type they refuse.
+//! `array_has_all` and `array_has_any` (`@>`, `<@`, `&&`) of lists that lack, and of items that do. DataFusion's look for the
+//! items of a batch first, and answer where there are none as of lists without items; a NULL without a type they refuse, and
+//! a NULL among the items they take for the same as another, which no list has in PostgreSQL.
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, BooleanArray};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, GenericListArray, OffsetSizeTrait};
+use arrow::buffer::{BooleanBuffer, NullBuffer, OffsetBuffer};
+use arrow::compute::{filter, is_not_null};
 use arrow::datatypes::{DataType, FieldRef};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
@@ -52,7 +54,7 @@ impl ScalarUDFImpl for Contained {
         self.0.documentation()
     }
 
-    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+    fn invoke_with_args(&self, mut args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let lacks = |value: &ColumnarValue| match value {
             ColumnarValue::Scalar(value) => value.is_null(),
             ColumnarValue::Array(lists) => *lists.data_type() == DataType::Null,
@@ -66,19 +68,79 @@ impl ScalarUDFImpl for Contained {
                 nulls = NullBuffer::union(nulls.as_ref(), lists.nulls());
             }
         }
+        let mut lacking = Vec::new();
+        if let Some(sought) = args.args.get_mut(1)
+            && let Some((present, rows)) = present(sought)?
+        {
+            (*sought, lacking) = (present, rows);
+        }
+        // Of all items that are looked for none may lack.
+        if self.name() != "array_has_all" {
+            lacking.clear();
+        }
         let rows = args.number_rows;
         let found = self.0.invoke_with_args(args)?;
-        let Some(nulls) = nulls.filter(|nulls| nulls.null_count() > 0) else { return Ok(found) };
+        let nulls = nulls.filter(|nulls| nulls.null_count() > 0);
+        if nulls.is_none() && lacking.is_empty() {
+            return Ok(found);
+        }
         let found = found.into_array(rows)?;
         let found = found.as_boolean();
-        let nulls = NullBuffer::union(found.nulls(), Some(&nulls));
-        Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(found.values().clone(), nulls))))
+        // Of a constant list there is one.
+        let lacks = |row: usize| lacking.get(row).or(lacking.first()).is_some_and(|lacks| *lacks);
+        let values = BooleanBuffer::collect_bool(found.len(), |row| found.value(row) && !lacks(row));
+        let nulls = NullBuffer::union(found.nulls(), nulls.as_ref());
+        Ok(ColumnarValue::Array(Arc::new(BooleanArray::new(values, nulls))))
     }
+}
+
+/// Lists without the items of them that are NULL, and which of them have such; none: none has.
+fn present(lists: &ColumnarValue) -> Result<Option<(ColumnarValue, Vec<bool>)>> {
+    let array = match lists {
+        ColumnarValue::Array(lists) => Arc::clone(lists),
+        ColumnarValue::Scalar(list) => list.to_array()?,
+    };
+    let found = match array.data_type() {
+        DataType::List(item) => without_nulls(array.as_list::<i32>(), item)?,
+        DataType::LargeList(item) => without_nulls(array.as_list::<i64>(), item)?,
+        _ => None,
+    };
+    let Some((present, lacking)) = found else { return Ok(None) };
+    let present = match lists {
+        ColumnarValue::Array(_) => ColumnarValue::Array(present),
+        ColumnarValue::Scalar(_) => ColumnarValue::Scalar(ScalarValue::try_from_array(&present, 0)?),
+    };
+    Ok(Some((present, lacking)))
+}
+
+fn without_nulls<O: OffsetSizeTrait>(
+    lists: &GenericListArray<O>,
+    item: &FieldRef,
+) -> Result<Option<(ArrayRef, Vec<bool>)>> {
+    let offsets = lists.value_offsets();
+    let (Some(first), Some(last)) = (offsets.first(), offsets.last()) else { return Ok(None) };
+    let start = first.as_usize();
+    let items = lists.values().slice(start, last.as_usize() - start);
+    if items.logical_null_count() == 0 {
+        return Ok(None);
+    }
+    let is_there = is_not_null(&items)?;
+    let (mut lengths, mut lacking) = (Vec::with_capacity(lists.len()), Vec::with_capacity(lists.len()));
+    for ends in offsets.windows(2) {
+        let length = (ends[1] - ends[0]).as_usize();
+        let there = is_there.values().slice(ends[0].as_usize() - start, length).count_set_bits();
+        lengths.push(there);
+        lacking.push(there < length);
+    }
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    let items = filter(&items, &is_there)?;
+    let lists = GenericListArray::<O>::try_new(Arc::clone(item), offsets, items, lists.nulls().cloned())?;
+    Ok(Some((Arc::new(lists), lacking)))
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, ListArray};
+    use arrow::array::ListArray;
     use arrow::datatypes::Int64Type;
 
     use super::super::testing::{call, column};
@@ -109,5 +171,27 @@ mod tests {
         let kind = DataType::new_list(DataType::Int64, true);
         let none = ColumnarValue::Scalar(ScalarValue::try_from(&kind).unwrap());
         assert_eq!(truths(&call(&all, &[left, none], 5).unwrap()), [None; 5]);
+    }
+
+    #[test]
+    fn nothing_is_the_same_as_nothing() {
+        let [(_, all), (_, any)] = functions();
+        let left = || lists(vec![Some(vec![Some(1), None]), Some(vec![None]), Some(vec![Some(2), None]), None]);
+        let right = lists(vec![Some(vec![None, Some(1)]), Some(vec![]), Some(vec![Some(2)]), Some(vec![None])]);
+        let both = [left(), right];
+        assert_eq!(truths(&call(&all, &both, 4).unwrap()), [Some(false), Some(true), Some(true), None]);
+        assert_eq!(truths(&call(&any, &both, 4).unwrap()), [Some(true), Some(false), Some(true), None]);
+        let items = ListArray::from_iter_primitive::<Int64Type, _, _>(vec![Some(vec![None, Some(2)])]);
+        let constant = || ColumnarValue::Scalar(ScalarValue::List(Arc::new(items.clone())));
+        let none = [Some(false), Some(false), Some(false), None];
+        assert_eq!(truths(&call(&all, &[left(), constant()], 4).unwrap()), none);
+        assert_eq!(
+            truths(&call(&any, &[left(), constant()], 4).unwrap()),
+            [Some(false), Some(false), Some(true), None]
+        );
+        // Rows of a longer column.
+        let sliced = ColumnarValue::Array(left().into_array(4).unwrap().slice(2, 2));
+        let found = call(&all, &[sliced.clone(), sliced], 2).unwrap();
+        assert_eq!(truths(&found), [Some(false), None]);
     }
 }

@@ -1,16 +1,18 @@
 //! A divisor that must not be zero, as in PostgreSQL, where a quotient of floating-point numbers by zero is an error like one
-//! of whole numbers. Statements have it put around the divisors of their outputs by `quiver_sql`.
+//! of whole numbers. Statements have it put around the divisors of their outputs by `quiver_sql`, and the planner adds what is
+//! divided: NULL by zero is NULL.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray as _};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray};
 use arrow::compute::kernels::cmp::eq;
 use arrow::datatypes::{DataType, Field, FieldRef, Float32Type, Float64Type};
 use arrow::error::ArrowError;
 use datafusion::common::{ScalarValue, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+    ColumnarValue, Expr, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature,
+    Volatility,
 };
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -18,9 +20,10 @@ struct Divisor {
     signature: Signature,
 }
 
-/// Gives the function, of one value, which it gives back.
+/// Gives the function, of one value, which it gives back, and what it divides.
 pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(Divisor { signature: Signature::any(1, Volatility::Immutable) }))
+    let takes = vec![TypeSignature::Any(1), TypeSignature::Any(2)];
+    Arc::new(ScalarUDF::from(Divisor { signature: Signature::one_of(takes, Volatility::Immutable) }))
 }
 
 impl ScalarUDFImpl for Divisor {
@@ -28,49 +31,65 @@ impl ScalarUDFImpl for Divisor {
         "divisor"
     }
 
+    /// Columns keep the names that they had before it was told what is divided.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let Some(divisor) = args.first() else { return internal_err!("one divisor is looked at") };
+        Ok(format!("{}({})", self.name(), divisor.schema_name()))
+    }
+
     fn signature(&self) -> &Signature {
         &self.signature
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
-        let [kind] = types else { return internal_err!("one divisor is looked at") };
+        let ([kind] | [kind, _]) = types else { return internal_err!("one divisor is looked at") };
         Ok(kind.clone())
     }
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
-        let [value] = args.arg_fields else { return internal_err!("one divisor is looked at") };
+        let ([value] | [value, _]) = args.arg_fields else { return internal_err!("one divisor is looked at") };
         Ok(Arc::new(Field::new(self.name(), value.data_type().clone(), value.is_nullable())))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [value] = args.args.as_slice() else { return internal_err!("one divisor is looked at") };
-        let values = match value {
-            ColumnarValue::Array(values) => Arc::clone(values),
-            ColumnarValue::Scalar(value) => value.to_array()?,
+        let (value, divided) = match args.args.as_slice() {
+            [value] => (value, None),
+            [value, divided] => (value, Some(divided)),
+            _ => return internal_err!("one divisor is looked at"),
         };
-        if has_zero(&values)? {
-            return Err(ArrowError::DivideByZero.into());
-        }
-        Ok(value.clone())
+        let (values, is_constant) = match value {
+            ColumnarValue::Array(values) => (Arc::clone(values), false),
+            ColumnarValue::Scalar(value) => (value.to_array()?, true),
+        };
+        let Some(zeros) = zeros(&values)?.filter(|zeros| zeros.true_count() > 0) else { return Ok(value.clone()) };
+        let is_divided = match divided {
+            None => true,
+            Some(ColumnarValue::Scalar(divided)) => !divided.is_null(),
+            Some(ColumnarValue::Array(divided)) => {
+                let nulls = divided.logical_nulls();
+                let is_there = |row: usize| nulls.as_ref().is_none_or(|nulls| nulls.is_valid(row));
+                let is_zero = |row: usize| is_constant || (zeros.is_valid(row) && zeros.value(row));
+                (0..divided.len()).any(|row| is_zero(row) && is_there(row))
+            }
+        };
+        if is_divided { Err(ArrowError::DivideByZero.into()) } else { Ok(value.clone()) }
     }
 }
 
-/// Whether there is a zero among values; among those that are no numbers there is none.
-fn has_zero(values: &ArrayRef) -> Result<bool> {
+/// Which values are zero; none: they are no numbers.
+fn zeros(values: &ArrayRef) -> Result<Option<BooleanArray>> {
     // Arrow tells 0 from -0.
-    Ok(match values.data_type() {
-        DataType::Float32 => values.as_primitive::<Float32Type>().iter().flatten().any(|number| number == 0.0),
-        DataType::Float64 => values.as_primitive::<Float64Type>().iter().flatten().any(|number| number == 0.0),
-        kind if kind.is_integer() || kind.is_decimal() => {
-            eq(values, &ScalarValue::new_zero(kind)?.to_scalar()?)?.true_count() > 0
-        }
-        _ => false,
-    })
+    Ok(Some(match values.data_type() {
+        DataType::Float32 => BooleanArray::from_unary(values.as_primitive::<Float32Type>(), |number| number == 0.0),
+        DataType::Float64 => BooleanArray::from_unary(values.as_primitive::<Float64Type>(), |number| number == 0.0),
+        kind if kind.is_integer() || kind.is_decimal() => eq(values, &ScalarValue::new_zero(kind)?.to_scalar()?)?,
+        _ => return Ok(None),
+    }))
 }
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{Array, Decimal128Array, Float32Array, Float64Array, Int64Array, StringArray};
+    use arrow::array::{Decimal128Array, Float32Array, Float64Array, Int64Array, StringArray};
 
     use super::super::testing::{call, column, shown};
     use super::*;
@@ -78,7 +97,8 @@ mod tests {
     #[test]
     fn zeros_are_found() {
         let check = |values: ArrayRef, expected: bool| {
-            assert_eq!(has_zero(&values).unwrap(), expected, "{}", values.data_type());
+            let found = zeros(&values).unwrap().is_some_and(|zeros| zeros.true_count() > 0);
+            assert_eq!(found, expected, "{}", values.data_type());
         };
         check(Arc::new(Float64Array::from(vec![Some(1.5), None, Some(-0.0)])), true);
         check(Arc::new(Float64Array::from(vec![Some(f64::NAN), None])), false);
@@ -101,5 +121,25 @@ mod tests {
             assert!(refused.to_lowercase().contains("divide by zero"), "{refused}");
         }
         assert!(call(&function(), &[ColumnarValue::Scalar(ScalarValue::Int64(None))], 2).is_ok());
+    }
+
+    #[test]
+    fn nothing_may_be_divided_by_zero() {
+        let zeros = || column(Int64Array::from(vec![Some(0), Some(2), None]));
+        let zero = || ColumnarValue::Scalar(ScalarValue::from(0.0));
+        let rows = |first: Option<f64>| column(Float64Array::from(vec![first, Some(1.0), None]));
+        let nulls = || column(Float64Array::from(vec![None, None, None]));
+        let constant = |value: Option<i64>| ColumnarValue::Scalar(ScalarValue::Int64(value));
+        for (divisor, divided, is_taken) in [
+            (zeros(), rows(None), true),
+            (zeros(), rows(Some(1.0)), false),
+            (zero(), rows(None), false),
+            (zero(), nulls(), true),
+            (zeros(), constant(None), true),
+            (zeros(), constant(Some(1)), false),
+        ] {
+            let found = call(&function(), &[divisor.clone(), divided.clone()], 3);
+            assert_eq!(found.is_ok(), is_taken, "{divided:?} by {divisor:?}");
+        }
     }
 }

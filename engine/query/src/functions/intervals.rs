@@ -1,9 +1,9 @@
-//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, and
-//! the days of what lies between two times.
+//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, the
+//! days of what lies between two times, and seconds with their fraction.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, Int32Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
 use arrow::datatypes::{
     DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
@@ -13,6 +13,8 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 const DAY_NS: i64 = 86_400_000_000_000;
+const MINUTE_NS: i64 = 60_000_000_000;
+const DAY_SECONDS: f64 = 86_400.0;
 /// Days of a month where there is no calendar to look them up in.
 const MONTH_DAYS: i64 = 30;
 /// Digits of the length of the longest interval.
@@ -25,6 +27,7 @@ enum Asked {
     Quotient,
     Length,
     Spread,
+    Micros,
 }
 
 /// A function of an interval, and of a number.
@@ -38,7 +41,7 @@ fn function(asked: Asked) -> ScalarUDF {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
     let signature = match asked {
         Asked::Product | Asked::Quotient => Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable),
-        Asked::Length => Signature::exact(vec![kind], Volatility::Immutable),
+        Asked::Length | Asked::Micros => Signature::exact(vec![kind], Volatility::Immutable),
         Asked::Spread => Signature::any(1, Volatility::Immutable),
     };
     ScalarUDF::from(Calculation { asked, signature })
@@ -64,6 +67,11 @@ pub(crate) fn spread() -> ScalarUDF {
     function(Asked::Spread)
 }
 
+/// The microseconds of an interval within its minute. Arrow has them as a sum whose nanoseconds are none beyond two seconds.
+pub(crate) fn micros() -> ScalarUDF {
+    function(Asked::Micros)
+}
+
 impl ScalarUDFImpl for Calculation {
     fn name(&self) -> &'static str {
         match self.asked {
@@ -71,6 +79,7 @@ impl ScalarUDFImpl for Calculation {
             Asked::Quotient => "interval_quotient",
             Asked::Length => "interval_length",
             Asked::Spread => "interval_spread",
+            Asked::Micros => "interval_micros",
         }
     }
 
@@ -82,6 +91,7 @@ impl ScalarUDFImpl for Calculation {
         Ok(match self.asked {
             Asked::Product | Asked::Quotient | Asked::Spread => DataType::Interval(IntervalUnit::MonthDayNano),
             Asked::Length => DataType::Decimal128(DIGITS, 0),
+            Asked::Micros => DataType::Int32,
         })
     }
 
@@ -96,6 +106,10 @@ impl ScalarUDFImpl for Calculation {
             let lengths: Decimal128Array = intervals.iter().map(|interval| interval.map(length_of)).collect();
             let lengths = lengths.with_precision_and_scale(DIGITS, 0)?;
             return Ok(ColumnarValue::Array(Arc::new(lengths)));
+        }
+        if self.asked == Asked::Micros {
+            let micros: Int32Array = intervals.iter().map(|interval| interval.and_then(micros_of)).collect();
+            return Ok(ColumnarValue::Array(Arc::new(micros)));
         }
         let Some(numbers) = args.args.get(1) else { return internal_err!("a number is lacking") };
         let numbers = cast(&numbers.to_array(args.number_rows)?, &DataType::Float64)?;
@@ -145,6 +159,11 @@ pub(super) fn length_of(interval: IntervalMonthDayNano) -> i128 {
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }
 
+/// What is left of an interval's time beside whole minutes; it is far less than such a number holds.
+fn micros_of(interval: IntervalMonthDayNano) -> Option<i32> {
+    i32::try_from(interval.nanoseconds % MINUTE_NS / 1_000).ok()
+}
+
 /// An interval whose parts are scaled: what is left of a month goes to the days, and of a day to the time.
 fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     parts_scaled((f64::from(interval.months), f64::from(interval.days), interval.nanoseconds as f64), scale)
@@ -176,14 +195,16 @@ pub(super) fn between(
 
 fn parts_scaled(parts: (f64, f64, f64), scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     let within = |value: f64, most: f64| (value.abs() <= most).then_some(value);
-    let months = scale(parts.0);
     // What calculating leaves beside a whole number is none of the interval's: 0.3 months are 9 days.
-    let settled = |days: f64| (days * 1e9).round() / 1e9;
+    let settled = |value: f64| (value * 1e6).round() / 1e6;
+    let (months, days) = (scale(parts.0), scale(parts.1));
     let days_of_months = settled((months - months.trunc()) * MONTH_DAYS as f64);
-    let days = scale(parts.1) + days_of_months;
-    let time = scale(parts.2) + (days - days.trunc()) * DAY_NS as f64;
+    // Days of months and days may be of two signs: what is left of each goes to the time, and what is a day there back.
+    let left = settled((days - days.trunc() + days_of_months - days_of_months.trunc()) * DAY_SECONDS);
+    let whole = (left / DAY_SECONDS).trunc();
+    let time = scale(parts.2) + (left - whole * DAY_SECONDS) * 1e9;
     let months = within(months.trunc(), f64::from(i32::MAX))? as i32;
-    let days = within(days.trunc(), f64::from(i32::MAX))? as i32;
+    let days = within(days.trunc() + days_of_months.trunc() + whole, f64::from(i32::MAX))? as i32;
     let nanoseconds = within(time.round(), 9.2e18)? as i64;
     Some(IntervalMonthDayNano::new(months, days, nanoseconds))
 }
@@ -219,6 +240,9 @@ mod tests {
         check((1, 0, 0), 0.5, (0, 15, 0));
         check((1, 0, 0), 2.3, (2, 9, 0));
         check((0, 1, 0), -0.5, (0, 0, -12 * hour));
+        check((1, -1, 0), -0.5, (0, -15, 12 * hour));
+        check((1, -1, 0), 0.1, (0, 3, -2 * hour - 24 * (hour / 60)));
+        check((5, 5, 0), 0.35, (1, 24, 6 * hour));
         assert_eq!(mean(1, 1, 0, 2), Some(IntervalMonthDayNano::new(0, 15, 12 * hour)));
         let (low, high) = (IntervalMonthDayNano::new(0, 0, 2 * hour), IntervalMonthDayNano::new(0, 1, 0));
         assert_eq!(between(low, high, 0.5), Some(IntervalMonthDayNano::new(0, 0, 13 * hour)));
@@ -297,6 +321,14 @@ mod tests {
         let (least, most) = (interval((i32::MIN, 0, 0)), interval((i32::MAX, 0, 0)));
         assert_eq!(between(least, most, 0.5), None);
         assert_eq!(between(interval((0, 0, i64::MIN)), interval((0, 0, 1)), 0.5), None);
+    }
+
+    #[test]
+    fn seconds_of_intervals_have_a_fraction() {
+        let given = [Some((1, 3, 14_706_700_000_000)), Some((0, 0, -1_250_000_000)), None, Some((0, 0, i64::MIN))];
+        let found = shown(&call(&micros(), &[column(intervals(&given))], 4).unwrap());
+        let expected = [Some(6_700_000), Some(-1_250_000), None, Some(-16_854_775)];
+        assert_eq!(found, expected.map(|micros| micros.map(|micros: i32| micros.to_string())));
     }
 
     #[test]

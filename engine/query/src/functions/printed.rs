@@ -37,6 +37,8 @@ pub(crate) fn function() -> ScalarUDF {
 pub(crate) fn is_printed(kind: &DataType) -> bool {
     match kind {
         DataType::Timestamp(..)
+        | DataType::Time32(_)
+        | DataType::Time64(_)
         | DataType::Interval(IntervalUnit::MonthDayNano)
         | DataType::Float32
         | DataType::Float64 => true,
@@ -121,6 +123,18 @@ pub(super) fn texts(values: &ArrayRef) -> Result<ArrayRef> {
                 let utc = DateTime::from_timestamp(number.div_euclid(per_second), fraction as u32);
                 let Some(utc) = utc else { return exec_err!("a time is too far away to be shown") };
                 push_time(utc, zone, &mut text)?;
+                out.append_value(&text);
+            }
+        }
+        DataType::Time32(_) | DataType::Time64(_) => {
+            let clocks = cast(&cast(values, &DataType::Time64(TimeUnit::Nanosecond))?, &DataType::Int64)?;
+            for ns in clocks.as_primitive::<Int64Type>() {
+                text.clear();
+                let Some(ns) = ns else {
+                    out.append_null();
+                    continue;
+                };
+                push_clock(ns.unsigned_abs(), &mut text)?;
                 out.append_value(&text);
             }
         }
@@ -276,19 +290,25 @@ fn push_interval(interval: IntervalMonthDayNano, out: &mut String) -> fmt::Resul
             (false, true) => "+",
             (false, false) => "",
         };
-        let seconds = ns / SECOND_NS;
-        write!(out, "{space}{sign}{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)?;
-        push_fraction(ns % SECOND_NS, out)?;
+        write!(out, "{space}{sign}")?;
+        push_clock(ns, out)?;
     }
     Ok(())
+}
+
+/// Hours, minutes and seconds, with as much of a fraction as there is.
+fn push_clock(ns: u64, out: &mut String) -> fmt::Result {
+    let seconds = ns / SECOND_NS;
+    write!(out, "{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)?;
+    push_fraction(ns % SECOND_NS, out)
 }
 
 #[cfg(test)]
 mod tests {
     use arrow::array::{
         BooleanBuilder, DurationMillisecondArray, Float32Array, Float64Array, Int64Builder, IntervalMonthDayNanoArray,
-        ListBuilder, StringBuilder, TimestampMicrosecondArray, TimestampMillisecondArray, TimestampNanosecondArray,
-        TimestampSecondArray,
+        ListBuilder, StringBuilder, Time64MicrosecondArray, TimestampMicrosecondArray, TimestampMillisecondArray,
+        TimestampNanosecondArray, TimestampSecondArray,
     };
 
     use super::super::testing::draws;
@@ -365,6 +385,8 @@ mod tests {
 
     #[test]
     fn times_of_all_units_are_shown() {
+        let clocks = Time64MicrosecondArray::from(vec![Some(47_655_500_000), Some(86_399_000_100), Some(0), None]);
+        check(clocks, &[Some("13:14:15.5"), Some("23:59:59.0001"), Some("00:00:00"), None]);
         check(TimestampSecondArray::from(vec![-1, 0]), &["1969-12-31 23:59:59", "1970-01-01 00:00:00"].map(Some));
         check(
             TimestampMicrosecondArray::from(vec![-1, 10]),

@@ -93,9 +93,10 @@ impl ScalarUDFImpl for TextFunction {
 impl TextFunction {
     fn run(&self, columns: &[StringViewArray], rows: usize) -> ArrayRef {
         use arrow::array::Array as _;
+        // An empty text is NULL, as in all tables, but where texts are quoted for other statements.
+        let takes_empty = self.name.starts_with("quote_");
         let row = |at: usize| -> Vec<Option<&str>> {
-            // An empty text is NULL, as in all tables.
-            let value = |c: &StringViewArray| c.is_valid(at) && !c.value(at).is_empty();
+            let value = |c: &StringViewArray| c.is_valid(at) && (takes_empty || !c.value(at).is_empty());
             columns.iter().map(|c| value(c).then(|| c.value(at))).collect()
         };
         match self.gives {

@@ -4,7 +4,8 @@
 //!
 //! Quotients of whole numbers fail by a divisor that is zero, but for conditions: DataFusion evaluates all parts of
 //! `n <> 0 AND 10 / n > 3` for all rows, and PostgreSQL the second one for those of which the first one is true. What is
-//! divided by zero there is NULL, which is true of no row. So it is with what an aggregate with a condition takes.
+//! divided by zero there is NULL, which is true of no row. So it is with what an aggregate with a condition takes. Elsewhere
+//! NULL may be divided by zero, which is NULL: what looks at divisors is told what they divide.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
-use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr};
+use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
@@ -51,8 +52,8 @@ impl AnalyzerRule for Overflows {
             node.map_expressions(|expr| {
                 let name = names.save(&expr);
                 let changed = expr.transform_up(|e| {
-                    let checked = checked(e, &schema, is_condition)?;
-                    checked.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
+                    let done = beside(e)?.transform_data(|e| checked(e, &schema, is_condition))?;
+                    done.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
                 })?;
                 Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
             })
@@ -67,6 +68,44 @@ fn is_checked(op: Operator) -> bool {
 
 fn divides(op: Operator) -> bool {
     matches!(op, Operator::Divide | Operator::Modulo)
+}
+
+/// Tells the function that looks at a divisor what is divided. It would be written once more for each quotient within it, so
+/// that those of quotients and of subqueries are not told.
+fn beside(expr: Expr) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::BinaryExpr(mut quotient) if divides(quotient.op) && is_written_once(&quotient.left)? => {
+            let args = looked_at(&mut quotient.right).filter(|args| args.len() == 1);
+            let is_told = args.is_some();
+            if let Some(args) = args {
+                args.push(quotient.left.as_ref().clone());
+            }
+            Ok(Transformed::new_transformed(Expr::BinaryExpr(quotient), is_told))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// What the function that looks at a divisor takes; none: nothing looks at it.
+fn looked_at(divisor: &mut Expr) -> Option<&mut Vec<Expr>> {
+    match divisor {
+        Expr::Cast(cast) => looked_at(&mut cast.expr),
+        Expr::ScalarFunction(call) if is_divisor(call) => Some(&mut call.args),
+        _ => None,
+    }
+}
+
+fn is_divisor(call: &ScalarFunction) -> bool {
+    call.func.name() == "divisor"
+}
+
+fn is_written_once(divided: &Expr) -> Result<bool> {
+    let is_again = |e: &Expr| match e {
+        Expr::ScalarFunction(call) => is_divisor(call),
+        Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => true,
+        _ => false,
+    };
+    Ok(!divided.exists(|e| Ok(is_again(e)))?)
 }
 
 /// What an aggregate with a condition takes, of which rows are left out only afterwards, and that condition.

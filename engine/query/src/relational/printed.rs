@@ -1,7 +1,8 @@
 //! Casts of times, intervals, floating-point numbers and lists to texts, in the form that PostgreSQL gives them; what lies
-//! between two times is an interval of days and time there, and where its parts are asked for.
+//! between two times is an interval of days and time there, and where its parts are asked for, of which the microseconds are
+//! ours.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result};
@@ -62,14 +63,35 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 
 /// A part of an interval in the place of a part of what lies between two times.
 fn in_days(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
-    let is_between = |value: &Expr| value.get_type(schema).is_ok_and(|kind| matches!(kind, DataType::Duration(_)));
+    let is_micros = |part: &Expr| text_of(part).is_some_and(|part| part.eq_ignore_ascii_case("microsecond"));
+    let (is_between, is_micros) = match &expr {
+        Expr::ScalarFunction(call) => match call.args.get(1).map(|value| value.get_type(schema)) {
+            Some(Ok(DataType::Duration(_))) => (true, is_micros(&call.args[0])),
+            Some(Ok(DataType::Interval(IntervalUnit::MonthDayNano))) => (false, is_micros(&call.args[0])),
+            _ => (false, false),
+        },
+        _ => (false, false),
+    };
     match expr {
-        Expr::ScalarFunction(mut call) if call.args.get(1).is_some_and(is_between) => {
+        Expr::ScalarFunction(mut call) if is_between || is_micros => {
             let value = call.args.swap_remove(1);
-            call.args.push(intervals::spread().call(vec![value]));
+            let value = if is_between { intervals::spread().call(vec![value]) } else { value };
+            if is_micros {
+                return Transformed::yes(intervals::micros().call(vec![value]));
+            }
+            call.args.push(value);
             Transformed::yes(Expr::ScalarFunction(call))
         }
         other => Transformed::no(other),
+    }
+}
+
+/// A text that stands in a statement.
+fn text_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Cast(cast) => text_of(&cast.expr),
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
     }
 }
 
@@ -95,8 +117,14 @@ mod tests {
         assert_eq!(found.data, printed::function().call(vec![spread()]));
         let part = |value| datafusion::functions::expr_fn::date_part(lit("hour"), value);
         assert_eq!(in_form(part(between()), &schema).data, part(spread()));
+        let micros = |value| datafusion::functions::expr_fn::date_part(lit("MICROSECOND"), value);
+        assert_eq!(in_form(micros(between()), &schema).data, intervals::micros().call(vec![spread()]));
+        let interval = || lit(ScalarValue::new_interval_mdn(0, 1, 5));
+        assert_eq!(in_form(micros(interval()), &schema).data, intervals::micros().call(vec![interval()]));
         for other in [
             part(time()),
+            part(interval()),
+            micros(time()),
             cast(lit(5_i64), DataType::Utf8View),
             cast(lit(1.5), DataType::Int64),
             cast(time(), DataType::Timestamp(TimeUnit::Second, None)),

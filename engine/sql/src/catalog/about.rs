@@ -15,7 +15,7 @@ const PRIVILEGES: &str = "grantor:t grantee:t table_catalog:t table_schema:t tab
                           is_grantable:t=NO with_hierarchy:t=YES";
 
 /// Its tables; most are about what there is none of here.
-pub(super) const ALL: [Shape; 17] = [
+pub(super) const ALL: [Shape; 20] = [
     shape(
         "character_sets",
         "character_set_catalog:t character_set_schema:t character_set_name:t=UTF8 character_repertoire:t=UCS \
@@ -55,6 +55,20 @@ pub(super) const ALL: [Shape; 17] = [
         "routines",
         "specific_catalog:t specific_schema:t specific_name:t routine_catalog:t routine_schema:t routine_name:t \
          routine_type:t data_type:t",
+    ),
+    shape(
+        "parameters",
+        "specific_catalog:t specific_schema:t specific_name:t ordinal_position:l parameter_mode:t is_result:t \
+         as_locator:t parameter_name:t data_type:t udt_catalog:t udt_schema:t udt_name:t parameter_default:t",
+    ),
+    shape(
+        "element_types",
+        "object_catalog:t object_schema:t object_name:t object_type:t collection_type_identifier:t data_type:t \
+         udt_catalog:t udt_schema:t udt_name:t",
+    ),
+    shape(
+        "column_privileges",
+        "grantor:t grantee:t table_catalog:t table_schema:t table_name:t column_name:t privilege_type:t is_grantable:t",
     ),
     shape("triggers", "trigger_catalog:t trigger_schema:t trigger_name:t event_object_schema:t event_object_table:t"),
     shape("table_privileges", PRIVILEGES),

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType as SqlType, Expr, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Subscript,
-    TableFactor, Value, visit_expressions,
+    TableFactor, UnaryOperator, Value, visit_expressions,
 };
 use quiver_types::{Error, Result};
 
@@ -58,10 +58,34 @@ const LAST: i64 = 2_147_483_647;
 pub(super) fn bounded(chain: &mut [AccessExpr]) {
     for access in chain {
         if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
-            lower_bound.get_or_insert_with(|| number(1));
-            upper_bound.get_or_insert_with(|| number(LAST));
+            at_least(lower_bound.get_or_insert_with(|| number(1)), 1);
+            at_least(upper_bound.get_or_insert_with(|| number(LAST)), 0);
         }
     }
+}
+
+/// Has a bound be no lower than the first item, below which lists go on without items: the planner counts from their end.
+fn at_least(bound: &mut Expr, least: i64) {
+    let found = match &*bound {
+        Expr::Value(_) => None,
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(**expr, Expr::Value(_)) => Some(number(least)),
+        // It is written twice, as those within it would be.
+        bound if holds_lists(bound) => None,
+        bound => expr(&format!("CASE WHEN {bound} < {least} THEN {least} ELSE {bound} END")).ok(),
+    };
+    if let Some(found) = found {
+        *bound = found;
+    }
+}
+
+fn holds_lists(bound: &Expr) -> bool {
+    let look = |expr: &Expr| match expr {
+        Expr::CompoundFieldAccess { .. } | Expr::Subquery(_) | Expr::InSubquery { .. } | Expr::Exists { .. } => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(bound, look).is_break()
 }
 
 /// Functions that give lists.

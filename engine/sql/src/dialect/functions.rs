@@ -403,7 +403,11 @@ fn at_path(name: &str, args: &[Expr]) -> Option<Expr> {
     let [document, keys @ ..] = args else { return None };
     let key = |key: &Expr| Some(format!("\"{}\"", literal(key)?.replace('\\', "\\\\").replace('"', "\\\"")));
     let keys = keys.iter().map(key).collect::<Option<Vec<_>>>()?;
-    Some(call(function, vec![document.clone(), text(&format!("{{{}}}", keys.join(",")))]))
+    // Columns give what is in them as it is.
+    let is_known = patterns::is_written(document) || matches!(document, Expr::Cast { .. });
+    let document = document.clone();
+    let document = if is_known && name.starts_with("jsonb") { call("json_normal", vec![document]) } else { document };
+    Some(call(function, vec![document, text(&format!("{{{}}}", keys.join(",")))]))
 }
 
 /// `array_fill(value, array[2, 3])`: the last length is that of the innermost lists.

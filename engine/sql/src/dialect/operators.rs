@@ -1,6 +1,6 @@
 //! Operators that the planner does not know, or the parser reads in another order: they are written as ones that it does.
 
-use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator};
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::queries::unsupported;
@@ -169,7 +169,9 @@ pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: b
 
 /// `document ?| array['a', 'b']`, of which one is enough, and `?&`, of which none may lack.
 pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Expr> {
-    let keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
+    let mut keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
+    // As in PostgreSQL, NULL is no key that is asked for.
+    keys.retain(|key| !matches!(key, Expr::Value(value) if matches!(value.value, Value::Null)));
     copied(left, keys.len())?;
     if keys.len() > ITEMS_MAX {
         let text = format!("a list of {} keys is too long, at most {ITEMS_MAX} are allowed", keys.len());
@@ -307,7 +309,7 @@ mod tests {
 
     #[test]
     fn copies_are_bounded() {
-        let long = Expr::Value(datafusion::sql::sqlparser::ast::Value::SingleQuotedString("x".repeat(1_000)).into());
+        let long = Expr::Value(Value::SingleQuotedString("x".repeat(1_000)).into());
         assert!(copied(&long, 10).is_ok());
         assert_eq!(copied(&long, 100).unwrap_err().kind, ErrorKind::LimitExceeded);
     }

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_types::{Error, Result};
 
-use super::{bytes, call, expr, literal, operators, quoted, text, types};
+use super::{bytes, call, expr, literal, number, operators, quoted, text, types};
 
 /// What a call is for the planner; none: it knows the function, or there is none.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -41,11 +41,27 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("decode", [text, form]) if is_word(form, "escape") => call("bytes_unescaped", vec![text.clone()]),
         // The planner leaves out what fills it up, unless it is asked for.
         ("encode", [bytes, form]) if is_word(form, "base64") => call("encode", vec![bytes.clone(), text("base64pad")]),
+        ("regexp_match", [_, pattern, ..]) if literal(pattern).is_some_and(may_lack) => matched(args.to_vec()),
         ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
             return replaced(args);
         }
         _ => return Ok(None),
     }))
+}
+
+/// The groups of the first place that a pattern is found at. The planner's function leaves out those that take no part, so
+/// that others stand in their places.
+pub(super) fn matched(args: Vec<Expr>) -> Expr {
+    if args.get(1).and_then(literal).is_some_and(may_lack) {
+        call("array_element", vec![call("regexp_groups", args), number(1)])
+    } else {
+        call("regexp_match", args)
+    }
+}
+
+/// Whether a pattern has groups that may take no part in what is found: they, or what they stand in, may be left out.
+fn may_lack(pattern: &str) -> bool {
+    pattern.contains('(') && [")?", ")*", "){", "|"].into_iter().any(|sign| pattern.contains(sign))
 }
 
 fn is_word(value: &Expr, word: &str) -> bool {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArguments, Ident, OrderByKind,
-    Query, Select, SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, VisitorMut,
+    Query, Select, SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, Value, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
@@ -79,16 +79,21 @@ pub(super) fn of_query(query: &mut Query) {
 fn name_all(query: &mut Query, again: char) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
+    let mut others = Vec::new();
     let select = loop {
         match body {
             SetExpr::Select(select) => break select,
             SetExpr::Query(inner) => body = &mut *inner.body,
             // The first of several says how all are named.
-            SetExpr::SetOperation { left, .. } => body = &mut **left,
+            SetExpr::SetOperation { left, right, .. } => {
+                others.push(&mut **right);
+                body = &mut **left;
+            }
             _ => return,
         }
     };
     of_select(select, again);
+    apart_from(others, &select.projection);
     // Rows without their like are in the order of outputs alone, by their names.
     if let (Some(order), Some(_)) = (order, &select.distinct)
         && let OrderByKind::Expressions(keys) = &mut order.kind
@@ -120,6 +125,52 @@ fn of_select(select: &mut Select, again: char) {
         }
     }
     number(&mut select.projection, again);
+}
+
+/// Tells the outputs of the further parts of a set apart, whose names nobody sees. The planner calls there what has no name as
+/// the output of the first part in its place, which may be how a column beside it is called.
+fn apart_from(mut sets: Vec<&mut SetExpr>, first: &[SelectItem]) {
+    while let Some(set) = sets.pop() {
+        match set {
+            SetExpr::Select(select) => tell_apart(&mut select.projection, first),
+            SetExpr::Query(inner) => sets.push(&mut *inner.body),
+            SetExpr::SetOperation { left, right, .. } => sets.extend([&mut **left, &mut **right]),
+            _ => {}
+        }
+    }
+}
+
+fn tell_apart(items: &mut [SelectItem], first: &[SelectItem]) {
+    let is_listed = |item: &SelectItem| matches!(item, SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. });
+    if !items.iter().chain(first).all(is_listed) {
+        return;
+    }
+    let column = |item: &SelectItem| match item {
+        SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+            Some(normal(&name(expr)))
+        }
+        _ => None,
+    };
+    let columns: HashSet<String> = items.iter().filter_map(column).collect();
+    let mut seen = HashSet::new();
+    for (at, item) in items.iter_mut().enumerate() {
+        let own = column(item);
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        let given = match first.get(at) {
+            Some(SelectItem::UnnamedExpr(expr)) => normal(&name(expr)),
+            Some(SelectItem::ExprWithAlias { alias, .. }) => normal(alias),
+            _ => continue,
+        };
+        let is_another = match &own {
+            Some(_) => !seen.insert(expr.to_string()),
+            None => columns.contains(&given),
+        };
+        if is_another {
+            let alias = Ident::with_quote('"', format!("{}{AGAIN}{}", own.unwrap_or(given), at + 1));
+            *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+        }
+    }
+    number(items, AGAIN);
 }
 
 /// The name of an output that is given none, as PostgreSQL has it.
@@ -215,6 +266,25 @@ pub(super) fn type_of(data_type: &DataType) -> String {
     name.to_owned()
 }
 
+/// Refuses a text behind a text, which the parser takes for its name.
+///
+/// # Errors
+/// Invalid.
+pub(super) fn no_texts(select: &Select) -> Result<()> {
+    for item in &select.projection {
+        if let SelectItem::ExprWithAlias { expr: Expr::Value(value), alias } = item
+            && alias.quote_style == Some('\'')
+            && matches!(value.value, Value::SingleQuotedString(_) | Value::EscapedStringLiteral(_))
+        {
+            return Err(Error::invalid(format!(
+                "two texts stand one behind the other: write `||` between them, or a name in double quotes, \"{}\"",
+                alias.value
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
     number(items, AGAIN_WITHIN);
@@ -294,5 +364,33 @@ mod tests {
             "SELECT EXISTS (SELECT 1) AS \"exists\", NOT EXISTS (SELECT 1) AS \"?column?\"",
         );
         check("select max(a) from t union select 2", "SELECT max(a) AS \"max\" FROM t UNION SELECT 2");
+    }
+
+    #[test]
+    fn outputs_of_further_parts_of_a_set_are_told_apart() {
+        let check = |text: &str, expected: &str| {
+            let Parsed::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+            translate(&mut query).expect(text);
+            assert_eq!(query.to_string().replace(AGAIN, "~"), expected, "{text}");
+        };
+        check(
+            "select a, b from t union all select b / 10, a from u",
+            "SELECT a, b FROM t UNION ALL SELECT b / 10 AS \"a~1\", a FROM u",
+        );
+        check(
+            "select a, 1 x from t except (select u.x, u.a + 1 from u) union select a, a from v",
+            "SELECT a, 1 AS x FROM t EXCEPT (SELECT u.x, u.a + 1 AS \"x~2\" FROM u) UNION SELECT a, a AS \"a~2\" FROM v",
+        );
+        check(
+            "select a, b from t intersect select b x, c x from u",
+            "SELECT a, b FROM t INTERSECT SELECT b AS x, c AS \"x~2\" FROM u",
+        );
+        check(
+            "select x from (select a, b from t union select 2, a from u) s",
+            "SELECT x FROM (SELECT a, b FROM t UNION SELECT 2 AS \"a~1\", a FROM u) s",
+        );
+        for same in ["SELECT a, b FROM t UNION SELECT 2, c FROM u", "SELECT a, b FROM t UNION SELECT *, a FROM u"] {
+            check(same, same);
+        }
     }
 }

@@ -9,7 +9,8 @@ use quiver_types::{Error, Result};
 
 use super::{arguments, bare, call, expr, literal, outputs, ranks};
 
-/// A percentile of each number of `ARRAY[…]`, as a list; none: the function is called with one number.
+/// A percentile of each number of `ARRAY[…]`, as a list, which is NULL of no values; none: the function is called with one
+/// number.
 pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = &function.args else { return Ok(None) };
     let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(Array { elem, .. })))] = list.args.as_slice() else {
@@ -21,7 +22,13 @@ pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
         let one = Function { args: FunctionArguments::List(list), ..function.clone() };
         Ok(one_of(name, &one)?.unwrap_or(Expr::Function(one)))
     };
-    Ok(Some(call("make_array", elem.iter().map(one).collect::<Result<_>>()?)))
+    let each = elem.iter().map(one).collect::<Result<Vec<Expr>>>()?;
+    let first = each.first().map(ToString::to_string);
+    let list = call("make_array", each);
+    match first {
+        Some(first) => expr(&format!("CASE WHEN ({first}) IS NOT NULL THEN {list} END")).map(Some),
+        None => Ok(Some(list)),
+    }
 }
 
 /// An aggregate with an order, as the planner knows it; none: it is called in another way, or is another one.

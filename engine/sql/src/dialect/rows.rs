@@ -64,9 +64,9 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     Some(call("unnest", vec![listed(list, in_normal_form(name, args.to_vec()))]))
 }
 
-/// Arguments of a function, with what is written or cast in the form of `jsonb` where items of that are given.
+/// Arguments of a function, with what is written or cast in the form of `jsonb` where items or names of that are given.
 fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
-    if function.starts_with("jsonb_array_elements")
+    if (function.starts_with("jsonb_array_elements") || function == "jsonb_object_keys")
         && let Some(document) = args.first_mut()
         && (patterns::is_written(document) || matches!(document, Expr::Cast { .. }))
     {

@@ -91,8 +91,32 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     }
     if let (Some(false), false) = (negated, matches!(**right, Expr::Subquery(_)) || matches!(**left, Expr::Tuple(_))) {
         *place = one_of(take(left), take(right));
+        return Ok(());
+    }
+    if let (true, Some(op)) = (is_any, opposite(op))
+        && !matches!(**right, Expr::Subquery(_))
+        && !matches!(**left, Expr::Tuple(_))
+    {
+        *place = not_all(take(left), op, take(right));
     }
     Ok(())
+}
+
+/// The operator of an order that holds where another one does not.
+fn opposite(op: &BinaryOperator) -> Option<BinaryOperator> {
+    Some(match op {
+        BinaryOperator::Lt => BinaryOperator::GtEq,
+        BinaryOperator::LtEq => BinaryOperator::Gt,
+        BinaryOperator::Gt => BinaryOperator::LtEq,
+        BinaryOperator::GtEq => BinaryOperator::Lt,
+        _ => return None,
+    })
+}
+
+/// `NOT (x op ALL (list))`, of which the planner knows what NULL among the items makes of it; of `ANY` it does not.
+fn not_all(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    let all = Expr::AllOp { left: Box::new(left), compare_op: op, right: Box::new(right) };
+    Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
 }
 
 /// `x = ANY (list)`. The planner would ask whether the list has it, which is false, not NULL, where NULL is all that might be
@@ -104,10 +128,7 @@ fn one_of(left: Expr, right: Expr) -> Expr {
         {
             Expr::InList { expr: Box::new(left), list: elem, negated: false }
         }
-        right => {
-            let all = Expr::AllOp { left: Box::new(left), compare_op: BinaryOperator::NotEq, right: Box::new(right) };
-            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
-        }
+        right => not_all(left, BinaryOperator::NotEq, right),
     }
 }
 

@@ -97,12 +97,13 @@ pub(super) fn extract(field: &DateTimeField, time: &Expr) -> Result<Option<Expr>
     part_of(&field.to_string(), time)
 }
 
-/// A part of a time that is years of the calendar, or seconds: these have a fraction.
+/// A part of a time that is years of the calendar, or seconds and milliseconds: these have a fraction.
 fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
-    if unit_of(part) == Some("second") || part.eq_ignore_ascii_case("second") {
-        return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some);
-    }
-    match part.to_lowercase().as_str() {
+    let part = part.to_lowercase();
+    match unit_of(&part).unwrap_or(part.as_str()) {
+        "second" => return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some),
+        "millisecond" => return expr(&format!("(date_part('microsecond', {time}) / 1000.0)")).map(Some),
+        "microsecond" => return expr(&format!("date_part('microsecond', {time})")).map(Some),
         // Moments are shown at UTC.
         "timezone" | "timezone_hour" | "timezone_minute" => {
             return expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN 0 END")).map(Some);
@@ -110,7 +111,7 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         "julian" => return expr(&format!("(date_part('epoch', {time}) / 86400 + 2440588)")).map(Some),
         _ => {}
     }
-    let Some((years, less)) = era(part) else { return Ok(None) };
+    let Some((years, less)) = era(&part) else { return Ok(None) };
     expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
 }
 

@@ -67,6 +67,11 @@ impl Dialect for Patience {
         false
     }
 
+    /// Texts with the end of a line between them are one, which the dialect does not say of PostgreSQL.
+    fn supports_string_literal_concatenation_with_newline(&self) -> bool {
+        true
+    }
+
     // The rest is all that PostgreSQL's dialect has of its own.
 
     fn dialect(&self) -> TypeId {

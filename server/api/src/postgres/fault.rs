@@ -73,13 +73,14 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 76] = [
+const CODES: [(&str, &str); 98] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
     ("is out of range for type", "22003"),
     ("too large to store in a Decimal", "22003"),
     ("to value of Date32 type", "22007"),
+    ("to value of Time64", "22007"),
     ("Error parsing timestamp", "22007"),
     ("Cannot cast string", "22P02"),
     ("invalid input syntax for type", "22P02"),
@@ -150,6 +151,27 @@ const CODES: [(&str, &str); 76] = [
     ("Cannot infer common", "42883"),
     ("There isn't a common type", "42883"),
     ("Invalid window frame: start bound", "42P20"),
+    ("zero raised to a negative power", "2201F"),
+    ("overlay start position", "22011"),
+    ("invalid Unicode scalar value", "22023"),
+    ("`width_bucket` takes two different ends", "2201G"),
+    ("cannot delete ", "22023"),
+    ("cannot set path in scalar", "22023"),
+    ("path element at position", "22P02"),
+    ("an interval is too long", "22008"),
+    ("Timestamp out of range", "22008"),
+    ("converted value exceeds the representable", "22008"),
+    ("overflows timestamp", "22008"),
+    ("' is out of range", "22008"),
+    ("in a pattern is for times", "22007"),
+    ("`to_number` finds no number", "22P02"),
+    ("Inconsistent data length across values list", "42601"),
+    ("Unsupported CAST", "42846"),
+    ("two texts stand one behind the other", "42601"),
+    ("can not be used as a sliding accumulator", "0A000"),
+    ("one window function over a value and over its cast", "0A000"),
+    ("does not support: Interval", "0A000"),
+    ("does not support: Time", "0A000"),
 ];
 
 fn code(error: &Error) -> &'static str {
@@ -212,6 +234,12 @@ mod tests {
             "42804",
         );
         check(Error::invalid("Cannot infer common argument type for comparison operation Date32 = Int64"), "42883");
+        check(Error::invalid("Unsupported CAST from Boolean to Decimal128(38, 10)"), "42846");
+        let ran = |text: &str| Error::new(ErrorKind::Execution, text);
+        check(ran("Compute error: Timestamp out of range"), "22008");
+        check(ran("Day value '-1' is out of range"), "22008");
+        check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
+        check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");
         check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
         check(Error::new(ErrorKind::Unavailable, "x"), "53000");

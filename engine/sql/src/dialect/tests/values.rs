@@ -159,6 +159,8 @@ fn rows_in_values_are_lists() {
 #[test]
 fn forms_of_postgresql_are_known() {
     check("select a[:2], a[2:], a[1] from t", "SELECT a[1:2], a[2:2147483647], a[1] FROM t");
+    check("select a[-2:3], a[-2:-1], a[b[1]:] from t", "SELECT a[1:3], a[1:0], a[b[1]:2147483647] FROM t");
+    check("select a[b:2] from t", "SELECT a[CASE WHEN b < 1 THEN 1 ELSE b END:2] FROM t");
     check(
         "select t.a[1], (t.a[1]).b[2], (a).b, (a[1]).\"C\".d, (row(1, x)).f2, (row(1, (a).b)).f2, (row(1)).f2 from t",
         "SELECT t.a[1], get_field((t.a[1]), 'b')[2], get_field((a), 'b'), get_field(get_field((a[1]), 'C'), 'd'), (x), \

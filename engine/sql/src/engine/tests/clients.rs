@@ -125,6 +125,12 @@ fn what_clients_ask_the_catalog() {
         ),
         ("select count(*) from information_schema.key_column_usage", &["0"]),
         (
+            "select count(p.data_type) from information_schema.routines r \
+             left join information_schema.parameters p on r.specific_name = p.specific_name",
+            &["0"],
+        ),
+        ("select count(*) from information_schema.element_types, information_schema.column_privileges", &["0"]),
+        (
             "select catalog_name, schema_name from information_schema.schemata where schema_name = 'public'",
             &["quiver|public"],
         ),

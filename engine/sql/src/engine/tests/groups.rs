@@ -40,6 +40,8 @@ fn aggregates_over_values() {
         ),
         ("(select percentile_disc(0.5) within group (order by x) from (values (1), (2), (10), (20)) v (x))", "2"),
         ("(select percentile_disc(0) within group (order by x) from (values ('b'), ('a')) v (x))", "a"),
+        ("(select percentile_cont(array[0, 1]) within group (order by x) from (values (1)) v (x) where x > 1)", "NULL"),
+        ("(select percentile_disc(array[0, 1]) within group (order by x) from (values (1)) v (x) where x > 1)", "NULL"),
         (
             "(select percentile_cont(array[0, 0.5, 1]) within group (order by x) from (values (1), (2), (3)) v (x))",
             "{1,2,3}",

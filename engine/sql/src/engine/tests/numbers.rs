@@ -1,6 +1,6 @@
 //! Numbers, as PostgreSQL has them.
 
-use super::gives;
+use super::{gives, refuses};
 
 #[test]
 fn whole_numbers_are_divided_as_such() {
@@ -45,6 +45,20 @@ fn whole_numbers_are_divided_as_such() {
         ("'-inf'::float8", "-Infinity"),
         ("'NaN'::float8 = 'NaN'::float8", "true"),
         ("'NaN'::float8 > 'infinity'::float8", "true"),
+    ]);
+}
+
+#[test]
+fn nothing_by_zero_is_nothing() {
+    gives(&[
+        ("(select sum(x) / count(*) from (values (1)) t(x) where x > 1)", "NULL"),
+        ("(select max(x / y) from (values (null::float8, 0::float8), (6, 3)) t(x, y))", "2"),
+        ("(select x / 0 from (values (null::int)) t(x))", "NULL"),
+        ("(select x % y from (values (null::int, 0)) t(x, y))", "NULL"),
+    ]);
+    refuses(&[
+        ("(select max(x / y) from (values (null::int, 0), (6, 0)) t(x, y))", "division by zero"),
+        ("(select sum(x) / count(y) from (values (1, null::int)) t(x, y))", "division by zero"),
     ]);
 }
 

@@ -1,6 +1,6 @@
 //! Texts and patterns, as PostgreSQL has them.
 
-use super::{answers_are, gives, refuses};
+use super::{answers_are, gives, is_refused, refuses};
 
 #[test]
 fn positions_and_parts_of_texts() {
@@ -127,7 +127,14 @@ fn patterns_are_those_of_postgresql() {
         ("'abc' !~ all (array['x', 'c'])", "false"),
         ("regexp_match('foobarbequebaz', '(bar)(beque)')", "{bar,beque}"),
         ("regexp_match('abc', 'x')", "NULL"),
+        ("'it''s'\n  'b'", "it'sb"),
+        ("quote_literal('')", "''"),
+        ("quote_ident('')", "\"\""),
         ("regexp_matches('abc', 'b')", "{b}"),
+        ("regexp_match('ab', '(x)?(b)')", "{NULL,b}"),
+        ("(regexp_match('AB', '(x)|(b)', 'i'))[2]", "B"),
+        ("regexp_match('ac', '(x)?(b)')", "NULL"),
+        ("substring('ab' from '(x)?(b)')", "NULL"),
         ("regexp_count('ABCABCaxyz', 'A.', 1, 'i')", "3"),
         ("regexp_like('abc', 'B', 'i')", "true"),
         ("regexp_substr('number of your street', '[^ ]+', 1, 2)", "of"),
@@ -174,4 +181,11 @@ fn patterns_look_around_and_refer_to_groups() {
         ("regexp_split_to_array(repeat('a', 100000), '(?=(?:.*x))a')", "steps"),
         (r"'a' ~ '\1(a)'", "no group 1"),
     ]);
+}
+
+#[test]
+fn texts_behind_texts_are_no_names() {
+    for statement in ["select 'a' 'b'", "select 1, E'a' 'b' from (values (1)) t(x)", "select (select 'a' 'b')"] {
+        is_refused(statement, "write `||` between them");
+    }
 }

@@ -90,6 +90,8 @@ fn intervals_and_zones() {
         ("interval '1 day' * 2 + interval '30 minutes'", "2 days 00:30:00"),
         ("interval '1 hour' < interval '61 minutes'", "true"),
         ("interval '0'", "00:00:00"),
+        ("'10'::interval", "00:00:10"),
+        ("timestamp '2024-01-01' + '90'", "2024-01-01 00:01:30"),
         ("now() - now() = interval '0'", "true"),
         ("date '2024-03-31' - interval '1 month'", "2024-02-29 00:00:00"),
         ("timestamp '2024-01-01' + interval '1 day' * 31", "2024-02-01 00:00:00"),
