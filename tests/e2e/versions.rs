@@ -1,8 +1,8 @@
 //! Data directories of earlier builds, `tests/fixtures/<build>`: this build opens them, whatever state they are in, and
 //! answers as the build that wrote them did (promise D14).
 //!
-//! A fixture is a directory as a kill left it: parts of several levels and days, live rows in the WAL, and `answers.json`
-//! with what its own build answered. The ignored test makes one for the next version:
+//! A fixture is a directory as a kill left it: parts of several levels and days, live rows in the WAL, an entity of
+//! each family of configuration, and `answers.json` with what its own build answered. The ignored test makes one for the next version:
 //! `QUIVER_FIXTURE=<name> QUIVER_BINARY=<server> cargo test -p quiver-tests --test e2e -- --ignored make_fixture`.
 
 use std::collections::BTreeMap;
@@ -11,6 +11,8 @@ use std::process::Command;
 
 use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};
+
+use crate::configuration::{call, families, numbered};
 
 /// 2026-03-01 12:00 UTC.
 const START_MS: i64 = 1_772_366_400_000;
@@ -174,6 +176,34 @@ async fn answers(server: &Server) -> BTreeMap<String, Value> {
     ordered(answers)
 }
 
+/// Begins the name of an answer that is an entity of configuration; its path follows.
+const ENTITY: &str = "entity ";
+
+/// Makes an entity of each family; gives them by their names among the answers.
+async fn configure(server: &Server) -> BTreeMap<String, Value> {
+    let mut made = BTreeMap::new();
+    for (path, body) in families() {
+        let answer = call(server, "POST", path, &[], &numbered(&body, 1)).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+        let one = format!("{path}/{}", answer.json()["id"].as_str().expect("an id"));
+        made.insert(format!("{ENTITY}{one}"), server.get(&one).await.json());
+    }
+    made
+}
+
+/// Entities are as they were made. Later builds may tell more of them.
+async fn are_there(server: &Server, entities: &BTreeMap<String, Value>, when: &str) {
+    for (name, entity) in entities {
+        let path = &name[ENTITY.len()..];
+        let answer = server.get(path).await;
+        assert_eq!(answer.status, 200, "{when}: {path}: {}", answer.text());
+        let now = answer.json();
+        for (field, value) in entity.as_object().expect("an entity is an object") {
+            assert_eq!(&now[field], value, "{when}: {field} of {path}");
+        }
+    }
+}
+
 fn ordered(answers: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     answers.into_iter().map(|(question, answer)| (question.clone(), normal(&question, answer))).collect()
 }
@@ -213,7 +243,10 @@ async fn data_of_earlier_builds_is_read() {
     for fixture in std::fs::read_dir(fixtures()).expect("fixtures").flatten() {
         let name = fixture.file_name().to_string_lossy().into_owned();
         let text = std::fs::read_to_string(fixture.path().join("answers.json")).expect("answers");
-        let expected = ordered(serde_json::from_str(&text).expect("answers are JSON"));
+        let expected: BTreeMap<String, Value> = serde_json::from_str(&text).expect("answers are JSON");
+        let (entities, expected): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            expected.into_iter().partition(|(question, _)| question.starts_with(ENTITY));
+        let expected = ordered(expected);
         let dir = tempfile::tempdir().expect("a folder");
         copy_dir(&fixture.path().join("data"), dir.path());
         let server = Server::start(dir.path(), &Options::default()).await;
@@ -228,6 +261,7 @@ async fn data_of_earlier_builds_is_read() {
             for (question, answer) in &now {
                 assert_eq!(Some(answer), expected.get(question), "{name}, {state}: {question}");
             }
+            are_there(&server, &entities, &format!("{name}, {state}")).await;
         }
         assert_eq!(server.stop(), Some(0));
         let mut check = Command::new(binary());
@@ -236,6 +270,7 @@ async fn data_of_earlier_builds_is_read() {
         assert_eq!(code, Some(0), "{name}: {out}{errors}");
         let server = Server::start(dir.path(), &Options::default()).await;
         assert_eq!(answers(&server).await, expected, "{name}, started again");
+        are_there(&server, &entities, &format!("{name}, started again")).await;
         found += 1;
     }
     assert!(found > 0, "no fixtures");
@@ -255,7 +290,8 @@ async fn make_fixture() {
             _ => {}
         }
     }
-    let answers = answers(&server).await;
+    let mut answers = answers(&server).await;
+    answers.extend(configure(&server).await);
     server.kill();
     let to = fixtures().join(name);
     copy_dir(dir.path(), &to.join("data"));
