@@ -2,7 +2,8 @@
 //! answers as the build that wrote them did (promise D14).
 //!
 //! A fixture is a directory as a kill left it: parts of several levels and days, live rows in the WAL, an entity of
-//! each family of configuration, and `answers.json` with what its own build answered. The ignored test makes one for the next version:
+//! each family of configuration, and `answers.json` with what its own build answered. The ignored test makes one for the
+//! next version:
 //! `QUIVER_FIXTURE=<name> QUIVER_BINARY=<server> cargo test -p quiver-tests --test e2e -- --ignored make_fixture`.
 
 use std::collections::BTreeMap;
