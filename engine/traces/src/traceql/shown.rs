@@ -134,8 +134,8 @@ impl<'q> Asked<'q> {
             Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| self.expr(one, holds)),
             Expr::Not(one) => self.expr(one, false),
             Expr::Is(field, Check::There) => self.add([field], Given::There),
-            Expr::Is(field, _) => self.add([field], given),
-            Expr::Compare(Term::Field(field), _, Term::Fixed(_))
+            Expr::Is(field, _)
+            | Expr::Compare(Term::Field(field), _, Term::Fixed(_))
             | Expr::Compare(Term::Fixed(_), _, Term::Field(field)) => self.add([field], given),
             Expr::Compare(left, _, right) => {
                 self.term(left);

@@ -88,6 +88,7 @@ fn of_list(form: &MatcherForm) -> Option<Arc<dyn ValueMatcher>> {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "readers of matchers have one signature")]
 fn row(form: &MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>> {
     let found = match (form.kind.as_str(), form.texts.as_slice(), form.numbers.as_slice()) {
         ("field_compare", [left, right], [op]) => one_of(&[FieldOp::Eq, FieldOp::Le, FieldOp::Lt], *op)
