@@ -104,7 +104,7 @@ fn of_stored(filter: Filter) -> Filter {
 }
 
 fn without_any_message(filter: Filter) -> Filter {
-    let each = |inner: Vec<Filter>| inner.into_iter().map(without_any_message).collect();
+    let each = |inner: Vec<Filter>| -> Vec<Filter> { inner.into_iter().map(without_any_message).collect() };
     match filter {
         Filter::And(inner) => Filter::And(each(inner)),
         Filter::Or(inner) => Filter::Or(each(inner)),
