@@ -18,8 +18,13 @@ pub(crate) fn query(mut query: Query) -> Query {
     query
 }
 
-/// Brings a filter into normal form.
+/// Brings a filter of stored rows into normal form.
 pub(crate) fn filter(filter: Filter) -> Filter {
+    of_stored(condition(filter))
+}
+
+/// Brings a filter of a pipe into normal form.
+pub(crate) fn condition(filter: Filter) -> Filter {
     let mut filter = simplify(filter);
     subqueries(&mut filter, &Options::default());
     filter
@@ -28,7 +33,7 @@ pub(crate) fn filter(filter: Filter) -> Filter {
 fn normalize(query: &mut Query, outer: &Options) {
     inherit(&mut query.options, outer);
     if let Some(global) = query.options.global_filter.take() {
-        query.options.global_filter = Some(Box::new(simplify(*global)));
+        query.options.global_filter = Some(Box::new(of_stored(simplify(*global))));
     }
     query.pipes = join_pipes(std::mem::take(&mut query.pipes));
     let mut filter = std::mem::replace(&mut query.filter, Filter::All);
@@ -36,7 +41,7 @@ fn normalize(query: &mut Query, outer: &Options) {
         filter = Filter::And(vec![filter, std::mem::replace(leading, Filter::All)]);
         query.pipes.remove(0);
     }
-    query.filter = simplify(filter);
+    query.filter = of_stored(simplify(filter));
     let options = query.options.clone();
     for pipe in &mut query.pipes {
         for filter in pipe.kind_mut().filters_mut() {
@@ -88,12 +93,26 @@ fn simplify(filter: Filter) -> Filter {
 fn of_field(field: FieldPattern, test: Test) -> Filter {
     match test {
         Test::Regexp(text) if matches!(text.as_str(), "" | ".*") && field.name().is_some() => Filter::All,
-        // A text at the beginning of a word, whatever the text: written as `*`, which is every row.
-        Test::Prefix(text) if text.is_empty() && field.name() == Some(MSG) => Filter::All,
-        // Of the message this is written as `*`, which is every row.
-        Test::Regexp(text) if text == ".+" && field.name() == Some(MSG) => Filter::All,
         Test::Regexp(text) if text == ".+" => Filter::Field { field, test: Test::Prefix(String::new()) },
         test => Filter::Field { field, test },
+    }
+}
+
+/// Messages of stored rows are not looked at to see that they are there: `_msg:*` is every row. Behind pipes it is not.
+fn of_stored(filter: Filter) -> Filter {
+    simplify(without_any_message(filter))
+}
+
+fn without_any_message(filter: Filter) -> Filter {
+    let each = |inner: Vec<Filter>| -> Vec<Filter> { inner.into_iter().map(without_any_message).collect() };
+    match filter {
+        Filter::And(inner) => Filter::And(each(inner)),
+        Filter::Or(inner) => Filter::Or(each(inner)),
+        Filter::Not(inner) => Filter::Not(Box::new(without_any_message(*inner))),
+        Filter::Field { field, test: Test::Prefix(text) } if text.is_empty() && field.name() == Some(MSG) => {
+            Filter::All
+        }
+        other => other,
     }
 }
 

@@ -147,8 +147,12 @@ impl Ask {
 
     /// A count that must be a number; 0 when absent.
     fn number(&self, name: &str) -> Result<u64> {
-        let read = |text: &str| text.parse::<u64>().map_err(|_| invalid(name, &format!("`{text}` is no number")));
-        self.params.get(name).map_or(Ok(0), read)
+        self.params.get(name).map_or(Ok(0), |text| count_of(name, text))
+    }
+
+    /// Whether something is asked for; no when absent.
+    fn switch(&self, name: &str) -> Result<bool> {
+        self.params.get(name).map_or(Ok(false), |text| switch_of(name, text))
     }
 
     /// A duration with its text.
@@ -185,10 +189,46 @@ impl Ask {
     }
 }
 
+/// Reads a count. As in VictoriaLogs, one below zero sets no limit.
+fn count_of(name: &str, text: &str) -> Result<u64> {
+    match text.parse::<i64>() {
+        Ok(below) if below < 0 => Ok(0),
+        _ => text.parse::<u64>().map_err(|_| invalid(name, &format!("`{text}` is no number"))),
+    }
+}
+
+/// Reads a yes or no in the words of VictoriaLogs.
+fn switch_of(name: &str, text: &str) -> Result<bool> {
+    match text.to_ascii_lowercase().as_str() {
+        "" | "0" | "f" | "false" | "no" => Ok(false),
+        "1" | "t" | "true" | "yes" => Ok(true),
+        _ => Err(invalid(name, &format!("`{text}` is not one of true, false"))),
+    }
+}
+
 /// An answer in JSON.
 fn json(text: String) -> Response {
     let mut response = Response::new(text.into());
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_and_switches() {
+        for (text, expected) in [("0", 0), ("7", 7), ("-1", 0), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(count_of("limit", text).ok(), Some(expected), "{text}");
+        }
+        for wrong in ["x", "1.5", "1K", " 5", "-", "-x"] {
+            assert!(count_of("limit", wrong).is_err(), "{wrong}");
+        }
+        for (text, expected) in [("1", true), ("TRUE", true), ("yes", true), ("0", false), ("No", false), ("", false)] {
+            assert_eq!(switch_of("keep_const_fields", text).ok(), Some(expected), "{text}");
+        }
+        assert!(switch_of("keep_const_fields", "x").is_err());
+    }
 }

@@ -101,12 +101,12 @@ impl Pattern {
         match self.pieces.first() {
             None => wanted(value.len()),
             Some(Piece::Text(text)) => places(value, text).any(fits),
-            // What begins inside of a word ends as what begins with that word.
+            // A pattern that may stand anywhere begins with words and not with quotes, as in the reference. What begins
+            // inside of a word ends as what begins with that word.
             Some(Piece::Word) => {
-                let inside = |at: usize, c: char| is_word_char(c) && word_before(value, at);
-                value.char_indices().any(|(at, c)| can_begin(c) && !inside(at, c) && fits(at))
+                value.char_indices().any(|(at, c)| is_word_char(c) && !word_before(value, at) && fits(at))
             }
-            Some(_) => value.char_indices().any(|(at, c)| can_begin(c) && number_may_begin(value, at) && fits(at)),
+            Some(_) => value.char_indices().any(|(at, c)| is_word_char(c) && number_may_begin(value, at) && fits(at)),
         }
     }
 
@@ -133,11 +133,6 @@ fn places<'a>(value: &'a str, text: &'a str) -> impl Iterator<Item = usize> + 'a
         from = at + 1;
         Some(at)
     })
-}
-
-/// Whether a placeholder can begin with a character.
-fn can_begin(c: char) -> bool {
-    is_word_char(c) || matches!(c, '"' | '\'' | '`')
 }
 
 /// Whether a number may begin at a place. Asked where a pattern begins with one; behind a text of the pattern it is the
@@ -218,9 +213,12 @@ const QUOTED_MAX: usize = 4096;
 /// Longest rest of a word that a text of the pattern began, in characters: it would be read again from each such place.
 const REST_MAX: usize = 256;
 
-/// A word, or a text in quotes.
+/// A word, or a text in quotes. As in the reference, it may be empty before what is no word, but not at the end.
 fn word(value: &str, at: usize) -> Option<usize> {
     let rest = &value[at..];
+    if rest.is_empty() {
+        return None;
+    }
     if let Some(quote @ (b'"' | b'\'' | b'`')) = rest.as_bytes().first() {
         let mut escaped = false;
         for (i, b) in rest.bytes().enumerate().take(QUOTED_MAX).skip(1) {
@@ -236,7 +234,7 @@ fn word(value: &str, at: usize) -> Option<usize> {
     }
     let most = if word_before(value, at) { REST_MAX } else { usize::MAX };
     let length: usize = rest.chars().take_while(|c| is_word_char(*c)).take(most).map(char::len_utf8).sum();
-    (length > 0).then_some(at + length)
+    Some(at + length)
 }
 
 #[cfg(test)]
@@ -267,7 +265,12 @@ mod tests {
         check("id=<UUID>;", Any, "id=2edfed59-3e98-4073-bbb2-28d321ca71a7;", true);
         check("user <W> in", Any, "a user \"x \\\" y\" in", true);
         check("user <W> in", Any, "a user bob in", true);
-        check("user <W> in", Any, "a user  in", false);
+        check("user <W> in", Any, "a user  in", true);
+        check("user <W>", Any, "a user ", false);
+        check("<W> in", Any, " in", false);
+        check("<W> in", Prefix, " in", true);
+        check("<W> in", Any, "\"a b\" in", false);
+        check("<W> in", Prefix, "\"a b\" in", true);
         check("u<W>", Full, "user", true);
         check("id_<N>é", Any, "id_12é", true);
         check("foo<N>", Any, "a foo108 b", true);
@@ -326,7 +329,7 @@ mod tests {
             &["user", "größe_1", "\"a b\"", "'a \\' b'", "`a\\`", "\"\""],
             &["", "-", "a b", "\"a", "\"a\\\"", "'a\"", "a-b"],
         );
-        full("<W>=<N>;", &["abc=12;", "\"a=b\"=1;"], &["abc=x;", "=12;", "abc=12"]);
+        full("<W>=<N>;", &["abc=12;", "\"a=b\"=1;", "=12;"], &["abc=x;", "abc=12", "-=12;"]);
         // A run is taken as a whole: nothing is left of it for a second placeholder, or for a text.
         full("<N><N>", &[], &["12", "1234"]);
         full("a<N>b", &[], &["a1b"]);

@@ -8,7 +8,6 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
 use super::cells::assemble;
@@ -186,7 +185,7 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
             (FieldPattern::Name(_), FieldPattern::Prefix(_)) => {}
             (FieldPattern::Prefix(_), _) => {
                 let moved: Vec<(String, String)> =
-                    shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name, rename)?))).collect();
+                    shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name)?))).collect();
                 if rename {
                     shape.columns.retain(|c| !moved.iter().any(|(old, _)| *old == c.name));
                 }
@@ -202,18 +201,15 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
     shape
 }
 
-/// The name that a pair gives to a field, if it means the field.
-fn renamed(pair: &PatternPair, name: &str, rename: bool) -> Option<String> {
+/// The name that a pair gives to a field, if it means the field; one of which nothing is left has no name, as in the
+/// reference.
+fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
     if !pair.source.matches(name) {
         return None;
     }
     Some(match (&pair.source, &pair.target) {
         (_, FieldPattern::Name(target)) => target.clone(),
         (FieldPattern::Name(_), FieldPattern::Prefix(new)) => new.clone(),
-        // A copy without a name is the message; a field that is renamed keeps no name, as in the reference.
-        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) if !rename && new.is_empty() && name == old => {
-            MSG.to_owned()
-        }
         (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => format!("{new}{}", &name[old.len()..]),
     })
 }
@@ -333,7 +329,7 @@ fn copy_pair<'a>(pair: &PatternPair, rename: bool, fields: &mut Vec<(Cow<'a, str
     let made: Vec<(Cow<'a, str>, &'a str)> = fields
         .iter()
         .filter(|(_, value)| pair.target.name().is_none() || !value.is_empty())
-        .filter_map(|(name, value)| Some((Cow::Owned(renamed(pair, name, rename)?), *value)))
+        .filter_map(|(name, value)| Some((Cow::Owned(renamed(pair, name)?), *value)))
         .collect();
     if rename {
         fields.retain(|(name, _)| !pair.source.matches(name));

@@ -118,14 +118,34 @@ impl Parser<'_> {
         Ok(Some(Values::Subquery(Box::new(query))))
     }
 
-    /// `(*)`, also with a comma behind it.
+    /// `(*)`, or a list with `*` in it: every value.
     pub(crate) fn any_value(&mut self) -> bool {
         let begin = self.next;
-        if self.skip("(") && self.skip("*") && self.close().is_ok() {
-            return true;
+        let found = self.list_with_any().unwrap_or(false);
+        if !found {
+            self.next = begin;
         }
-        self.next = begin;
-        false
+        found
+    }
+
+    /// `(a, *)`: takes a list, and says whether `*` is one of its values.
+    fn list_with_any(&mut self) -> Result<bool> {
+        self.expect("(")?;
+        let mut any = false;
+        loop {
+            if self.skip("*") {
+                any = true;
+            } else {
+                self.argument("a value")?;
+            }
+            if !self.skip(",") {
+                self.expect(")")?;
+                return Ok(any);
+            }
+            if self.skip(")") {
+                return Ok(any);
+            }
+        }
     }
 
     /// Whether a pipe stands in the parentheses that begin here.
@@ -181,6 +201,11 @@ impl Parser<'_> {
         let close = if self.skip("]") { ']' } else { self.expect(")").map(|()| ')')? };
         let bound = |value, included| if included { Bound::Included(value) } else { Bound::Excluded(value) };
         let text = format!("range{open}{}, {}{close}", print::bound(&min.text), print::bound(&max.text));
+        if min.value.is_nan() || max.value.is_nan() {
+            // Nothing lies beside what is no number.
+            let (min, max) = (Bound::Included(f64::INFINITY), Bound::Included(f64::NEG_INFINITY));
+            return Ok(test(field, Test::Range { min, max, text }));
+        }
         // An open end at infinity takes infinity in: there is nothing beyond it to leave out.
         let (min_in, max_in) = (open == '[' || min.value.is_infinite(), close == ']' || max.value.is_infinite());
         Ok(test(field, Test::Range { min: bound(min.value, min_in), max: bound(max.value, max_in), text }))
@@ -190,8 +215,8 @@ impl Parser<'_> {
         let at = self.next;
         let text = self.argument("a number")?;
         match parse_number(&text) {
-            Some(value) if !value.is_nan() => Ok(Literal::new(value, text)),
-            _ => Err(self.fault_at(at, format!("a number expected, got `{text}`"))),
+            Some(value) => Ok(Literal::new(value, text)),
+            None => Err(self.fault_at(at, format!("a number expected, got `{text}`"))),
         }
     }
 

@@ -106,9 +106,7 @@ impl Parser<'_> {
             }
             self.next = begin;
         }
-        let message = field.is_none_or(|field| field.name() == Some(MSG));
-        // `_msg:*` is `*`, also for rows without a message.
-        Ok(if message { Filter::All } else { test(field, Test::Prefix(String::new())) })
+        Ok(if field.is_none() { Filter::All } else { test(field, Test::Prefix(String::new())) })
     }
 
     /// `=x`, `!=x`, `~re`, `!~re`, `>x` and so on.

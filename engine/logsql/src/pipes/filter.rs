@@ -85,5 +85,11 @@ mod tests {
         for op in ["<", "<=", ">", ">="] {
             gives(&format!("filter a:{op}nan"), &numbers, &[]);
         }
+        gives("filter a:range[nan, inf]", &numbers, &[]);
+        // Behind pipes a message may be missing.
+        gives("filter _msg:*", &["_msg=x a=1", "a=2"], &["_msg=x a=1"]);
+        gives("filter !_msg:~'.+'", &["_msg=x a=1", "a=2"], &["a=2"]);
+        gives("count() if (_msg:*) as m, count() if (*) as n", &["_msg=x a=1", "a=2"], &["m=1 n=2"]);
+        gives("delete _msg | filter _msg:*", &["_msg=x a=1", "a=2"], &[]);
     }
 }

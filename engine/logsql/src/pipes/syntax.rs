@@ -135,9 +135,13 @@ pub(crate) fn by_fields(parser: &mut Parser<'_>) -> Result<Vec<String>> {
     parser.fields_anyhow()
 }
 
-/// The column of counts, which must not be one of the fields.
+/// The column of counts.
 pub(crate) fn hits_name(by: &[String]) -> String {
-    let mut name = "hits".to_owned();
+    name_beside(by, "hits".to_owned())
+}
+
+/// The name of a column, which must not be one of the fields.
+pub(crate) fn name_beside(by: &[String], mut name: String) -> String {
     while by.contains(&name) {
         name.push('s');
     }

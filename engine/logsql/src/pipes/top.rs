@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::syntax::{above_0, by_fields, hits_name, names, rank_name, rank_text};
+use super::syntax::{above_0, by_fields, hits_name, name_beside, names, rank_name, rank_text};
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::aggregate::{Aggregate, Call, Key};
@@ -40,9 +40,9 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     while !parser.at_pipe_end() {
         if parser.skip("hits") {
             parser.skip("as");
-            top.hits = parser.field()?;
+            top.hits = name_beside(&top.by, parser.field()?);
         } else if top.rank.is_none() && parser.skip("rank") {
-            top.rank = Some(rank_name(parser)?);
+            top.rank = Some(name_beside(&top.by, rank_name(parser)?));
         } else {
             return Err(parser.unexpected("`hits as`, `rank` or the end of the pipe"));
         }
@@ -112,6 +112,7 @@ mod tests {
             ("top a", "top by (a)"),
             ("top 5 by (a, b) hits n rank", "top 5 by (a, b) hits as n rank"),
             ("top by (hits) rank as r", "top by (hits) hits as hitss rank as r"),
+            ("top by (x, n) hits as x rank as n", "top by (x, n) hits as xs rank as ns"),
         ]);
         refuses(&[
             ("top", "fields expected"),
@@ -122,6 +123,7 @@ mod tests {
         let rows = ["a=1", "a=2", "a=2", "a=3"];
         gives("top 2 by (a)", &rows, &["a=2 hits=2", "a=1 hits=1"]);
         gives("top 1 by (a) hits as n rank as r", &rows, &["a=2 n=2 r=1"]);
+        gives("top by (x) hits as x rank as r", &["x=5"], &["x=5 xs=1 r=1"]);
         gives("top by (a)", &["a=9", "a=10", "a=1KB"], &["a=10 hits=1", "a=1KB hits=1", "a=9 hits=1"]);
     }
 }

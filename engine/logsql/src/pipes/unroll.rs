@@ -23,7 +23,7 @@ use crate::parser::Parser;
 use crate::pieces::{Made, map_values};
 use crate::plan::Planned;
 use crate::rowfn;
-use crate::rows::{Rest, Shape, push_text, texts_of};
+use crate::rows::{Rest, Shape, batch, push_text, texts_of};
 use crate::written::{StepKind, StepReader};
 
 /// `unroll [if (f)] by (a, b)`
@@ -164,7 +164,11 @@ impl Items {
             *given = 0;
             taken += 1;
         }
-        let repeated = take_record_batch(rows, &UInt32Array::from(from))?;
+        // Rows may have no columns, which Arrow does not take rows of.
+        let repeated = match rows.num_columns() {
+            0 => batch(&self.input, Vec::new(), from.len())?,
+            _ => take_record_batch(rows, &UInt32Array::from(from))?,
+        };
         let arrays = builders.iter_mut().map(|b| Arc::new(b.finish()) as ArrayRef);
         let made: Vec<(&str, ArrayRef)> = self.fields.iter().map(String::as_str).zip(arrays).collect();
         Ok(Made { batch: assemble(&repeated, &self.input, &self.output, &made)?, taken, bytes })
@@ -185,6 +189,9 @@ mod tests {
         gives("unroll a", &["a='[1,\"x\"]' b=2", "a=3"], &["a=1 b=2", "a=x b=2", ""]);
         gives("unroll if (b:1) a", &["a='[1,2]' b=2"], &["a='[1,2]' b=2"]);
         gives("unroll (a, b)", &["a='[1,2]' b='[3]'"], &["a=1 b=3", "a=2"]);
+        // Rows of which nothing is left are rows all the same.
+        gives("delete * | unroll a", &["a=1", "b='[1,2]'"], &["", ""]);
+        gives("delete * | unroll if (b:2) (a, c) | len(c) as d", &["a=1"], &["d=0"]);
     }
 
     #[test]

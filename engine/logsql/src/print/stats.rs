@@ -16,7 +16,7 @@ impl Display for StatsCall {
 pub(crate) fn default_stats_name(call: &StatsCall) -> String {
     match &call.condition {
         None => call.func.to_string(),
-        Some(condition) => format!("{} if ({})", call.func, normal::filter(condition.clone())),
+        Some(condition) => format!("{} if ({})", call.func, normal::condition(condition.clone())),
     }
 }
 

@@ -258,10 +258,8 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
             }
         }
     }
-    match ask.params.get("keep_const_fields") {
-        None | Some("0" | "false") => {}
-        Some("1" | "true") => pipe.push_str(" keep_const_fields"),
-        Some(other) => return Err(invalid("keep_const_fields", &format!("`{other}` is not one of true, false"))),
+    if ask.switch("keep_const_fields")? {
+        pipe.push_str(" keep_const_fields");
     }
     let query = with_pipes(ask, pipes_of(&pipe)?);
     if let Some(plans) = ask.explained(state, &query).await? {

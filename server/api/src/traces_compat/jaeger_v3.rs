@@ -62,7 +62,9 @@ async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Res
         let span_kind = call.params.one("spanKind")?.or(call.params.one("span_kind")?);
         let mut operations = operations_of(&call, call.params.one("service")?, span_kind).await?;
         // Of this version no operation is without a kind.
-        operations.iter_mut().for_each(|(_, kind)| *kind = (*kind).max(KIND_INTERNAL));
+        for (_, kind) in &mut operations {
+            *kind = (*kind).max(KIND_INTERNAL);
+        }
         operations.sort_unstable();
         operations.dedup();
         call.json(&json!({"operations": operation_objects(operations)}))

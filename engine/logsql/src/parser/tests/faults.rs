@@ -32,7 +32,7 @@ fn faults_of_filters() {
 fn faults_of_ranges_and_streams() {
     check_error("a:range[1, 2", "unexpected end of the query, `)` expected at offset 12");
     check_error("a:range[x, 2]", "a number expected, got `x` at offset 8");
-    check_error("a:range[nan, 2]", "a number expected, got `nan` at offset 8");
+    check_error("a:range[1e400, 2]", "a number expected, got `1e400` at offset 8");
     check_error("a:range(1)", "unexpected `)`, `,` expected at offset 9");
     check_error("a:len_range(-1, 2)", "a length or `inf` expected, got `-1` at offset 12");
     let v4 = "two IPv4 addresses, one, or `a.b.c.d/bits` expected at offset 12";

@@ -20,6 +20,12 @@ fn words_phrases_and_prefixes() {
     check("a:''", "a:\"\"");
     check("a:*", "a:*");
     check("_msg:*", "*");
+    check("a _msg:~'.+'", "a");
+    check("!_msg:* or a", "!* or a");
+    check(
+        "* | _msg:* | limit 1 | _msg:* | stats count() if ('':~'.+') as n",
+        "* | limit 1 | filter _msg:* | stats count(*) if (_msg:*) as n",
+    );
     check("*:foo", "*:foo");
     check("pre*:foo", "pre*:foo");
     check("a:i(Foo)", "a:i(Foo)");
@@ -40,6 +46,9 @@ fn exact_values_and_lists() {
     check("a:in(x, 'y z')", "a:in(x,\"y z\")");
     check("a:in()", "a:in()");
     check("a:in(*)", "*");
+    check("a:in(x, *) b", "b");
+    check("a:contains_any(*, x,)", "*");
+    check("a:in(* | fields x)", "a:in(* | fields x)");
     check("a:contains_all(x, y)", "a:contains_all(x,y)");
     check("a:contains_any('x y')", "a:contains_any(\"x y\")");
     check("a:seq(x, 'y z')", "a:seq(x,\"y z\")");
@@ -72,6 +81,8 @@ fn patterns_and_other_fields() {
 fn ranges() {
     check("a:range(1,2]", "a:range(1, 2]");
     check("a:range[0x10, 1.5KiB)", "a:range[0x10, 1.5KiB)");
+    check("a:range(nan, 5]", "a:range(nan, 5]");
+    check("a:>1e400", "a:>1e400");
     check("a:range(-1, inf]", "a:range(-1, inf]");
     check("a:>5 b:>=1.5 c:<10MB d:<=2h", "a:>5 b:>=1.5 c:<10MB d:<=2h");
     check("a:>x b:<='c d'", "a:>x b:<=\"c d\"");
