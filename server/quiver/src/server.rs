@@ -61,8 +61,11 @@ pub struct Bound {
     before_requests: Option<Prepare>,
 }
 
-/// What is done with the whole server before it serves a request.
-struct Prepare(Box<dyn FnOnce(&Arc<AppState>) + Send>);
+/// A step of the start that looks at the whole server.
+type Preparation = dyn FnOnce(&Arc<AppState>) + Send;
+
+/// What is done before the first request is served.
+struct Prepare(Box<Preparation>);
 
 impl std::fmt::Debug for Prepare {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -91,7 +91,7 @@ fn of_query(test: &str, query: Query, args: &Value, recorder: &Recorder) -> Opti
             }
         }
         "TestQueryCanReturnLastNResults" => {
-            let limited = with_limit(query, 7);
+            let limited = with_limit(query, 0, 7);
             let newest = matches!(limited.pipes.last(), Some(Pipe::Sort(sort)) if sort.limit == Some(7)
                 && sort.by == [(TIME.to_owned(), true)]);
             whether(newest)

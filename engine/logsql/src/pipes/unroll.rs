@@ -198,8 +198,7 @@ mod tests {
     fn a_row_with_many_items_comes_in_pieces() {
         let shape = Shape::of_texts(["list"], false);
         let lists = ["[1,2]", "[]", "[\"a\",\"b\",\"c\",\"d\",\"e\"]", "[3]"];
-        let mut rows =
-            crate::rows::batch(&shape, vec![Arc::new(StringViewArray::from_iter_values(lists))], 4).expect("rows");
+        let mut rows = batch(&shape, vec![Arc::new(StringViewArray::from_iter_values(lists))], 4).expect("rows");
         let step = Items { fields: vec!["list".into()], condition: None, input: shape.clone(), output: shape };
         // Room for two items.
         let (room, mut all, mut pieces, mut given) = (2 * 16 * 2, Vec::new(), 0, 0);
