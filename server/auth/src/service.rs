@@ -1,7 +1,7 @@
 //! From what a request shows to who it is and what it may do.
 //!
-//! `identity` is who somebody is, `identify` finds it out of what is shown, `proof` checks secrets of accounts, `standing`
-//! says what has become of somebody since.
+//! `identity` is who somebody is, `identify` finds it out of what is shown, `proof` checks secrets of accounts,
+//! `standing` says what has become of somebody since.
 
 mod identify;
 mod identity;
