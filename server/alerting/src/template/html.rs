@@ -38,7 +38,7 @@ impl Page {
             if c == '<' && is_bare(before, self.state, rest) {
                 // It begins no tag.
                 out.push_str("&lt;");
-            } else if self.state != State::Comment && !rest.starts_with("-->") && !rest.starts_with("<!--") {
+            } else if before != State::Comment && self.state != State::Comment {
                 out.push_str(&rest[..taken]);
             }
             rest = &rest[taken..];
@@ -218,6 +218,17 @@ mod tests {
         check("<!DOCTYPE html><title>1 < {{.}}</title>", Value::text("<"), "<!DOCTYPE html><title>1 &lt; &lt;</title>");
         check("<{{.}}>", Value::text("script"), "&lt;script>");
         check("{{.Foo}}", Value::Nil, "");
+    }
+
+    /// Only comments are left out, not what looks like the begin or end of one in another place.
+    #[test]
+    fn marks_of_comments() {
+        let kept = |template: &str| check(template, Value::Nil, template);
+        kept("a --> b");
+        kept("<p title='<!-- x -->'>");
+        kept("<script>while (i --> 0) {}</script>");
+        kept("<style><!-- p {} --></style>");
+        check("a<!-- b --> --> c", Value::Nil, "a --> c");
     }
 
     #[test]
