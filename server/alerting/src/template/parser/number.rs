@@ -1,6 +1,7 @@
 //! Constants of numbers and characters.
 
 use super::super::ast::Number;
+use super::super::humanize::hex_float;
 use crate::text::unquote;
 
 /// Reads a constant as Go does.
@@ -37,7 +38,7 @@ pub(super) fn number(text: &str) -> Option<Number> {
         };
     }
     if radix.is_some_and(|(_, radix)| radix == 16) {
-        let value = hex_float(&plain[2..])?;
+        let value = hex_float(&plain[2..]).filter(|v| v.is_finite())?;
         return Some(Number::Float(if negative { -value } else { value }));
     }
     if radix.is_some() || !plain.contains(['.', 'e']) || !plain.bytes().any(|b| b.is_ascii_digit()) {
@@ -45,20 +46,6 @@ pub(super) fn number(text: &str) -> Option<Number> {
     }
     let value: f64 = plain.parse().ok().filter(|v: &f64| v.is_finite())?;
     Some(Number::Float(if negative { -value } else { value }))
-}
-
-/// Reads digits and a power of two, behind `0x`: `1.8p1`. The digits are as many as a float holds exactly.
-fn hex_float(text: &str) -> Option<f64> {
-    const DIGITS_MAX: usize = 13;
-    let (mantissa, power) = text.split_once('p')?;
-    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
-    let digits = [whole, part].concat();
-    if digits.len() > DIGITS_MAX || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return None;
-    }
-    let value = u64::from_str_radix(&digits, 16).ok()? as f64;
-    let power = power.parse::<i32>().ok()?.saturating_sub(4 * part.len() as i32);
-    Some(value * 2_f64.powi(power)).filter(|value| value.is_finite())
 }
 
 #[cfg(test)]
@@ -82,6 +69,9 @@ mod tests {
         check("-0x1.8P1", Some(Number::Float(-3.0)));
         check("0x.8p-1", Some(Number::Float(0.25)));
         check("0x_1p4_0", Some(Number::Float(1_099_511_627_776.0)));
+        check("0x1p-1074", Some(Number::Float(f64::from_bits(1))));
+        check("-0x.8p-1073", Some(Number::Float(-f64::from_bits(1))));
+        check("0x0p5000", Some(Number::Float(0.0)));
         for wrong in ["0x1p", "0xp1", "0x1.8", "0x+1p4", "0x1p99999"] {
             check(wrong, None);
         }
