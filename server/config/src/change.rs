@@ -1,4 +1,7 @@
 //! One change: its checks, its rows, its references, history and audit row, in one transaction.
+//!
+//! `op` is what is asked for, `draft` what is read of it, `work` does it to one entity with `rows`, `links`, `restore`
+//! and `identity`; here transactions begin and end.
 
 use std::sync::PoisonError;
 
@@ -6,180 +9,34 @@ use quiver_database::{Connection, statement};
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
 
-use crate::audit;
 use crate::db;
-use crate::document::{Config, Entity, Place, diff, find, is_visible};
+use crate::document::{Config, Place, find};
 use crate::failpoint;
-use crate::families::FAMILIES;
-use crate::family::{Caller, Family, Making};
+use crate::family::{Caller, Family};
 use crate::fields::{Mode, SECRET};
-use crate::json::merge;
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, Result};
 
 mod asked;
 mod draft;
 mod identity;
 pub(crate) mod links;
+mod op;
 mod restore;
 mod rows;
 mod wholes;
+mod work;
 
 pub(crate) use asked::NoChecks;
 pub use asked::{Checks, Sealer};
 pub use draft::Drafted;
 pub(crate) use draft::{Draft, Reading, audited};
+pub use op::{Condition, Done, Op, System};
 pub use wholes::Part;
-
-/// What must hold of the present entity.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Condition {
-    /// Nothing: the last writer wins.
-    None,
-    /// It exists (`If-Match: *`).
-    Exists,
-    /// It has one of these versions.
-    Versions(Vec<i64>),
-    /// It has none of these versions (`If-None-Match`).
-    Others(Vec<i64>),
-    /// It does not exist (`If-None-Match: *`): no change of one can be meant.
-    Absent,
-}
-
-impl Condition {
-    /// Checks it.
-    ///
-    /// # Errors
-    /// `VERSION_CONFLICT`, with what is there.
-    pub fn check(&self, present: &Entity) -> Result<()> {
-        let text = match self {
-            Self::Versions(versions) if !versions.contains(&present.version) => "the entity has changed meanwhile",
-            Self::Others(versions) if versions.contains(&present.version) => "the entity has this version",
-            Self::Absent => "there is one with this id",
-            _ => return Ok(()),
-        };
-        Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text)
-            .with("current", Value::Object(present.shown()))
-            .with("etag", json!(present.etag())))
-    }
-}
+pub(crate) use work::Work;
+use work::owner_exists;
 
 /// Who manages what is built in.
 const BUILTIN: &str = "builtin";
-
-/// A change.
-#[derive(Debug, Clone)]
-pub enum Op {
-    /// Make one, under an id or a new one.
-    Create {
-        /// Its id.
-        id: Option<String>,
-        /// Its fields.
-        body: Map<String, Value>,
-    },
-    /// Put another body in its place.
-    Replace {
-        /// Id of the entity.
-        id: String,
-        /// Its fields.
-        body: Map<String, Value>,
-        /// What must hold.
-        condition: Condition,
-    },
-    /// Change some fields (RFC 7396).
-    Patch {
-        /// Id of the entity.
-        id: String,
-        /// What changes.
-        patch: Map<String, Value>,
-        /// What must hold.
-        condition: Condition,
-    },
-    /// Delete it.
-    Delete {
-        /// Id of the entity.
-        id: String,
-        /// What must hold.
-        condition: Condition,
-    },
-    /// Bring back what it was.
-    Restore {
-        /// Id of the entity.
-        id: String,
-        /// Version whose fields come back.
-        version: i64,
-    },
-}
-
-impl Op {
-    pub(crate) fn id(&self) -> Option<&str> {
-        match self {
-            Self::Create { id, .. } => id.as_deref(),
-            Self::Replace { id, .. } | Self::Patch { id, .. } | Self::Delete { id, .. } | Self::Restore { id, .. } => {
-                Some(id)
-            }
-        }
-    }
-
-    pub(crate) fn action(&self) -> &'static str {
-        match self {
-            Self::Create { .. } => "CREATE",
-            Self::Replace { .. } | Self::Patch { .. } => "UPDATE",
-            Self::Delete { .. } => "DELETE",
-            Self::Restore { .. } => "RESTORE",
-        }
-    }
-
-    fn fields_mut(&mut self) -> Option<&mut Map<String, Value>> {
-        match self {
-            Self::Create { body, .. } | Self::Replace { body, .. } => Some(body),
-            Self::Patch { patch, .. } => Some(patch),
-            _ => None,
-        }
-    }
-}
-
-/// What the service itself puts into an entity, beside what the request says.
-#[derive(Debug, Clone, Default)]
-pub struct System {
-    /// Fields that are read only.
-    pub body: Map<String, Value>,
-    /// Hashes of secrets.
-    pub sealed: Map<String, Value>,
-    /// When and by whom it was made, of one that comes back.
-    pub made: Option<(i64, String)>,
-}
-
-/// What a change did.
-#[derive(Debug, Clone)]
-pub struct Done {
-    /// `CREATE`, `UPDATE`, `DELETE`, `RESTORE`.
-    pub action: &'static str,
-    /// What was there.
-    pub before: Option<Entity>,
-    /// What is there now.
-    pub after: Option<Entity>,
-    /// Whether they differ.
-    pub changed: bool,
-}
-
-impl Done {
-    /// What differs: a map of fields to `{from, to}`.
-    pub fn diff(&self) -> Value {
-        let body = |e: &Option<Entity>| e.as_ref().map(|e| e.body.clone()).unwrap_or_default();
-        diff(&body(&self.before), &body(&self.after))
-    }
-}
-
-/// A change within a transaction.
-pub(crate) struct Work<'a> {
-    pub(crate) config: &'a Config,
-    pub(crate) db: &'a mut Connection,
-    pub(crate) caller: &'a Caller,
-    pub(crate) now_ms: i64,
-    pub(crate) reading: Reading,
-    /// What the audit log calls its changes, where that does not follow from them.
-    pub(crate) named: Option<&'static str>,
-}
 
 impl Config {
     /// Makes one change. A dry run does everything and keeps nothing.
@@ -373,206 +230,3 @@ pub(crate) async fn next_revision(db: &mut Connection) -> Result<u64> {
     failpoint::hit("config.before-commit");
     Ok(number as u64)
 }
-
-impl Work<'_> {
-    /// Makes a change.
-    pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
-        let family = place.family;
-        let action = self.named.unwrap_or(op.action());
-        let before = match op.id() {
-            Some(id) => find(self.db, family.name, id).await?,
-            None => None,
-        };
-        let hidden = before.as_ref().is_some_and(|b| !is_visible(place, b, self.caller));
-        let before = match (op, before) {
-            // Whoever may not see it learns that the id is taken, and no more: ids are not guessed.
-            (Op::Create { .. }, Some(_)) => {
-                let text = "there is one with this id";
-                return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
-            }
-            (Op::Create { id, body }, None) => {
-                owner_exists(self.db, place).await?;
-                return self.put(place, id, None, body, system, action).await;
-            }
-            (Op::Restore { id, version }, before) if !hidden => {
-                return self.restore(place, id, version, before, system).await;
-            }
-            (op, Some(before)) if !hidden => (op, before),
-            (op, _) => return Err(Problem::not_found(op.id().unwrap_or_default())),
-        };
-        match before {
-            (Op::Replace { body, condition, .. }, before) => {
-                condition.check(&before)?;
-                self.put(place, None, Some(before), body, system, action).await
-            }
-            (Op::Patch { patch, condition, .. }, before) => {
-                condition.check(&before)?;
-                let mut body = before.shown();
-                let patch = resolved(family, patch, &mut body);
-                merge(&mut body, patch);
-                self.put(place, None, Some(before), body, system, action).await
-            }
-            (Op::Delete { condition, .. }, before) => {
-                condition.check(&before)?;
-                self.delete(place, before).await
-            }
-            (Op::Create { .. } | Op::Restore { .. }, _) => Err(Problem::internal("handled above")),
-        }
-    }
-
-    /// Writes an entity, new or in the place of another one.
-    async fn put(
-        &mut self,
-        place: &Place,
-        id: Option<String>,
-        before: Option<Entity>,
-        body: Map<String, Value>,
-        mut system: System,
-        action: &'static str,
-    ) -> Result<Done> {
-        let family = place.family;
-        let made = system.made.take();
-        let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
-        self.config.fits(family, &draft.body)?;
-        self.config.hide(family, before.as_ref(), &mut draft)?;
-        if let Some(prepare) = family.prepare {
-            let config = self.config;
-            let making = Making {
-                caller: self.caller,
-                id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
-                before: before.as_ref(),
-                group_interval: &config.checks.group_interval(),
-                new_id: &|| config.new_id(),
-            };
-            prepare(self.db, &making, &mut draft).await?;
-        }
-        self.may_write(place, before.as_ref(), Some(&draft))?;
-        let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
-        if same {
-            return Ok(Done { action, after: before.clone(), before, changed: false });
-        }
-        let after = match &before {
-            None => self.fresh(place, id, draft.body, draft.sealed, made).await?,
-            Some(old) => Entity {
-                version: old.version + 1,
-                updated_ms: self.now_ms,
-                updated_by: self.caller.name.clone(),
-                managed_by: self.caller.manager.clone(),
-                body: draft.body,
-                sealed: draft.sealed,
-                ..old.clone()
-            },
-        };
-        self.store(family, before.as_ref(), &after, action).await?;
-        self.keep_unique(family, &after).await?;
-        self.keep_links(family, &after).await?;
-        if let Some(hook) = family.hook {
-            hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
-        }
-        audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
-        self.follow_identity(family, before.as_ref(), &after).await?;
-        Ok(Done { action, before, after: Some(after), changed: true })
-    }
-
-    async fn fresh(
-        &mut self,
-        place: &Place,
-        id: Option<String>,
-        body: Map<String, Value>,
-        sealed: Map<String, Value>,
-        made: Option<(i64, String)>,
-    ) -> Result<Entity> {
-        // Of a change that is refused further on nothing stays, this neither.
-        let sql = "INSERT INTO entity_count (family, number) VALUES (?, 1) ON CONFLICT (family) DO UPDATE SET \
-            number = entity_count.number + 1 RETURNING number";
-        let count: i64 = statement(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
-        if count > place.family.entities_max {
-            let text = format!("there are {} already", place.family.entities_max);
-            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
-        }
-        let id = id.unwrap_or_else(|| self.config.new_id());
-        let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
-        let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
-        let (created_ms, created_by) = made.unwrap_or_else(|| (self.now_ms, self.caller.name.clone()));
-        Ok(Entity {
-            id,
-            owner: place.owner.clone(),
-            version: last + 1,
-            created_ms,
-            updated_ms: self.now_ms,
-            created_by,
-            updated_by: self.caller.name.clone(),
-            managed_by: self.caller.manager.clone(),
-            body,
-            sealed,
-        })
-    }
-
-    async fn delete(&mut self, place: &Place, before: Entity) -> Result<Done> {
-        let family = place.family;
-        self.may_write(place, Some(&before), None)?;
-        self.unlink(family, &before.id).await?;
-        self.remove(family, &before).await?;
-        if let Some(hook) = family.hook {
-            hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
-        }
-        audit::changed(self, family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
-        Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
-    }
-
-    /// Whether the caller may write this one, and nobody else owns it.
-    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Drafted>) -> Result<()> {
-        let family = place.family;
-        if place.owner != own_place(self.caller) {
-            let bodies = before.map(|b| (&b.body, &b.sealed)).into_iter();
-            for (body, sealed) in bodies.chain(after.map(|a| (&a.body, &a.sealed))) {
-                family.may_write(self.caller, body, sealed)?;
-            }
-        }
-        let Some(before) = before else { return Ok(()) };
-        let over = self.caller.override_managed && family.may_override(self.caller, before);
-        let foreign = before.managed_by != self.caller.manager && !over;
-        let builtin = before.managed_by == BUILTIN;
-        let open = family.builtin_open && after.is_some() && builtin;
-        if !open && (foreign || builtin && self.caller.manager != BUILTIN) {
-            let text = format!("this is managed by `{}`", before.managed_by);
-            return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", text));
-        }
-        Ok(())
-    }
-}
-
-/// What the path puts before a family is there.
-async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
-    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
-    let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
-    if known && find(db, family, id).await?.is_some() { Ok(()) } else { Err(Problem::not_found(id)) }
-}
-
-/// The place of a caller's own keys.
-fn own_place(caller: &Caller) -> String {
-    caller.account().map_or_else(|| "none".to_owned(), |(family, id)| format!("{family}/{id}"))
-}
-
-/// In a patch null means the default; what would only remove a member of a map stays a patch.
-fn resolved(family: &Family, patch: Map<String, Value>, body: &mut Map<String, Value>) -> Map<String, Value> {
-    let mut rest = Map::new();
-    for (key, value) in patch {
-        match family.field(&key) {
-            // A merge of an object that is no free map would mix two values.
-            Some(_) if value.is_null() => {
-                body.insert(key, Value::Null);
-            }
-            Some(f) if f.mode == Mode::WriteOnly => {
-                body.insert(key, value);
-            }
-            _ => {
-                rest.insert(key, value);
-            }
-        }
-    }
-    rest
-}
-
-#[cfg(test)]
-mod tests;

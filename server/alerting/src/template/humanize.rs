@@ -63,8 +63,9 @@ fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
     all.then(|| Cow::Owned(text.replace('_', "")))
 }
 
-/// Reads `1.8p3` behind `0x`.
-fn hex_float(text: &str) -> Option<f64> {
+/// Reads digits and a power of two, behind `0x`: `1.8p3`. The digits are as many as a float holds exactly; what is beyond
+/// the largest is infinite.
+pub(super) fn hex_float(text: &str) -> Option<f64> {
     let (mantissa, exponent) = text.split_once(['p', 'P'])?;
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let count = whole.len() + fraction.len();

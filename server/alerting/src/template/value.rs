@@ -1,14 +1,13 @@
 //! Values of templates: what Go's reflection would see, as far as rules and notifications show it.
 
+mod json;
+mod print;
+
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-use quiver_types::time::duration::format_go;
-
-use super::complex::complex_text;
 use super::time::Time;
-use crate::text::{float_text, quote};
+pub(super) use print::{go_syntax, sprint};
 
 /// A value. Cloning shares what is large.
 #[derive(Debug, Clone, PartialEq)]
@@ -242,144 +241,6 @@ impl Value {
             _ => None,
         }
     }
-
-    /// Writes it as Go's `fmt.Print` does; `plus` as `%+v`.
-    pub fn print(&self, out: &mut String, plus: bool) {
-        match self {
-            Self::Nil => out.push_str("<nil>"),
-            Self::Bool(value) => *out += &value.to_string(),
-            Self::Int(value) => *out += &value.to_string(),
-            Self::Uint(value) => *out += &value.to_string(),
-            Self::Float(value) => *out += &float_text(*value),
-            Self::Complex(real, imaginary) => *out += &complex_text(*real, *imaginary),
-            Self::Text(text) | Self::Safe(_, text) | Self::Histogram(text) => out.push_str(text),
-            Self::List(list) if list.kind == ListKind::Pairs => print_pairs(out, &list.items),
-            Self::List(list) => {
-                out.push('[');
-                for (i, item) in list.items.iter().enumerate() {
-                    if i > 0 {
-                        out.push(' ');
-                    }
-                    item.print(out, plus);
-                }
-                out.push(']');
-            }
-            Self::Map(map) if map.kind == MapKind::Labels => print_pairs(out, &pairs(map)),
-            Self::Map(map) => {
-                out.push_str("map[");
-                for (i, (name, value)) in map.entries.iter().enumerate() {
-                    if i > 0 {
-                        out.push(' ');
-                    }
-                    let _ = write!(out, "{name}:");
-                    value.print(out, plus);
-                }
-                out.push(']');
-            }
-            Self::Struct(fields) => {
-                out.push('{');
-                for (i, (name, _, value)) in fields.fields.iter().enumerate() {
-                    if i > 0 {
-                        out.push(' ');
-                    }
-                    if plus {
-                        let _ = write!(out, "{name}:");
-                    }
-                    value.print(out, plus);
-                }
-                out.push('}');
-            }
-            Self::Time(time) => *out += &time.to_string(),
-            Self::Duration(nanos) => *out += &format_go(*nanos),
-            Self::Named(_, _, name) => out.push_str(name),
-        }
-    }
-
-    /// Gives what `print` writes.
-    pub fn printed(&self) -> String {
-        let mut out = String::new();
-        self.print(&mut out, false);
-        out
-    }
-
-    /// Says whether Go has a pointer to it, which its `fmt` tells of a value that stands alone.
-    pub(super) fn is_pointer(&self) -> bool {
-        matches!(self, Self::Struct(fields) if fields.type_name.starts_with('*'))
-    }
-
-    /// Gives it as JSON, as Go's `json.Marshal` writes it.
-    pub fn json(&self, out: &mut String) {
-        match self {
-            Self::Nil | Self::Histogram(_) | Self::Complex(..) => out.push_str("null"),
-            Self::Bool(value) => *out += &value.to_string(),
-            Self::Int(value) | Self::Duration(value) | Self::Named(_, value, _) => *out += &value.to_string(),
-            Self::Uint(value) => *out += &value.to_string(),
-            Self::Float(value) => *out += &json_number(*value),
-            Self::Text(text) | Self::Safe(_, text) => json_text(out, text),
-            Self::Time(time) => json_text(out, &time.rfc3339()),
-            Self::List(list) => {
-                out.push('[');
-                for (i, item) in list.items.iter().enumerate() {
-                    if i > 0 {
-                        out.push(',');
-                    }
-                    item.json(out);
-                }
-                out.push(']');
-            }
-            Self::Map(map) => json_object(out, map.entries.iter().map(|(name, value)| (name.as_str(), value))),
-            Self::Struct(fields) => {
-                json_object(
-                    out,
-                    fields.fields.iter().filter(|f| !f.1.is_empty()).map(|(_, name, value)| (*name, value)),
-                );
-            }
-        }
-    }
-}
-
-fn json_object<'a>(out: &mut String, pairs: impl Iterator<Item = (&'a str, &'a Value)>) {
-    out.push('{');
-    for (i, (name, value)) in pairs.enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        json_text(out, name);
-        out.push(':');
-        value.json(out);
-    }
-    out.push('}');
-}
-
-/// Writes a number as Go's JSON does: with an exponent below 1e-6 and from 1e21 on.
-fn json_number(value: f64) -> String {
-    let size = value.abs();
-    if size != 0.0 && !(1e-6..1e21).contains(&size) {
-        let text = format!("{value:e}");
-        return if size < 1.0 { text } else { text.replace('e', "e+") };
-    }
-    value.to_string()
-}
-
-/// Writes a text as Go's JSON does: `<`, `>` and `&` are escaped, too.
-fn json_text(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            c if (c as u32) < 0x20 || matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') => {
-                let _ = write!(out, "\\u{:04x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 /// The weight of what holds others.
@@ -398,115 +259,9 @@ fn pair(name: &str, value: &Value) -> Value {
     Value::fields("template.Pair", vec![("Name", "Name", Value::text(name)), ("Value", "Value", value.clone())])
 }
 
-fn print_pairs(out: &mut String, pairs: &[Value]) {
-    for (i, pair) in pairs.iter().enumerate() {
-        let Value::Struct(fields) = pair else { continue };
-        if i > 0 {
-            out.push_str(", ");
-        }
-        for (k, (_, _, value)) in fields.fields.iter().enumerate() {
-            if k > 0 {
-                out.push('=');
-            }
-            value.print(out, false);
-        }
-    }
-}
-
-/// Writes values as Go's `fmt.Sprint` does: a space between two that are no texts.
-pub(super) fn sprint(values: &[Value]) -> String {
-    let mut out = String::new();
-    for (i, value) in values.iter().enumerate() {
-        let texts = |v: &Value| matches!(v, Value::Text(_));
-        if i > 0 && !texts(value) && !texts(&values[i - 1]) {
-            out.push(' ');
-        }
-        if value.is_pointer() {
-            out.push('&');
-        }
-        value.print(&mut out, false);
-    }
-    out
-}
-
-/// Writes a value as Go's `%#v` does, as far as templates meet it.
-pub(super) fn go_syntax(value: &Value) -> String {
-    match value {
-        Value::Text(text) | Value::Safe(_, text) => quote(text),
-        Value::List(list) => {
-            let items: Vec<String> = list.items.iter().map(go_syntax).collect();
-            format!("{}{{{}}}", list.kind.type_name(), items.join(", "))
-        }
-        Value::Map(map) => {
-            let items: Vec<String> =
-                map.entries.iter().map(|(name, value)| format!("{}:{}", quote(name), go_syntax(value))).collect();
-            format!("{}{{{}}}", map.kind.type_name(), items.join(", "))
-        }
-        Value::Struct(fields) => {
-            let items: Vec<String> =
-                fields.fields.iter().map(|(name, _, value)| format!("{name}:{}", go_syntax(value))).collect();
-            let (sign, name) = fields.type_name.strip_prefix('*').map_or(("", fields.type_name), |name| ("&", name));
-            format!("{sign}{name}{{{}}}", items.join(", "))
-        }
-        Value::Uint(value) => format!("{value:#x}"),
-        Value::Duration(nanos) => nanos.to_string(),
-        value => value.printed(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn printed_as_go_does() {
-        let labels = Value::text_map(MapKind::Labels, [("b", "2"), ("alertname", "A"), ("a", "<1>")]);
-        assert_eq!(labels.printed(), "alertname=A, a=<1>, b=2");
-        let mut json = String::new();
-        labels.json(&mut json);
-        assert_eq!(json, r#"{"a":"\u003c1\u003e","alertname":"A","b":"2"}"#);
-        let list = Value::list(ListKind::Any, vec![Value::Int(1), Value::text("x"), Value::Nil]);
-        assert_eq!(list.printed(), "[1 x <nil>]");
-        assert_eq!(sprint(&[Value::Int(1), Value::Int(2), Value::text("a"), Value::text("b")]), "1 2ab");
-        assert_eq!(
-            (json_number(1e21), json_number(1e-7), json_number(0.5)),
-            ("1e+21".into(), "1e-7".into(), "0.5".into())
-        );
-    }
-
-    fn json(value: &Value) -> String {
-        let mut out = String::new();
-        value.json(&mut out);
-        out
-    }
-
-    #[test]
-    fn written_as_json() {
-        let fields = vec![("A", "a", Value::Int(1)), ("B", "", Value::Int(2)), ("C", "c", Value::Nil)];
-        for (value, expected) in [
-            (Value::Nil, "null"),
-            (Value::Complex(1.0, 2.0), "null"),
-            (Value::Bool(true), "true"),
-            (Value::Int(i64::MIN), "-9223372036854775808"),
-            (Value::Uint(u64::MAX), "18446744073709551615"),
-            (Value::Duration(1_500_000_000), "1500000000"),
-            (Value::Named("time.Month", 2, "February"), "2"),
-            (Value::Float(1e20), "100000000000000000000"),
-            (Value::Float(-1e21), "-1e+21"),
-            (Value::Float(1e-6), "0.000001"),
-            (Value::Float(1.5e-7), "1.5e-7"),
-            (Value::Float(-0.0), "-0"),
-            (Value::text("a\"\\/\u{8}\u{c}\n\r\t\u{1}"), r#""a\"\\/\b\f\n\r\t\u0001""#),
-            (Value::text("<&>\u{2028}é🙂"), "\"\\u003c\\u0026\\u003e\\u2028é🙂\""),
-            (Value::Time(Time::zero()), "\"0001-01-01T00:00:00Z\""),
-            (Value::list(ListKind::Any, vec![]), "[]"),
-            (Value::list(ListKind::Any, vec![Value::Int(1), Value::list(ListKind::Any, vec![])]), "[1,[]]"),
-            (Value::text_map(MapKind::Texts, [("b", ""), ("<", "x")]), "{\"\\u003c\":\"x\",\"b\":\"\"}"),
-            (Value::fields("T", fields), "{\"a\":1,\"c\":null}"),
-        ] {
-            assert_eq!(json(&value), expected);
-        }
-    }
 
     #[test]
     fn what_counts_as_true() {
@@ -534,47 +289,6 @@ mod tests {
         ] {
             assert_eq!(value.truth(), expected, "{value:?}");
         }
-    }
-
-    #[test]
-    fn printed_with_and_without_names() {
-        let pair = Value::fields("*T", vec![("A", "a", Value::Int(1)), ("B", "", Value::text("x y"))]);
-        let labels = Value::text_map(MapKind::Labels, [("a", "1"), ("b", "2")]);
-        let plus = |value: &Value| {
-            let mut out = String::new();
-            value.print(&mut out, true);
-            out
-        };
-        for (value, plain, named, go) in [
-            (pair.clone(), "{1 x y}", "{A:1 B:x y}", "&T{A:1, B:\"x y\"}"),
-            (
-                Value::list(ListKind::Any, vec![pair.clone()]),
-                "[{1 x y}]",
-                "[{A:1 B:x y}]",
-                "[]interface {}{&T{A:1, B:\"x y\"}}",
-            ),
-            (labels, "a=1, b=2", "a=1, b=2", "template.KV{\"a\":\"1\", \"b\":\"2\"}"),
-            (
-                Value::map(MapKind::Any, [("k".to_owned(), Value::Nil)].into()),
-                "map[k:<nil>]",
-                "map[k:<nil>]",
-                "map[string]interface {}{\"k\":<nil>}",
-            ),
-            (Value::Uint(255), "255", "255", "0xff"),
-            (Value::Duration(1_500_000_000), "1.5s", "1.5s", "1500000000"),
-            (Value::Named("time.Month", 2, "February"), "February", "February", "February"),
-            (Value::Float(1e21), "1e+21", "1e+21", "1e+21"),
-        ] {
-            assert_eq!(
-                (value.printed().as_str(), plus(&value).as_str(), go_syntax(&value).as_str()),
-                (plain, named, go)
-            );
-        }
-        assert_eq!(
-            sprint(&[pair.clone(), Value::Nil, Value::text("a"), Value::Int(1), Value::Bool(true)]),
-            "&{1 x y} <nil>a1 true"
-        );
-        assert_eq!(sprint(&[]), "");
     }
 
     /// What holds another twice is twice as heavy, though both are kept once.

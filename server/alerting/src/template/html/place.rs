@@ -1,0 +1,207 @@
+//! The small machine that knows where in a page a text ends, and what stands there.
+
+use super::Page;
+use super::script::Script;
+use super::urls::UrlPart;
+
+/// Where in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum State {
+    #[default]
+    Text,
+    /// Within `<!-- -->`, which is left out, as Go does.
+    Comment,
+    /// Behind `<name`, between attributes.
+    Tag,
+    AttrName,
+    AfterName,
+    BeforeValue,
+    /// Within a value, up to its quote; a space: unquoted.
+    AttrValue(char),
+    /// Within an element whose text is no markup.
+    Raw(Raw),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Raw {
+    Script,
+    Style,
+    Title,
+    Textarea,
+}
+
+impl Raw {
+    fn end(self) -> &'static str {
+        match self {
+            Self::Script => "</script",
+            Self::Style => "</style",
+            Self::Title => "</title",
+            Self::Textarea => "</textarea",
+        }
+    }
+}
+
+/// What an attribute holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum Holds {
+    #[default]
+    Plain,
+    Url,
+    Script,
+    Style,
+}
+
+/// Attributes that hold a URL, beside those whose names say so.
+const URL_ATTRIBUTES: [&str; 15] = [
+    "action",
+    "archive",
+    "background",
+    "cite",
+    "classid",
+    "codebase",
+    "data",
+    "formaction",
+    "href",
+    "icon",
+    "longdesc",
+    "manifest",
+    "poster",
+    "profile",
+    "src",
+];
+
+impl Page {
+    /// Moves over what begins with `c`; gives how many bytes it is.
+    pub(super) fn step(&mut self, rest: &str, c: char) -> usize {
+        let one = c.len_utf8();
+        match self.state {
+            State::Text if rest.starts_with("<!--") => {
+                self.state = State::Comment;
+                4
+            }
+            State::Comment => {
+                if rest.starts_with("-->") {
+                    self.state = State::Text;
+                    return 3;
+                }
+                one
+            }
+            State::Text if c == '<' => self.open(rest),
+            State::Text => one,
+            State::Raw(raw) => {
+                let end = rest.get(..raw.end().len()).is_some_and(|head| head.eq_ignore_ascii_case(raw.end()));
+                if end {
+                    self.state = State::Tag;
+                    self.element.clear();
+                    return raw.end().len();
+                }
+                self.script = self.script.next(c);
+                one
+            }
+            State::Tag | State::AttrName | State::AfterName => {
+                self.in_tag(c);
+                one
+            }
+            State::BeforeValue => {
+                self.begin_value(c);
+                one
+            }
+            State::AttrValue(quote) => {
+                let ends = if quote == ' ' { c.is_ascii_whitespace() || c == '>' } else { c == quote };
+                if ends {
+                    self.state = State::Tag;
+                    if c == '>' {
+                        self.close();
+                    }
+                } else {
+                    self.in_value(c);
+                }
+                one
+            }
+        }
+    }
+
+    fn open(&mut self, rest: &str) -> usize {
+        let body = rest[1..].strip_prefix('/').unwrap_or(&rest[1..]);
+        let length = body.find(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != ':').unwrap_or(body.len());
+        if !body.starts_with(|c: char| c.is_ascii_alphabetic()) {
+            return 1;
+        }
+        let closes = rest[1..].starts_with('/');
+        self.element = if closes { String::new() } else { body[..length].to_ascii_lowercase() };
+        self.attribute.clear();
+        self.state = State::Tag;
+        1 + usize::from(closes) + length
+    }
+
+    fn in_tag(&mut self, c: char) {
+        match c {
+            '>' => self.close(),
+            '=' if self.state != State::Tag => self.state = State::BeforeValue,
+            c if c.is_ascii_whitespace() || c == '/' => {
+                self.state = if self.state == State::Tag { State::Tag } else { State::AfterName };
+            }
+            c => {
+                if self.state != State::AttrName {
+                    self.attribute.clear();
+                }
+                self.state = State::AttrName;
+                self.attribute.extend(c.to_lowercase());
+            }
+        }
+    }
+
+    fn close(&mut self) {
+        self.script = Script::Code;
+        self.state = match self.element.as_str() {
+            "script" => State::Raw(Raw::Script),
+            "style" => State::Raw(Raw::Style),
+            "title" => State::Raw(Raw::Title),
+            "textarea" => State::Raw(Raw::Textarea),
+            _ => State::Text,
+        };
+    }
+
+    fn begin_value(&mut self, c: char) {
+        if c.is_ascii_whitespace() {
+            return;
+        }
+        self.begin();
+        match c {
+            '"' | '\'' => self.state = State::AttrValue(c),
+            '>' => {
+                self.state = State::Tag;
+                self.close();
+            }
+            c => {
+                self.state = State::AttrValue(' ');
+                self.in_value(c);
+            }
+        }
+    }
+
+    /// Begins a value: what the attribute holds follows from its name.
+    pub(super) fn begin(&mut self) {
+        let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
+        let name = name.rsplit(':').next().unwrap_or(name);
+        (self.url, self.script) = (UrlPart::Start, Script::Code);
+        self.holds =
+            if URL_ATTRIBUTES.contains(&name) || name.contains("src") || name.contains("uri") || name.contains("url") {
+                Holds::Url
+            } else if name.starts_with("on") {
+                Holds::Script
+            } else if name == "style" {
+                Holds::Style
+            } else {
+                Holds::Plain
+            };
+    }
+
+    /// Moves through a character of a value.
+    pub(super) fn in_value(&mut self, c: char) {
+        self.script = self.script.next(c);
+        if self.holds == Holds::Url {
+            self.url = self.url.next(c);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Parts of a URL, and values as they are written there.
+
+use std::fmt::Write as _;
+
+/// How far a URL is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum UrlPart {
+    #[default]
+    Start,
+    Path,
+    Query,
+}
+
+impl UrlPart {
+    /// Moves through a character.
+    pub(super) fn next(self, c: char) -> Self {
+        match (self, c) {
+            (_, '?' | '#') => Self::Query,
+            (Self::Start, c) if c.is_ascii_whitespace() => Self::Start,
+            (Self::Start, _) => Self::Path,
+            (part, _) => part,
+        }
+    }
+
+    /// Gives a value as it is written in this part; `safe`: it is a URL that may stand as it is.
+    pub(super) fn written(self, shown: &str, safe: bool) -> String {
+        match self {
+            Self::Query if !safe => percent(shown, false),
+            Self::Start if !safe && !has_safe_scheme(shown) => "#ZgotmplZ".to_owned(),
+            _ => percent(shown, true),
+        }
+    }
+}
+
+/// Says whether a URL is relative, or of a scheme that runs nothing.
+fn has_safe_scheme(url: &str) -> bool {
+    match url.split_once(':') {
+        Some((scheme, _)) if !scheme.contains('/') => {
+            ["http", "https", "mailto"].iter().any(|known| scheme.eq_ignore_ascii_case(known))
+        }
+        _ => true,
+    }
+}
+
+/// Escapes for a URL; `keep`: what separates its parts stays.
+fn percent(text: &str, keep: bool) -> String {
+    let mut out = String::with_capacity(text.len());
+    let bytes = text.as_bytes();
+    for (i, byte) in bytes.iter().enumerate() {
+        let plain = match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => true,
+            b'!' | b'#' | b'$' | b'&' | b'*' | b'+' | b',' | b'/' | b':' | b';' | b'=' | b'?' | b'@' | b'[' | b']' => {
+                keep
+            }
+            b'%' => keep && bytes.get(i + 1..i + 3).is_some_and(|d| d.iter().all(u8::is_ascii_hexdigit)),
+            _ => false,
+        };
+        if plain {
+            out.push(*byte as char);
+        } else {
+            let _ = write!(out, "%{byte:02x}");
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::value::Value;
+    use super::super::tests::check;
+
+    #[test]
+    fn addresses() {
+        let check = |template: &str, value: &str, expected: &str| check(template, Value::text(value), expected);
+        check("<A HREF='{{.}}'>", "JavaScript:x", "<A HREF='#ZgotmplZ'>");
+        check("<a href='{{.}}'>", "/a:b", "<a href='/a:b'>");
+        check("<a href=' {{.}}'>", "javascript:x", "<a href=' #ZgotmplZ'>");
+        check("<a href='x{{.}}'>", "javascript:x", "<a href='xjavascript:x'>");
+        check("<a href='{{.}}?{{.}}#{{.}}'>", "a/b", "<a href='a/b?a%2fb#a%2fb'>");
+        check("<a href='{{.}}'>", "mailto:a@b", "<a href='mailto:a@b'>");
+        check("<a href='{{.}}'>", "%41%zz", "<a href='%41%25zz'>");
+        check("<img data-src='{{.}}'>", "data:x", "<img data-src='#ZgotmplZ'>");
+    }
+}

@@ -1,0 +1,168 @@
+//! Entities of any family, one by one: listed, shown, made, changed, deleted, brought back.
+
+use http::{Method, header};
+use quiver_config::families::ROUTES;
+use quiver_config::{Done, ListQuery, Op, Problem, Result, System};
+use serde_json::{Map, Value, json};
+
+use super::{Answer, Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS, What, ids, policy, special, warned};
+
+impl Ask {
+    /// Does what is asked of a family.
+    pub(super) async fn run(&self, what: What, id: &str) -> Result<Answer> {
+        self.no_unknown_parameters(what)?;
+        if self.method.is_safe() {
+            self.config.owner_exists(&self.place).await?;
+        }
+        match (what, self.method.as_str()) {
+            (What::Collection, "GET" | "HEAD") => self.list().await,
+            (What::Collection, "POST") => self.create().await,
+            (What::Collection, "DELETE") => self.delete_by_ids().await,
+            (What::Collection, _) => self.put_collection().await,
+            (What::Entity, "GET" | "HEAD") => self.entity(id).await,
+            (What::Entity, "DELETE") if self.place.family.name == ROUTES.name => policy::delete_route(self, id).await,
+            (What::Entity, "DELETE") => self.delete(id).await,
+            (What::Entity, "PATCH") => self.patch(id, self.object()?).await,
+            (What::Entity, _) => self.replace(id, self.object()?).await,
+            (What::History, _) => {
+                let history = self.config.history(&self.place, id, &self.caller).await?;
+                Ok(Answer::ok(history))
+            }
+            (What::Restore, _) => self.restore(id).await,
+            (What::BulkDelete, _) => self.bulk_delete().await,
+            (What::BulkUpdate, _) => self.bulk_update().await,
+            (What::Export, _) => self.export().await,
+            (What::Import, _) => self.import().await,
+            (What::Order, _) => self.order().await,
+        }
+    }
+
+    /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
+    fn no_unknown_parameters(&self, what: What) -> Result<()> {
+        match what {
+            What::Collection if self.method.is_safe() => Ok(()),
+            What::Entity if self.method.is_safe() => self.only_parameters(&["fields"]),
+            What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
+            What::Entity if self.method == Method::DELETE && self.place.family.name == ROUTES.name => {
+                self.only_parameters(&["children"])
+            }
+            What::Export => self.no_parameters(&NOT_OF_EXPORTS),
+            What::Import => self.no_parameters(&NOT_OF_IMPORTS),
+            _ => self.only_parameters(&[]),
+        }
+    }
+
+    /// Makes a change, and lets it act before it is answered.
+    pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
+        let done = match self.config.change(&self.place, &self.caller, op, system, self.dry_run).await {
+            Err(problem) if problem.more.contains_key("current") => return Err(self.with_present(problem).await),
+            done => done?,
+        };
+        if !self.dry_run && done.changed {
+            self.acts().await;
+            special::after(self, &done).await;
+        }
+        Ok(done)
+    }
+
+    /// Puts what is there into a conflict as a read shows it: with what follows from other entities.
+    async fn with_present(&self, problem: Problem) -> Problem {
+        let id = problem.more["current"]["id"].as_str().unwrap_or_default().to_owned();
+        let Ok(present) = self.config.get(&self.place, &id, &self.caller).await else { return problem };
+        match self.config.shown(self.place.family, &present).await {
+            Ok(shown) => problem.with("current", Value::Object(shown)).with("etag", json!(present.etag())),
+            Err(_) => problem,
+        }
+    }
+
+    /// What changed acts from the next request on.
+    pub(crate) async fn acts(&self) {
+        if let Some(identities) = &self.state.identities
+            && let Err(problem) = identities.refresh().await
+        {
+            tracing::warn!(cause = problem.cause, "accounts cannot be read after a change; trying again");
+        }
+        if let Err(problem) = self.state.effects.refresh(&self.config).await {
+            tracing::warn!(cause = problem.cause, "rules cannot be read after a change; trying again");
+        }
+    }
+
+    async fn list(&self) -> Result<Answer> {
+        let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
+        let page = self.config.list(&self.place, &query, &self.caller).await?;
+        let mut body = json!({"items": null, "nextCursor": page.next_cursor});
+        // Not within the macro, which would copy each of them.
+        body["items"] = page.items.into_iter().map(Value::Object).collect();
+        if let Some(total) = page.total {
+            body["total"] = json!(total);
+        }
+        Ok(Answer::ok(body))
+    }
+
+    async fn entity(&self, id: &str) -> Result<Answer> {
+        let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
+        let entity = self.config.get(&self.place, id, &self.caller).await?;
+        let etag = Some(entity.etag());
+        if self.knows(&entity.etag()) {
+            return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
+        }
+        let shown = self.config.shown(self.place.family, &entity).await?;
+        Ok(Answer { etag, ..Answer::ok(Value::Object(query.cut(shown))) })
+    }
+
+    async fn create(&self) -> Result<Answer> {
+        let made = special::made(self);
+        let done = self.change(Op::Create { id: None, body: self.object()? }, made.system).await?;
+        self.created(&done, made.shown).await
+    }
+
+    async fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Result<Answer> {
+        let mut answer = self.present(done, 201).await?;
+        if let Value::Object(body) = &mut answer.body {
+            let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
+            let path = self.path.trim_end_matches('/');
+            // A path that names the id may write it in capitals.
+            let named = path.rsplit_once('/').filter(|(_, last)| last.eq_ignore_ascii_case(id));
+            answer.location = Some(format!("{}/{id}", named.map_or(path, |(base, _)| base)));
+            body.extend(shown.into_iter().map(|(key, secret)| (key.to_owned(), json!(secret))));
+        }
+        Ok(answer)
+    }
+
+    /// The entity as it is after a change.
+    async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
+        let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
+        let shown = self.config.shown(self.place.family, after).await?;
+        let warning = warned::of(self, &shown).await;
+        Ok(Answer { status, etag: Some(after.etag()), warning, ..Answer::ok(Value::Object(shown)) })
+    }
+
+    pub(super) async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
+        if self.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") {
+            let (id, made) = (ids::uuid_of(id)?, special::made(self));
+            let done = self.change(Op::Create { id: Some(id), body }, made.system).await?;
+            return self.created(&done, made.shown).await;
+        }
+        let op = Op::Replace { id: id.to_owned(), body, condition: self.condition() };
+        let done = self.change(op, System::default()).await?;
+        self.present(&done, 200).await
+    }
+
+    pub(super) async fn patch(&self, id: &str, patch: Map<String, Value>) -> Result<Answer> {
+        let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition() };
+        let done = self.change(op, System::default()).await?;
+        self.present(&done, 200).await
+    }
+
+    pub(super) async fn delete(&self, id: &str) -> Result<Answer> {
+        let op = Op::Delete { id: id.to_owned(), condition: self.condition() };
+        self.change(op, System::default()).await?;
+        Ok(Answer { status: 204, ..Answer::ok(Value::Null) })
+    }
+
+    async fn restore(&self, id: &str) -> Result<Answer> {
+        let op = Op::Restore { id: id.to_owned(), version: self.version()? };
+        let done = self.change(op, System::default()).await?;
+        self.present(&done, 200).await
+    }
+}

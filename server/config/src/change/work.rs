@@ -1,0 +1,224 @@
+//! One change of one entity within a transaction: its checks, its rows, and what follows from it.
+
+use quiver_database::{Connection, statement};
+use serde_json::{Map, Value};
+
+use super::{BUILTIN, Done, Draft, Drafted, Op, Reading, System};
+use crate::audit;
+use crate::document::{Config, Entity, Place, find, is_visible};
+use crate::families::FAMILIES;
+use crate::family::{Caller, Family, Making};
+use crate::fields::Mode;
+use crate::json::merge;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// A change within a transaction.
+pub(crate) struct Work<'a> {
+    pub(crate) config: &'a Config,
+    pub(crate) db: &'a mut Connection,
+    pub(crate) caller: &'a Caller,
+    pub(crate) now_ms: i64,
+    pub(crate) reading: Reading,
+    /// What the audit log calls its changes, where that does not follow from them.
+    pub(crate) named: Option<&'static str>,
+}
+
+impl Work<'_> {
+    /// Makes a change.
+    pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
+        let family = place.family;
+        let action = self.named.unwrap_or(op.action());
+        let before = match op.id() {
+            Some(id) => find(self.db, family.name, id).await?,
+            None => None,
+        };
+        let hidden = before.as_ref().is_some_and(|b| !is_visible(place, b, self.caller));
+        let before = match (op, before) {
+            // Whoever may not see it learns that the id is taken, and no more: ids are not guessed.
+            (Op::Create { .. }, Some(_)) => {
+                let text = "there is one with this id";
+                return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
+            }
+            (Op::Create { id, body }, None) => {
+                owner_exists(self.db, place).await?;
+                return self.put(place, id, None, body, system, action).await;
+            }
+            (Op::Restore { id, version }, before) if !hidden => {
+                return self.restore(place, id, version, before, system).await;
+            }
+            (op, Some(before)) if !hidden => (op, before),
+            (op, _) => return Err(Problem::not_found(op.id().unwrap_or_default())),
+        };
+        match before {
+            (Op::Replace { body, condition, .. }, before) => {
+                condition.check(&before)?;
+                self.put(place, None, Some(before), body, system, action).await
+            }
+            (Op::Patch { patch, condition, .. }, before) => {
+                condition.check(&before)?;
+                let mut body = before.shown();
+                let patch = resolved(family, patch, &mut body);
+                merge(&mut body, patch);
+                self.put(place, None, Some(before), body, system, action).await
+            }
+            (Op::Delete { condition, .. }, before) => {
+                condition.check(&before)?;
+                self.delete(place, before).await
+            }
+            (Op::Create { .. } | Op::Restore { .. }, _) => Err(Problem::internal("handled above")),
+        }
+    }
+
+    /// Writes an entity, new or in the place of another one.
+    pub(super) async fn put(
+        &mut self,
+        place: &Place,
+        id: Option<String>,
+        before: Option<Entity>,
+        body: Map<String, Value>,
+        mut system: System,
+        action: &'static str,
+    ) -> Result<Done> {
+        let family = place.family;
+        let made = system.made.take();
+        let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
+        self.config.fits(family, &draft.body)?;
+        self.config.hide(family, before.as_ref(), &mut draft)?;
+        if let Some(prepare) = family.prepare {
+            let config = self.config;
+            let making = Making {
+                caller: self.caller,
+                id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
+                before: before.as_ref(),
+                group_interval: &config.checks.group_interval(),
+                new_id: &|| config.new_id(),
+            };
+            prepare(self.db, &making, &mut draft).await?;
+        }
+        self.may_write(place, before.as_ref(), Some(&draft))?;
+        let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
+        if same {
+            return Ok(Done { action, after: before.clone(), before, changed: false });
+        }
+        let after = match &before {
+            None => self.fresh(place, id, draft.body, draft.sealed, made).await?,
+            Some(old) => Entity {
+                version: old.version + 1,
+                updated_ms: self.now_ms,
+                updated_by: self.caller.name.clone(),
+                managed_by: self.caller.manager.clone(),
+                body: draft.body,
+                sealed: draft.sealed,
+                ..old.clone()
+            },
+        };
+        self.store(family, before.as_ref(), &after, action).await?;
+        self.keep_unique(family, &after).await?;
+        self.keep_links(family, &after).await?;
+        if let Some(hook) = family.hook {
+            hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
+        }
+        audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        self.follow_identity(family, before.as_ref(), &after).await?;
+        Ok(Done { action, before, after: Some(after), changed: true })
+    }
+
+    async fn fresh(
+        &mut self,
+        place: &Place,
+        id: Option<String>,
+        body: Map<String, Value>,
+        sealed: Map<String, Value>,
+        made: Option<(i64, String)>,
+    ) -> Result<Entity> {
+        // Of a change that is refused further on nothing stays, this neither.
+        let sql = "INSERT INTO entity_count (family, number) VALUES (?, 1) ON CONFLICT (family) DO UPDATE SET \
+            number = entity_count.number + 1 RETURNING number";
+        let count: i64 = statement(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
+        if count > place.family.entities_max {
+            let text = format!("there are {} already", place.family.entities_max);
+            return Err(Problem::field("", "LIMIT_EXCEEDED", text));
+        }
+        let id = id.unwrap_or_else(|| self.config.new_id());
+        let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
+        let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
+        let (created_ms, created_by) = made.unwrap_or_else(|| (self.now_ms, self.caller.name.clone()));
+        Ok(Entity {
+            id,
+            owner: place.owner.clone(),
+            version: last + 1,
+            created_ms,
+            updated_ms: self.now_ms,
+            created_by,
+            updated_by: self.caller.name.clone(),
+            managed_by: self.caller.manager.clone(),
+            body,
+            sealed,
+        })
+    }
+
+    async fn delete(&mut self, place: &Place, before: Entity) -> Result<Done> {
+        let family = place.family;
+        self.may_write(place, Some(&before), None)?;
+        self.unlink(family, &before.id).await?;
+        self.remove(family, &before).await?;
+        if let Some(hook) = family.hook {
+            hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
+        }
+        audit::changed(self, family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
+        Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
+    }
+
+    /// Whether the caller may write this one, and nobody else owns it.
+    fn may_write(&self, place: &Place, before: Option<&Entity>, after: Option<&Drafted>) -> Result<()> {
+        let family = place.family;
+        if place.owner != own_place(self.caller) {
+            let bodies = before.map(|b| (&b.body, &b.sealed)).into_iter();
+            for (body, sealed) in bodies.chain(after.map(|a| (&a.body, &a.sealed))) {
+                family.may_write(self.caller, body, sealed)?;
+            }
+        }
+        let Some(before) = before else { return Ok(()) };
+        let over = self.caller.override_managed && family.may_override(self.caller, before);
+        let foreign = before.managed_by != self.caller.manager && !over;
+        let builtin = before.managed_by == BUILTIN;
+        let open = family.builtin_open && after.is_some() && builtin;
+        if !open && (foreign || builtin && self.caller.manager != BUILTIN) {
+            let text = format!("this is managed by `{}`", before.managed_by);
+            return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", text));
+        }
+        Ok(())
+    }
+}
+
+/// What the path puts before a family is there.
+pub(super) async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
+    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
+    let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
+    if known && find(db, family, id).await?.is_some() { Ok(()) } else { Err(Problem::not_found(id)) }
+}
+
+/// The place of a caller's own keys.
+fn own_place(caller: &Caller) -> String {
+    caller.account().map_or_else(|| "none".to_owned(), |(family, id)| format!("{family}/{id}"))
+}
+
+/// In a patch null means the default; what would only remove a member of a map stays a patch.
+fn resolved(family: &Family, patch: Map<String, Value>, body: &mut Map<String, Value>) -> Map<String, Value> {
+    let mut rest = Map::new();
+    for (key, value) in patch {
+        match family.field(&key) {
+            // A merge of an object that is no free map would mix two values.
+            Some(_) if value.is_null() => {
+                body.insert(key, Value::Null);
+            }
+            Some(f) if f.mode == Mode::WriteOnly => {
+                body.insert(key, value);
+            }
+            _ => {
+                rest.insert(key, value);
+            }
+        }
+    }
+    rest
+}
