@@ -1,28 +1,25 @@
 //! Rows under construction: values go straight into the batch, one field after the other; at the end of a row its time,
 //! message, stream and service are settled and the row is kept or taken back.
 
+mod batches;
 mod judge;
 mod marks;
+mod settle;
 
 use std::sync::Arc;
 
 use quiver_types::LogsBatch;
-use quiver_types::label::push_pair;
-use quiver_types::logs::{RecordMarks, without_colors};
+use quiver_types::logs::RecordMarks;
 
 use super::json::RawText;
-use super::names::{MSG_NAME, NONE, Names};
+use super::names::{NONE, Names};
 use super::options::{Defaults, FieldOptions};
 use super::report::{Dropped, Report};
 use super::tables::{Services, Streams};
 use super::time::{Stamp, parse, parse_or_date};
-use super::{LogsContext, LogsLimits, labels};
-use crate::decoding;
-use crate::error::{Error, Result};
+use super::{LogsContext, LogsLimits};
 use crate::sender::Gate;
 
-/// Rows after which a batch is full, whatever its bytes.
-const BATCH_ROWS_MAX: usize = 65_536;
 /// The name of a field that was replaced or taken out.
 const DEAD: u32 = u32::MAX;
 
@@ -109,16 +106,6 @@ impl Rows {
         };
         rows.begin_batch();
         rows
-    }
-
-    fn begin_batch(&mut self) {
-        self.batch_number += 1;
-        self.streams.clear();
-        self.services.clear();
-        self.row_start = 0;
-        if let Some((_, number)) = &mut self.fixed_stream {
-            *number = None;
-        }
     }
 
     /// Sets the labels of the stream of the rows that follow, where no parameter names stream fields.
@@ -338,254 +325,7 @@ impl Rows {
         }
         self.reset_row();
         self.row_start = self.batch.values.len();
-        if self.row_start > self.limits.batch_bytes || self.batch.len() >= BATCH_ROWS_MAX || self.names.is_full() {
-            let next = room_of(&self.batch);
-            self.finish_batch();
-            self.batch = next;
-        }
+        self.bound_batch();
         outcome
     }
-
-    /// Finds time and message, and takes out what is not stored.
-    fn settle(&mut self, given: Stamp) -> Result<i64, Dropped> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
-        }
-        if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
-            return Err(Dropped::LargeRow);
-        }
-        let mut stamp = self.time.unwrap_or(Ok(given))?;
-        if let (None, Some((_, place))) = (self.time, self.later_time)
-            && self.role_of(place, |name| name.time)
-            && let Some(text) = self.text_of(place)
-        {
-            stamp = if self.dates { parse_or_date(text) } else { parse(text) }.ok_or(Dropped::BadTime)?;
-            self.kill(place);
-        }
-        let time = match stamp {
-            Stamp::Arrival => self.now_ns,
-            Stamp::At(time) if time <= self.future_max_ns => time,
-            Stamp::At(_) | Stamp::After => return Err(Dropped::TooNew),
-            Stamp::Before => return Err(Dropped::TooOld),
-        };
-        let chosen = self.msg.filter(|(_, place)| self.role_of(*place, |name| name.msg));
-        if let Some((_, place)) = chosen {
-            if self.row[place as usize].name != MSG_NAME {
-                if let Some(old) = self.row.iter().position(|f| f.name == MSG_NAME) {
-                    self.kill(old as u32);
-                }
-                self.row[place as usize].name = MSG_NAME;
-            }
-            // The message, too, goes by the name that it has in the end.
-            if self.names.list[MSG_NAME as usize].ignored {
-                self.kill(place);
-            }
-        }
-        if self.gaps {
-            // Fields that were kept because they might have been the message or the time.
-            for i in 0..self.row.len() {
-                let is_message = chosen.is_some_and(|(_, place)| place as usize == i);
-                let name = self.names.list.get(self.row[i].name as usize).filter(|_| !is_message);
-                if name.is_some_and(|name| name.ignored || name.reserved) {
-                    self.kill(i as u32);
-                }
-            }
-        }
-        Ok(time)
-    }
-
-    /// Says whether a field still stands at a place and has a role.
-    fn role_of(&self, place: u32, role: impl Fn(&super::names::Name) -> u16) -> bool {
-        let name = self.row.get(place as usize).and_then(|f| self.names.list.get(f.name as usize));
-        name.is_some_and(|name| role(name) != NONE)
-    }
-
-    fn text_of(&self, place: u32) -> Option<&str> {
-        let field = self.row.get(place as usize).filter(|f| f.name != DEAD)?;
-        let start = if place == 0 { self.row_start } else { self.row[place as usize - 1].end as usize };
-        std::str::from_utf8(&self.batch.values[start..field.end as usize]).ok()
-    }
-
-    fn kill(&mut self, place: u32) {
-        self.row[place as usize].name = DEAD;
-        self.gaps = true;
-        self.live -= 1;
-    }
-
-    fn add_extra(&mut self) {
-        if self.options.extra.is_empty() {
-            return;
-        }
-        let options = Arc::clone(&self.options);
-        for (name, value) in &options.extra {
-            if let Some(old) =
-                self.row.iter().position(|f| f.name != DEAD && *self.names.list[f.name as usize].text == **name)
-            {
-                self.kill(old as u32);
-            }
-            let number = self.names.find(name);
-            self.batch.values.extend_from_slice(value.as_bytes());
-            self.name_bytes += name.len();
-            self.row.push(RowField { name: number, end: self.batch.values.len() as u32 });
-            self.live += 1;
-        }
-        if self.live > self.limits.fields_max {
-            self.fault = Some(Dropped::TooManyFields);
-        }
-        if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
-            self.fault = Some(Dropped::LargeRow);
-        }
-    }
-
-    fn add_default_message(&mut self) {
-        let text = &self.options.default_msg;
-        if text.is_empty() || self.row.iter().any(|f| f.name == MSG_NAME) {
-            return;
-        }
-        self.batch.values.extend_from_slice(text.as_bytes());
-        self.row.push(RowField { name: MSG_NAME, end: self.batch.values.len() as u32 });
-        self.live += 1;
-    }
-
-    /// Writes the row into the batch.
-    fn commit(&mut self, time: i64, marks: RecordMarks) {
-        let mut service = (NONE, 0, 0);
-        self.slots.fill((0, 0));
-        let mut start = self.row_start as u32;
-        for field in &self.row {
-            let name = &mut self.names.list[field.name as usize];
-            if name.batch != self.batch_number {
-                name.batch = self.batch_number;
-                name.in_batch = self.batch.names.len() as u32;
-                self.batch.names.push(Arc::clone(&name.text));
-            }
-            self.batch.field_names.push(name.in_batch);
-            self.batch.value_ends.push(field.end);
-            if name.stream != NONE {
-                self.slots[usize::from(name.stream)] = (start, field.end);
-            }
-            if name.service < service.0 {
-                service = (name.service, start, field.end);
-            }
-            start = field.end;
-        }
-        let service = &self.batch.values[service.1 as usize..service.2 as usize];
-        let service = self.services.find(service, &mut self.batch.services);
-        let stream = self.stream();
-        self.batch.end_row(time, stream, service, marks);
-    }
-
-    fn close_gaps(&mut self) {
-        self.scratch.clear();
-        let (mut start, mut kept) = (self.row_start, self.row_start as u32);
-        for field in &mut self.row {
-            let end = field.end as usize;
-            if field.name != DEAD {
-                let value = &self.batch.values[start..end];
-                let colored = self.names.list[field.name as usize].colored;
-                if colored {
-                    // Values are UTF-8: decoders write nothing else.
-                    let text = std::str::from_utf8(value).unwrap_or("");
-                    without_colors(text).for_each(|piece| self.scratch.extend_from_slice(piece.as_bytes()));
-                } else {
-                    self.scratch.extend_from_slice(value);
-                }
-                let end = (self.row_start + self.scratch.len()) as u32;
-                // A value of nothing but sequences is none.
-                field.name = if colored && end == kept { DEAD } else { field.name };
-                (field.end, kept) = (end, end);
-            }
-            start = end;
-        }
-        self.row.retain(|f| f.name != DEAD);
-        self.batch.values.truncate(self.row_start);
-        self.batch.values.extend_from_slice(&self.scratch);
-    }
-
-    /// Gives the number of the row's stream.
-    fn stream(&mut self) -> u32 {
-        self.scratch.clear();
-        if let Some(names) = &self.options.stream {
-            for (name, (start, end)) in names.iter().zip(&self.slots) {
-                if start < end {
-                    // Values are UTF-8: decoders write nothing else.
-                    let value = std::str::from_utf8(&self.batch.values[*start as usize..*end as usize]).unwrap_or("");
-                    push_pair(&mut self.scratch, name, value);
-                }
-            }
-        } else if let Some((labels, number)) = &mut self.fixed_stream {
-            if let Some(number) = number {
-                return *number;
-            }
-            let found = self.streams.find(labels, &mut self.batch);
-            *number = Some(found);
-            return found;
-        } else if !self.stream_text.is_empty() {
-            let text = std::str::from_utf8(&self.stream_text).unwrap_or("");
-            if let Some(pairs) = labels::parse(text) {
-                labels::canonical(pairs, &mut self.scratch);
-            }
-        }
-        self.streams.find(&self.scratch, &mut self.batch)
-    }
-
-    fn finish_batch(&mut self) {
-        if !self.batch.is_empty() {
-            let batch = std::mem::take(&mut self.batch);
-            self.held_bytes += batch_bytes(&batch);
-            self.full.push(batch);
-        }
-        self.batch = LogsBatch::default();
-        self.begin_batch();
-        self.names.bound();
-        self.report.cut_names += std::mem::take(&mut self.names.cut);
-    }
-
-    /// Takes the batches that are full.
-    pub fn take_full(&mut self) -> Vec<LogsBatch> {
-        self.held_bytes = 0;
-        std::mem::take(&mut self.full)
-    }
-
-    /// Takes all batches; the last one may be small.
-    pub fn take_all(&mut self) -> Vec<LogsBatch> {
-        self.finish_batch();
-        self.take_full()
-    }
-
-    /// Says whether there are rows that no full batch holds.
-    pub fn has_rows(&self) -> bool {
-        !self.batch.is_empty() || !self.full.is_empty()
-    }
-
-    /// Holds the request to its limit of memory: a few bytes on the wire can stand for many.
-    pub(crate) fn check_memory(&self) -> Result<()> {
-        let limit_bytes = self.limits.total_bytes_max;
-        let bytes = self.held_bytes + self.batch.values.len();
-        if bytes > limit_bytes {
-            return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
-        }
-        decoding::hold(bytes)
-    }
-}
-
-/// Makes a batch with room for as much as another holds: what comes next is likely to be alike.
-fn room_of(batch: &LogsBatch) -> LogsBatch {
-    let fields = batch.field_names.len() + batch.field_names.len() / 16;
-    let rows = batch.len() + batch.len() / 16;
-    LogsBatch {
-        time: Vec::with_capacity(rows),
-        row_streams: Vec::with_capacity(rows),
-        row_services: Vec::with_capacity(rows),
-        field_ends: Vec::with_capacity(rows),
-        field_names: Vec::with_capacity(fields),
-        value_ends: Vec::with_capacity(fields),
-        values: Vec::with_capacity(batch.values.len() + batch.values.len() / 16),
-        ..LogsBatch::default()
-    }
-}
-
-/// Bytes that a batch takes in memory, about.
-pub(crate) fn batch_bytes(batch: &LogsBatch) -> usize {
-    batch.values.len() + 8 * batch.value_ends.len() + 20 * batch.len() + batch.stream_bytes.len()
 }

@@ -1,48 +1,33 @@
 //! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
 
+mod load;
 mod overflow;
 mod ranges;
+mod streams;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, BooleanBufferBuilder, Int64Array, MapArray, StringViewArray};
+use arrow::array::{Array, BooleanBufferBuilder, MapArray, StringViewArray};
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::UInt8Type;
 use async_trait::async_trait;
 use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, TIME, ValueMatcher};
-use quiver_types::stats::add;
-use quiver_types::tables::logs as table;
 use quiver_types::{ReadStats, Result};
 
 use super::block::{Block, COMPUTED, STEP_ROWS, StreamValue, column, given_by_stream, values};
 use super::choose::StreamTest;
 use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
-use super::parts::{Opened, streams_of};
+use super::parts::Opened;
 use super::prune;
-use super::slots::{OfStreams, StreamRun};
-use crate::decoded::PAGE_BYTES_MAX;
-use crate::error::Error;
 use crate::memtable::logs::LiveStream;
 use crate::part::Part;
-use crate::part::logs::{ColumnKind, PartLogs, PartStream, page_times};
+use crate::part::logs::{ColumnKind, PartLogs, page_times};
 use overflow::{chosen, entries, field_of};
-use ranges::{covers, runs};
 
 /// Columns up to this are kept while windows of a row group are read.
 const NARROW_BYTES: usize = 128 * 1024;
-/// Rows that lie in more pages of a row group are not looked for in kept ones.
-const PAGES_MAX: usize = 32;
-/// Rows that are more than one of so many take as long to read as all of them.
-const MOST_ROWS: usize = 4;
-/// The same of pages.
-const MOST_PAGES: usize = 2;
-/// All pages of a column are those but one of so many.
-const ALL_PAGES: usize = 8;
-/// Memory of a decoded value, at least: codes take less in a file.
-const VALUE_BYTES: u64 = 4;
 
 /// A row group.
 #[derive(Debug, Clone)]
@@ -82,17 +67,6 @@ impl Group {
             narrowed: None,
         }
     }
-}
-
-/// What may be kept.
-#[derive(Debug, Clone, Copy)]
-enum Kept {
-    /// A page of a column.
-    Page(u32),
-    /// A column that is read as a whole anyway.
-    Column,
-    /// A column of which more is read for that.
-    More,
 }
 
 /// A row group that is being read.
@@ -136,195 +110,6 @@ impl GroupBlock {
     fn len(&self) -> usize {
         (self.rows.end - self.rows.start) as usize
     }
-
-    /// Streams of the group with their rows in it, where they are known.
-    fn streams(&self) -> impl Iterator<Item = (usize, &PartStream, Range<usize>)> {
-        let all = self.opened.logs.streams.as_deref().unwrap_or_default();
-        streams_of(all, &self.rows).map(move |n| {
-            let rows = all[n].rows.start.max(self.rows.start)..all[n].rows.end.min(self.rows.end);
-            (n, &all[n], (rows.start - self.rows.start) as usize..(rows.end - self.rows.start) as usize)
-        })
-    }
-
-    /// Sets the rows of the streams that pass.
-    fn rows_of(&self, mut passes: impl FnMut(usize, &PartStream) -> bool) -> BooleanBuffer {
-        let mut bits = BooleanBufferBuilder::new(self.len());
-        for (number, stream, rows) in self.streams() {
-            bits.append_n(rows.len(), passes(number, stream));
-        }
-        bits.finish()
-    }
-
-    /// Streams of rows, each with the number of them.
-    async fn runs(&self, rows: &BooleanBuffer) -> Result<Vec<StreamRun>> {
-        if let Some(slots) = &self.opened.slots {
-            return slots.runs(self.rows.start, rows).await;
-        }
-        let count = |own: &Range<usize>| rows.slice(own.start, own.len()).count_set_bits() as u32;
-        let all = self.streams().map(|(number, _, own)| (number as u32, count(&own)));
-        Ok(all.filter(|(_, count)| *count > 0).collect())
-    }
-
-    /// A value of some streams.
-    async fn values_of(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
-        if let Some(slots) = &self.opened.slots {
-            return slots.values(value, streams).await;
-        }
-        let all = self.opened.logs.streams.as_deref().unwrap_or_default();
-        Ok(OfStreams::of(value, streams.iter().map(|&number| &*all[number as usize].stream)))
-    }
-
-    /// Reads an array of the file, of the rows that are set or more.
-    async fn read(&mut self, name: &str, rows: &BooleanBuffer) -> Result<(ArrayRef, Runs)> {
-        let runs = runs(rows);
-        let whole = 0..self.len() as u32;
-        let wanted = runs.as_deref().unwrap_or(std::slice::from_ref(&whole));
-        let Opened { part, logs, .. } = &*self.opened;
-        let array = part.read_log_column(logs, self.group, name, wanted, !self.job, &self.stats).await?;
-        self.bytes += array.get_array_memory_size();
-        Ok((array, runs.map(Arc::new)))
-    }
-
-    async fn load(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
-        if let Some(known) = self.loaded.get(name)
-            && covers(known.at.as_ref(), rows)
-        {
-            return Ok(known.clone());
-        }
-        let column = self.load_new(name, digits, rows).await?;
-        self.loaded.insert(name.to_owned(), column.clone());
-        Ok(column)
-    }
-
-    async fn load_new(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
-        let opened = Arc::clone(&self.opened);
-        let cache = opened.part.decoded();
-        if !self.job
-            && let Some(values) = cache.get(opened.part.meta.id, self.group, name)
-        {
-            add(&self.stats.cache_hits, 1);
-            return Ok(Column::whole(values));
-        }
-        let most = self.takes_most(name, rows);
-        if !(self.job || most)
-            && let Some(column) = self.load_pages(name, digits, rows).await?
-        {
-            return Ok(column);
-        }
-        // None is read as a whole for a cache that has no room for it.
-        let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
-        let has_room = cache.has_room(bytes, opened.logs.groups());
-        let admitted = !self.job && most && has_room && {
-            let column = if self.takes_all(name, rows) { Kept::Column } else { Kept::More };
-            self.admits(name, column)
-        };
-        let all = BooleanBuffer::new_set(rows.len());
-        let (array, at) = self.read(name, if admitted { &all } else { rows }).await?;
-        let values = values_of(name, &array, digits)?;
-        if admitted && at.is_none() {
-            cache.insert(opened.part.meta.id, self.group, name, &values, opened.logs.groups());
-        }
-        Ok(Column { values, at })
-    }
-
-    /// Says whether reading some rows of a column takes about as long as reading all of them. Where the group is read by
-    /// windows, the rows of all windows count.
-    fn takes_most(&self, name: &str, rows: &BooleanBuffer) -> bool {
-        let logs = &self.opened.logs;
-        let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
-        let pages = logs.pages(self.group, name) / MOST_PAGES;
-        rows.count_set_bits() * MOST_ROWS >= rows.len() || logs.pages_of(self.group, name, rows, pages).is_none()
-    }
-
-    /// Says whether a column is read as a whole for some rows anyway, but for one page in so many.
-    fn takes_all(&self, name: &str, rows: &BooleanBuffer) -> bool {
-        let logs = &self.opened.logs;
-        let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
-        let pages = logs.pages(self.group, name);
-        logs.pages_of(self.group, name, rows, pages - pages.div_ceil(ALL_PAGES)).is_none()
-    }
-
-    /// Says whether a column that is about to be read should be kept, or a page of it; notes its use. What windows ask
-    /// for one after the other is one use.
-    fn admits(&mut self, name: &str, kept: Kept) -> bool {
-        let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
-        let page = if let Kept::Page(page) = kept { Some(page) } else { None };
-        let is_new = self.sweep.as_mut().is_none_or(|asked| asked.insert((name.to_owned(), page)));
-        is_new
-            && match kept {
-                Kept::Page(page) => cache.wants_page(part, self.group, name, page),
-                Kept::Column => cache.wants(part, self.group, name),
-                Kept::More => cache.wants_more(part, self.group, name),
-            }
-    }
-
-    /// A few rows of a column out of pages that are kept decoded; `None` while they are not. Pages are decompressed whole
-    /// for a single row of them, which is what looking up few rows costs.
-    async fn load_pages(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Option<Column>> {
-        let opened = Arc::clone(&self.opened);
-        let (part, cache) = (opened.part.meta.id, opened.part.decoded());
-        // Pages that are too large would not be kept.
-        let fit =
-            opened.logs.column_bytes(self.group, name) <= opened.logs.pages(self.group, name) as u64 * PAGE_BYTES_MAX;
-        let pages = opened.logs.pages_of(self.group, name, rows, PAGES_MAX);
-        let Some(pages) = pages.filter(|pages| fit && !pages.is_empty()) else { return Ok(None) };
-        let mut found: Vec<_> = pages.iter().map(|p| cache.page(part, self.group, name, p.0)).collect();
-        let (mut missing, mut wanted) = (Vec::new(), true);
-        for ((page, range), _) in pages.iter().zip(&found).filter(|(_, known)| known.is_none()) {
-            wanted &= self.admits(name, Kept::Page(*page));
-            missing.push(range.start as u32..range.end as u32);
-        }
-        if !wanted {
-            return Ok(None);
-        }
-        add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
-        if !missing.is_empty() {
-            // All at once: what is done once for each read costs more than a page.
-            let array =
-                opened.part.read_log_column(&opened.logs, self.group, name, &missing, true, &self.stats).await?;
-            let (read, mut next) = (values_of(name, &array, digits)?, 0);
-            for ((page, range), known) in pages.iter().zip(&mut found).filter(|(_, known)| known.is_none()) {
-                let own = read.cut(next..next + range.len())?;
-                next += range.len();
-                cache.insert_page(part, self.group, name, *page, &own);
-                *known = Some(own);
-            }
-        }
-        let mut chosen = Vec::with_capacity(pages.len());
-        for ((_, range), values) in pages.into_iter().zip(found.into_iter().flatten()) {
-            let rows = rows.slice(range.start, range.len());
-            chosen.push((Column::whole(values).gather(&rows)?, rows.count_set_bits()));
-        }
-        let values = Values::concat(&chosen)?;
-        self.bytes += values.memory_bytes();
-        Ok(Some(Column::of_set(values, rows)))
-    }
-
-    /// The overflow map of some rows.
-    async fn map(&mut self, rows: &BooleanBuffer) -> Result<Option<(MapArray, Runs)>> {
-        if !self.opened.logs.has.overflow {
-            return Ok(None);
-        }
-        if let Some((map, at)) = &self.overflow
-            && covers(at.as_ref(), rows)
-        {
-            return Ok(Some((map.clone(), at.clone())));
-        }
-        let (array, at) = self.read(table::FIELDS, rows).await?;
-        let map = array.as_map_opt().ok_or_else(|| Error::internal("the overflow map is none"))?.clone();
-        self.overflow = Some((map.clone(), at.clone()));
-        Ok(Some((map, at)))
-    }
-}
-
-/// Takes an array of a column out of a file.
-fn values_of(name: &str, array: &ArrayRef, digits: Option<u8>) -> Result<Values> {
-    if name != SEVERITY_NUMBER {
-        return Values::of(array, digits);
-    }
-    let numbers = array.as_primitive_opt::<UInt8Type>();
-    let numbers = numbers.ok_or_else(|| Error::internal("severities are of another type"))?;
-    Ok(Values::Int(numbers.iter().map(|n| n.map(i64::from)).collect::<Int64Array>()))
 }
 
 #[async_trait]

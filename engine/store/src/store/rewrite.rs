@@ -6,7 +6,8 @@ use std::sync::Arc;
 use quiver_types::tables::spans;
 use quiver_types::time::DAY_MS;
 
-use super::{STALL, Store};
+use super::Store;
+use super::upkeep::STALL;
 use crate::compact::rewrite::{Outcome, Rewritten, SpanRewriter};
 use crate::error::Result;
 use crate::part::{Part, Place};

@@ -4,13 +4,15 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::time::Duration;
 
 use quiver_types::metrics::{Exemplar, HistogramSample, MetricMetadata};
 use quiver_types::time::DAY_MS;
-use quiver_types::{Access, Histogram, LabelSet, Millis, MillisRange};
+use quiver_types::{Access, Clock, ErrorKind, Histogram, LabelSet, Millis, MillisRange};
 
 use super::*;
 use crate::check::check_with;
+use crate::object::Storage;
 use crate::object::faulty::FaultyStore;
 use crate::part::Place;
 use crate::rebuild::rebuild_with;

@@ -12,7 +12,7 @@ use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MS
 use quiver_types::{LogsBatch, ReadStats};
 
 use super::*;
-use crate::failpoint;
+use crate::{failpoint, outbox};
 
 const DIRECTORY: &str = "QUIVER_TEST_CRASH_DIR";
 /// What a child does: see [`Life`].

@@ -1,5 +1,7 @@
 //! One store, one server: of two that come to it, one stops and nothing is lost.
 
+use std::path::PathBuf;
+
 use super::*;
 use crate::layout::{EPOCH_PREFIX, epoch_key};
 

@@ -1,7 +1,9 @@
 //! What goes with time and size, and that no clock makes more of it.
 
+use std::collections::HashSet;
+
 use super::*;
-use crate::catalog::{Change, NextObject};
+use crate::catalog::{Catalog, Change, NextObject};
 
 /// Days 0 to `days` before today, each with samples; flushed.
 async fn fill(bench: &mut Bench, store: &Store, days: i64) {

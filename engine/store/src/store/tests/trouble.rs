@@ -1,11 +1,13 @@
 //! Days that go wrong behind the scenes: a damaged part in the spool, a disk without room, a flush that fails.
 
+use std::collections::HashSet;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 
+use super::super::health::CATALOG_ANSWERS;
 use super::*;
-use crate::wal::disk::WalFile;
+use crate::wal::disk::{LocalDisk, WalDisk, WalFile};
 
 /// The machine's disk, of which as much is free as is said.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! Roll-ups of few spans, in every order.
 
 use super::*;
-use crate::spans::{ContextFields, SpanFields, SpansBuilder, UNLISTED, Value};
+use crate::spans::{ContextFields, RollupKind, RollupRow, SHARED, SpanFields, SpansBuilder, UNLISTED, Value};
 
 /// Id, parent, service, kind, minute, peer.
 type Short = (u64, u64, &'static str, u8, i64, &'static str);

@@ -1,7 +1,8 @@
 //! Further reports of a span: the call of the first one is put in the place of that of a later one, in whatever order they
 //! come.
 
-use super::{Child, EdgeKey, Known, RollupBuilder, Weight, key};
+use super::super::{EdgeKey, RollupBuilder, Weight};
+use super::{Child, Known, key};
 use crate::spans::{EdgeKind, are_one_span};
 use crate::tables::spans::minute_of;
 

@@ -1,0 +1,246 @@
+//! How a store is opened: wires write path, catalog, object store and the background jobs, and replays the WAL.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use parking_lot::Mutex;
+use quiver_types::{Clock, Millis};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use uuid::Uuid;
+
+use super::Store;
+use crate::cache::Caches;
+use crate::catalog::Catalog;
+use crate::compact::Compactor;
+use crate::core::{Core, Parts};
+use crate::decoded::DecodedCache;
+use crate::error::{Context, Error, ErrorKind, Result, chain};
+use crate::flush::{Flushing, Found, Retire, held_id};
+use crate::layout::DataDir;
+use crate::memtable::{Generation, GenerationId};
+use crate::object::Storage;
+use crate::offline::part_io;
+use crate::registry::Registry;
+use crate::requests::KEPT_MS;
+use crate::select::StoreSource;
+use crate::settings::StoreSettings;
+use crate::snapshot::{Shared, Visible};
+use crate::wal::disk::{LocalDisk, WalDisk};
+use crate::writer::{WritePath, WritePathParts};
+use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
+
+impl Retire for WritePath {
+    fn retire(&self, id: GenerationId) {
+        Self::retire(self, id);
+    }
+
+    fn set_aside(&self, id: GenerationId) -> Result<()> {
+        Self::set_aside(self, id)
+    }
+}
+
+/// What tests put in the place of the real things.
+#[derive(Debug, Default)]
+pub struct StoreOverrides {
+    /// Instead of the object store that the settings name.
+    pub storage: Option<Storage>,
+    /// Instead of the file system under the WAL.
+    pub wal_disk: Option<Arc<dyn WalDisk>>,
+}
+
+impl Store {
+    /// Opens a store: locks the directory, checks that catalog and object store belong together, replays the WAL, and
+    /// starts the background jobs on the current tokio runtime.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Conflict`] when another process has the directory or the object store belongs to another
+    /// installation, [`ErrorKind::Invalid`] for bad settings or formats of a newer build,
+    /// [`ErrorKind::Unavailable`] when a new installation's object store does not answer.
+    pub async fn open(settings: StoreSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
+        Self::open_with(settings, clock, StoreOverrides::default()).await
+    }
+
+    /// The same, with parts of it replaced.
+    ///
+    /// # Errors
+    /// As [`Store::open`].
+    pub async fn open_with(
+        settings: StoreSettings,
+        clock: Arc<dyn Clock>,
+        overrides: StoreOverrides,
+    ) -> Result<Arc<Self>> {
+        let dir = Arc::new(DataDir::open(&settings.data_dir)?);
+        let catalog = Catalog::open(&dir.database(), Arc::clone(&clock)).await?;
+        let storage = match overrides.storage {
+            Some(storage) => storage,
+            None => Storage::open(&settings, &dir.store())?,
+        };
+        let look_only = settings.look_only;
+        let (installation, epoch) = if look_only {
+            (looked_at(&catalog).await?, None)
+        } else {
+            installation(&catalog, &storage, clock.now_ms()).await?
+        };
+        let cache_bytes = settings.cache_memory_bytes();
+        let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
+        if !settings.decoded_cache {
+            caches.decoded = DecodedCache::new(0);
+        }
+        let caches = Arc::new(caches);
+        let (io, local_io) = part_io(&dir, &storage);
+        let shared = Arc::new(Shared::new(Visible::default(), 0));
+        let disk = overrides.wal_disk.unwrap_or_else(|| Arc::new(LocalDisk));
+        let parts = Parts {
+            settings,
+            clock,
+            catalog,
+            storage,
+            shared,
+            caches,
+            io,
+            local_io,
+            spool_root: dir.parts(),
+            installation,
+            epoch,
+            dir: Arc::clone(&dir),
+            disk: Arc::clone(&disk),
+        };
+        let core = Arc::new(Core::new(parts));
+        let (commit, live) = core.catalog.live_parts().await?;
+        core.publish(commit, live, &[], None);
+
+        let (sealed_to, sealed) = mpsc::unbounded_channel();
+        let writer = Uuid::now_v7();
+        let (write_path, found) = replayed(&core, dir.wal(), disk, sealed_to, writer).await?;
+        let oldest = core.now_ms().saturating_sub(KEPT_MS);
+        let answered = core.catalog.answered_since(oldest).await?;
+        write_path.load_requests(answered.into_iter().map(Arc::new).collect());
+        let write_path = Arc::new(write_path);
+        let held = found.aside.iter().map(|g| held_id(g.id()).writer);
+        let writers = found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]).collect();
+        let flushing = Arc::new(Flushing::default());
+        let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
+        let mut tasks = Vec::new();
+        if !look_only {
+            forget_writers(&core, &write_path, writers).await?;
+            tasks = background(&core, retire, found, sealed, &flushing);
+        }
+        let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
+        let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
+        let source = Arc::new(StoreSource::new(Arc::clone(&core.shared), source_bytes));
+        tracing::info!(store = core.storage.url(), %installation, %writer, epoch, commit, "store opened");
+        Ok(Arc::new(Self {
+            core,
+            write_path,
+            source,
+            flushing,
+            compactor,
+            tasks: Mutex::new(tasks),
+            // What is looked at takes no writes.
+            closing: AtomicBool::new(look_only),
+            _dir: dir,
+        }))
+    }
+}
+
+/// Opens the write side over what the WAL holds and no part has.
+async fn replayed(
+    core: &Core,
+    dir: PathBuf,
+    disk: Arc<dyn WalDisk>,
+    on_sealed: mpsc::UnboundedSender<Arc<Generation>>,
+    writer: Uuid,
+) -> Result<(WritePath, Found)> {
+    let floors: HashMap<Uuid, u64> = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
+    let floors = Arc::new(floors);
+    let below = move |floors: &HashMap<Uuid, u64>, id: GenerationId| {
+        floors.get(&id.writer).is_some_and(|&floor| id.number < floor)
+    };
+    let settings = core.settings.write();
+    let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
+    failpoint::hit("replay.begin");
+    let replay = move || {
+        WritePath::open(WritePathParts {
+            dir,
+            disk,
+            settings,
+            clock,
+            registry: Arc::new(Registry::default()),
+            shared,
+            on_sealed,
+            writer,
+            flushed: Box::new({
+                let floors = Arc::clone(&floors);
+                move |id| below(&floors, id)
+            }),
+            held_flushed: Box::new(move |id| below(&floors, held_id(id))),
+        })
+    };
+    let opened = tokio::task::spawn_blocking(replay).await;
+    let opened = opened.internal("the replay of the WAL stopped")??;
+    failpoint::hit("replay.end");
+    Ok(opened)
+}
+
+/// Starts what goes on beside reading and writing.
+fn background(
+    core: &Arc<Core>,
+    retire: Arc<dyn Retire>,
+    found: Found,
+    sealed: mpsc::UnboundedReceiver<Arc<Generation>>,
+    flushing: &Arc<Flushing>,
+) -> Vec<(&'static str, JoinHandle<()>)> {
+    let mut tasks = vec![
+        ("flush", tokio::spawn(flush::run(Arc::clone(core), retire, found, sealed, Arc::clone(flushing)))),
+        ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(core)))),
+        ("retention", tokio::spawn(retention::run(Arc::clone(core)))),
+        ("cleaner", tokio::spawn(cleaner::run(Arc::clone(core)))),
+    ];
+    if core.storage.local_root().is_none() {
+        tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(core)))));
+    }
+    tasks
+}
+
+/// The installation of a directory that is there already.
+async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
+    let known = catalog.installation().await?;
+    known.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it")
+    })
+}
+
+/// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:
+/// an old one goes on with its spool, and takes its epoch before anything is written to the store.
+async fn installation(catalog: &Catalog, storage: &Storage, now: Millis) -> Result<(Uuid, Option<u64>)> {
+    match identity::establish(catalog, storage, now).await {
+        Ok((id, epoch)) => Ok((id, Some(epoch))),
+        Err(e) if e.kind() == ErrorKind::Unavailable => match catalog.installation().await? {
+            Some(id) if catalog.last_commit().await? > 0 => {
+                tracing::warn!(error = %chain(&e), "the object store does not answer, starting without it");
+                Ok((id, None))
+            }
+            _ => Err(e),
+        },
+        Err(e) => Err(e),
+    }
+}
+
+/// Forgets the floors of all writers but these and those whose logs are still there.
+async fn forget_writers(core: &Core, write_path: &Arc<WritePath>, writers: Vec<Uuid>) -> Result<()> {
+    let write_path = Arc::clone(write_path);
+    let with_segments = tokio::task::spawn_blocking(move || write_path.writers_with_segments()).await;
+    match with_segments.internal("the start stopped")? {
+        Ok(mut keep) => {
+            keep.extend(writers);
+            core.catalog.forget_writers(&keep).await
+        }
+        Err(e) => {
+            tracing::warn!(error = %chain(&e), "writers without a log are kept in the catalog until the next start");
+            Ok(())
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What is done with the whole of a store: flush, compaction, retention, deletion, the end.
+
+use std::collections::HashSet;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::Store;
+use crate::error::{Error, ErrorKind, Result, chain};
+use crate::memtable::GenerationId;
+use crate::{cleaner, failpoint, retention};
+
+/// Those who wait for background work give up when nothing at all got done for so long.
+pub(super) const STALL: Duration = Duration::from_mins(2);
+
+impl Store {
+    /// Flushes everything that was written before, and waits until it is committed, in the object store, and told by
+    /// its commit objects.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Unavailable`] when that makes no progress (the object store is down), or a generation cannot be
+    /// flushed and was set aside.
+    pub async fn flush_all(&self) -> Result<()> {
+        let aside = self.flush_sealed().await?;
+        self.wait_for_store().await?;
+        aside.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Unavailable, text)))
+    }
+
+    /// Flushes what can be flushed; says what was set aside of it.
+    pub(crate) async fn flush_sealed(&self) -> Result<Option<String>> {
+        self.write_path.seal().await?;
+        let sealed: HashSet<GenerationId> = {
+            let visible = self.core.shared.visible();
+            visible.generations.iter().filter(|g| g.sealed()).map(|g| g.id()).collect()
+        };
+        let flushed = || async {
+            self.core.still_master()?;
+            let visible = self.core.shared.visible();
+            let waits = |id: GenerationId| sealed.contains(&id) && !self.flushing.is_aside(id);
+            Ok(!visible.generations.iter().any(|g| waits(g.id())) && !self.flushing.is_one_of(&sealed))
+        };
+        self.core.progress.wait("the flush", STALL, flushed).await?;
+        Ok(self.flushing.set_aside_of(&sealed))
+    }
+
+    async fn wait_for_store(&self) -> Result<()> {
+        let core = &self.core;
+        let commit = core.catalog.last_commit().await?;
+        core.upload.notify_one();
+        core.outbox.notify_one();
+        let told =
+            || async { core.still_master().and(Ok(core.catalog.first_unwritten().await?.is_none_or(|c| c > commit))) };
+        core.progress.wait("the upload to the object store", STALL, told).await
+    }
+
+    /// Compacts what is due, or with `force` everything of every day, open windows too, to level 2; waits until the
+    /// outcome is in the object store, and deletes what it replaced (as far as no query reads it).
+    ///
+    /// # Errors
+    /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] when the store closes.
+    pub async fn compact_all(&self, force: bool) -> Result<()> {
+        self.flush_sealed().await?;
+        self.wait_for_store().await?;
+        let compacted = self.compactor.request(force).await;
+        self.core.still_master().and(compacted)?;
+        self.wait_for_store().await?;
+        cleaner::clean(&self.core).await?;
+        self.core.catalog.checkpoint().await
+    }
+
+    /// Drops what is past its retention now, without waiting for the next round; gives the number of parts.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Internal`] when the catalog refuses.
+    pub async fn expire(&self) -> Result<usize> {
+        retention::expire(&self.core).await
+    }
+
+    /// Deletes the files that may go now, without waiting for the next round; gives their number.
+    ///
+    /// # Errors
+    /// What disk, store or catalog say.
+    pub async fn clean(&self) -> Result<usize> {
+        cleaner::clean(&self.core).await
+    }
+
+    /// Closes the store: refuses writes, flushes what it can within the given time (the rest stays in the WAL and is
+    /// replayed at the next start), stops the background jobs, and gives the directory free.
+    pub async fn close(&self, within: Duration) {
+        if self.closing.swap(true, Relaxed) {
+            return;
+        }
+        let flushed = async {
+            self.core.still_master()?;
+            self.flush_sealed().await
+        };
+        match tokio::time::timeout(within, flushed).await {
+            Ok(Ok(None)) => {}
+            Ok(Ok(Some(aside))) => tracing::warn!(aside, "not all was flushed, the rest stays in the WAL"),
+            Ok(Err(e)) => tracing::warn!(error = %chain(&e), "not all was flushed, the rest stays in the WAL"),
+            Err(_) => tracing::info!("not all was flushed in time, the rest stays in the WAL"),
+        }
+        failpoint::hit("close.after-seal");
+        self.core.stop.cancel();
+        self.write_path.shutdown().await;
+        let tasks = std::mem::take(&mut *self.tasks.lock());
+        for (name, task) in tasks {
+            if let Err(e) = task.await {
+                tracing::error!(name, error = %e, "a background job ended badly");
+            }
+        }
+        self.compactor.join().await;
+        self.core.catalog.close().await;
+        tracing::info!("store closed");
+    }
+}

@@ -1,0 +1,95 @@
+//! The store's rows as tables: the one place where languages and store meet.
+
+use std::fmt;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use quiver_query::{LogTables, SampleRequest, SampleTables, SpanTables, scan_table};
+use quiver_types::logs::{LogRequest, LogSnapshot};
+use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
+use quiver_types::{Access, ReadStats, Result, SelectedSeries};
+
+/// The store's samples and logs as tables.
+pub(super) struct StoreTables;
+
+impl fmt::Debug for StoreTables {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("StoreTables")
+    }
+}
+
+impl SampleTables for StoreTables {
+    fn samples(
+        &self,
+        series: &SelectedSeries,
+        request: &SampleRequest,
+        stats: &ReadStats,
+    ) -> Result<Arc<dyn TableProvider>> {
+        let request = quiver_store::SampleRequest {
+            range: request.range,
+            floats: request.floats,
+            histograms: request.histograms,
+            start_times: request.start_times,
+            again: request.again,
+        };
+        Ok(scan_table(quiver_store::samples_table(series, request, stats)?))
+    }
+}
+
+impl LogTables for StoreTables {
+    fn logs(
+        &self,
+        snapshot: &Arc<dyn LogSnapshot>,
+        access: &Access,
+        request: LogRequest,
+        stats: &ReadStats,
+    ) -> Result<Arc<dyn TableProvider>> {
+        Ok(scan_table(quiver_store::logs_table(&**snapshot, access, request, stats)?))
+    }
+}
+
+/// The store's spans as tables.
+#[derive(Debug)]
+pub(super) struct StoreSpans;
+
+#[async_trait]
+impl SpanTables for StoreSpans {
+    fn spans(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &SpanRequest,
+        stats: &ReadStats,
+    ) -> Result<Arc<dyn TableProvider>> {
+        Ok(scan_table(quiver_store::spans_table(snapshot, access, request, stats)?))
+    }
+
+    async fn kinds(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        attributes: &[(Place, String)],
+        stats: &ReadStats,
+    ) -> Result<Vec<KnownKind>> {
+        quiver_store::attribute_kinds(snapshot, access, attributes, stats).await
+    }
+
+    fn rollups(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &RollupRequest,
+    ) -> Result<Arc<dyn TableProvider>> {
+        Ok(scan_table(quiver_store::rollups_table(snapshot, access, request.clone())?))
+    }
+
+    fn tags(
+        &self,
+        snapshot: &Arc<dyn SpanSnapshot>,
+        access: &Access,
+        request: &TagRequest,
+    ) -> Result<Arc<dyn TableProvider>> {
+        Ok(scan_table(quiver_store::tags_table(snapshot, access, request)?))
+    }
+}
