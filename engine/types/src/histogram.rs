@@ -62,7 +62,7 @@ pub struct Histogram {
     pub zero_threshold: f64,
     /// Observations in the zero bucket.
     pub zero_count: f64,
-    /// All observations.
+    /// All observations, those of the zero bucket and NaN included; fractions in histograms that were computed.
     pub count: f64,
     /// Sum of observations; the stale marker's bits make the whole histogram a stale marker.
     pub sum: f64,

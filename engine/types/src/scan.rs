@@ -181,7 +181,7 @@ pub struct ScanTimer {
 }
 
 impl ScanTimer {
-    /// Begins.
+    /// Begins to count; the time goes to the counters when the timer is dropped.
     pub fn start(counters: &Arc<dyn ScanCounters>) -> Self {
         Self { counters: Arc::clone(counters), began: Instant::now() }
     }

@@ -59,7 +59,7 @@ impl fmt::Debug for SelectedSeries {
     }
 }
 
-/// Gives snapshots.
+/// Gives snapshots of the series and samples of a store.
 pub trait SeriesSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All selectors of one query read from one snapshot.
     fn snapshot(&self) -> Arc<dyn SeriesSnapshot>;
@@ -122,7 +122,7 @@ pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
 /// Exemplars of one series in time order.
 #[derive(Debug, Clone)]
 pub struct SeriesExemplars {
-    /// The series.
+    /// Labels of the series, `__name__` included.
     pub labels: LabelSet,
     /// Time, value, labels of the exemplar.
     pub exemplars: Vec<(Millis, f64, LabelSet)>,

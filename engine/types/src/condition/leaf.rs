@@ -41,7 +41,7 @@ const OPS: [&str; 14] = [
 /// Something to compare with: a text, and the number that it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operand {
-    /// Its text.
+    /// What is compared with as text: a number or a truth value as it is printed, `$name` for a variable.
     pub text: String,
     /// Its number, where it is one.
     pub number: Option<f64>,

@@ -31,14 +31,14 @@ impl MatcherForm {
         Self { of: of.to_owned(), kind: kind.to_owned(), texts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds texts.
+    /// Adds texts behind those that are there.
     #[must_use]
     pub fn texts<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.texts.extend(texts.into_iter().map(Into::into));
         self
     }
 
-    /// Adds numbers.
+    /// Adds numbers, as their bits, behind those that are there.
     #[must_use]
     pub fn numbers(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         self.numbers.extend(numbers);

@@ -46,7 +46,7 @@ pub enum TextTest {
     Is(String),
     /// Begins with this.
     Prefix(String),
-    /// Holds this.
+    /// Has this somewhere within, case kept.
     Contains(String),
     /// Matches as a whole.
     Regex(#[serde(with = "super::written::regex")] Arc<WatchedRegex>),
@@ -128,15 +128,15 @@ impl AttributeTest {
 /// A filter of spans.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum SpanFilter {
-    /// Every span.
+    /// Every span passes.
     All,
-    /// No span.
+    /// No span passes.
     None,
     /// All of these.
     And(#[serde(with = "crate::nested")] Vec<SpanFilter>),
     /// Any of these.
     Or(#[serde(with = "crate::nested")] Vec<SpanFilter>),
-    /// Not this.
+    /// Spans that do not pass this one.
     Not(#[serde(with = "crate::nested")] Box<SpanFilter>),
     /// Of one of these traces.
     Traces(Arc<Vec<TraceId>>),

@@ -12,11 +12,11 @@ use crate::{Error, ErrorKind, Result};
 /// What values of an attribute are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AttributeKind {
-    /// Text (`Utf8View`).
+    /// Texts (`Utf8View`).
     Text,
     /// Whole numbers (`Int64`).
     Int,
-    /// Numbers (`Float64`).
+    /// Numbers with fractions (`Float64`).
     Double,
 }
 

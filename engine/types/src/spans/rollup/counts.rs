@@ -13,7 +13,7 @@ pub struct Counts {
     pub errors: u64,
     /// First and last start, Unix nanoseconds.
     pub seen: (i64, i64),
-    /// Durations.
+    /// How long they took, in buckets whose bounds grow by [`super::RATIO`].
     pub durations: Durations,
 }
 
@@ -24,7 +24,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Adds others.
+    /// Adds what was counted elsewhere.
     pub fn merge(&mut self, other: &Self) {
         self.spans += other.spans;
         self.errors += other.errors;
