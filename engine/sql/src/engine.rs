@@ -47,11 +47,11 @@ const TEXT_FACTOR: usize = 64;
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The statement.
+    /// The statement as it was sent.
     pub text: String,
     /// Values of its parameters.
     pub params: Params,
-    /// Rows at most.
+    /// Most rows of the answer; none: all.
     pub limit: Option<usize>,
     /// Zone in which times of the answer are shown; none: UTC.
     pub time_zone: Option<String>,
@@ -70,7 +70,7 @@ pub enum Explain {
     Analyze,
 }
 
-/// The language.
+/// The SQL language: plans statements over the tables, models and languages of the product, and runs them.
 #[derive(Debug, Clone)]
 pub struct SqlEngine {
     engine: Arc<QueryEngine>,
