@@ -441,7 +441,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Appends metadata.
+    /// Appends type, help and unit of a metric, within the memory of the request.
     pub(crate) fn push_metadata(&mut self, metadata: MetricMetadata) -> Result<()> {
         let m = &metadata;
         self.charge(size_of::<MetricMetadata>() + m.metric.len() + m.help.len() + m.unit.len() + m.metric_type.len())?;

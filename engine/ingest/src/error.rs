@@ -30,7 +30,7 @@ pub enum Error {
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// The limit.
+        /// How large it may be, in bytes.
         limit_bytes: usize,
     },
     /// There is no memory for what the body becomes, at the moment.
@@ -41,7 +41,7 @@ pub enum Error {
     TooMany {
         /// What there is too much of.
         what: &'static str,
-        /// The limit.
+        /// How many there may be.
         limit: usize,
     },
     /// The body does not decompress.
@@ -59,7 +59,7 @@ pub enum Error {
     /// A parameter of the request is not valid.
     #[error("invalid parameter `{name}`: {what}, got `{value}`")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter, as the request has it.
         name: &'static str,
         /// What is wrong.
         what: &'static str,

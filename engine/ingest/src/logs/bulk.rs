@@ -18,7 +18,6 @@ use crate::error::{Error, Result};
 /// Most actions of a request. Each has an item in the answer, which is a byte until it is sent.
 const ITEMS_MAX: usize = 4 << 20;
 
-/// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Create,
