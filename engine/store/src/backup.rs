@@ -142,7 +142,7 @@ impl Drop for Stage {
     }
 }
 
-/// One run.
+/// One run of a backup: what is copied from where to where.
 struct Backup<'a> {
     core: &'a Core,
     to: &'a Storage,

@@ -26,7 +26,7 @@ use crate::settings::StoreSettings;
 /// What a restore did.
 #[derive(Debug, Clone)]
 pub struct RestoreReport {
-    /// The backup.
+    /// Name of the backup that was restored.
     pub name: String,
     /// The new installation.
     pub installation: Uuid,
