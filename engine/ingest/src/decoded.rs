@@ -140,7 +140,7 @@ pub struct Rejected {
 /// The outcome of decoding one body.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// What to store.
+    /// The series, samples, histograms, exemplars and metadata to store.
     pub batch: MetricsBatch,
     /// What was left out, by reason, in order of appearance.
     pub rejected: Vec<Rejected>,

@@ -17,7 +17,7 @@ pub enum Error {
     /// The `Content-Type` is none of the path's formats.
     #[error("unsupported content type `{given}`; send {known}")]
     UnsupportedType {
-        /// What was given.
+        /// The `Content-Type` of the request.
         given: String,
         /// Those of the path.
         known: String,
@@ -63,7 +63,7 @@ pub enum Error {
         name: &'static str,
         /// What is wrong.
         what: &'static str,
-        /// What was given.
+        /// The value of the parameter as it was given.
         value: String,
     },
     /// The body breaks a rule of its format.

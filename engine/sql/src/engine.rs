@@ -66,7 +66,7 @@ pub struct Request {
 pub enum Explain {
     /// As it would run.
     Plan,
-    /// As it ran.
+    /// As it ran: with rows and times of each node.
     Analyze,
 }
 
@@ -97,7 +97,7 @@ struct Ready {
 }
 
 impl SqlEngine {
-    /// Binds the language.
+    /// Makes the language over an engine, the tables, the models and the other languages.
     pub fn new(
         engine: Arc<QueryEngine>,
         tables: Arc<dyn Tables>,

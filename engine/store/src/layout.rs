@@ -98,7 +98,7 @@ impl DataDir {
         self.root.join(STORE)
     }
 
-    /// The catalog's database.
+    /// The file `quiver.db`: the database of the catalog.
     pub fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
     }

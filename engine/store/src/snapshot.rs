@@ -154,7 +154,7 @@ impl Shared {
 /// What one query sees.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Parts and generations.
+    /// The live parts, and the generations that are not in parts yet.
     pub visible: Arc<Visible>,
     /// Live reads stop after the record with this sequence number.
     pub seq: u64,

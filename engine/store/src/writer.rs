@@ -58,7 +58,7 @@ const FREE_PART: u64 = 4;
 /// Why a sample, histogram, exemplar or log row was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Older than accepted.
+    /// Its time is older than what is accepted.
     TooOld,
     /// Further in the future than accepted.
     TooFarInFuture,

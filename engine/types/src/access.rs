@@ -24,7 +24,7 @@ pub struct Access {
 pub struct Within {
     /// Tells it from others: caches key on it.
     pub identity: String,
-    /// What is left.
+    /// The rows that are left of all that he may see.
     pub rows: Narrowed,
 }
 

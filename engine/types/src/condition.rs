@@ -72,7 +72,7 @@ pub const INTRINSIC: [&str; 7] =
     ["span.name", "span.kind", "span.status", "span.durationMs", "service.name", "_msg", "severity"];
 
 impl FieldName {
-    /// Reads a name.
+    /// Reads a name: one of [`INTRINSIC`], `resource.<key>`, `attributes.<key>`, or a key alone.
     pub fn parse(text: &str) -> Self {
         if let Some(known) = INTRINSIC.iter().find(|name| **name == text) {
             return Self::Intrinsic(known);

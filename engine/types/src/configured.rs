@@ -53,7 +53,7 @@ pub struct Vitals {
     pub lcp_ms: Option<f64>,
     /// Interaction to next paint, in milliseconds.
     pub inp_ms: Option<f64>,
-    /// Cumulative layout shift.
+    /// Cumulative layout shift, without a unit.
     pub cls: Option<f64>,
 }
 
@@ -93,7 +93,7 @@ pub struct ApdexThreshold {
     pub id: String,
     /// Service, or `*`.
     pub service: String,
-    /// Operations; none: all.
+    /// Operations that it is for; none: all of the service.
     pub operation: Option<NamePattern>,
     /// The Apdex threshold T in milliseconds: what takes no longer satisfies.
     pub threshold_ms: f64,

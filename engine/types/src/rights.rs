@@ -281,7 +281,7 @@ impl Triple {
         self.right.contains(other.right) && domain && self.services.covers(&other.services)
     }
 
-    /// What both give.
+    /// Gives what both allow; `None`: they have nothing in common.
     pub fn meet(&self, other: &Self) -> Option<Self> {
         let right = self.right.meet(other.right)?;
         let domain = match (self.domain, other.domain) {

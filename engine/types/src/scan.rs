@@ -160,7 +160,7 @@ pub trait ScanMemory: Debug + Send + Sync {
     /// LimitExceeded.
     fn try_resize(&self, bytes: usize) -> Result<()>;
 
-    /// Gives all back.
+    /// Gives back all that was taken.
     fn free(&self);
 }
 

@@ -23,7 +23,7 @@ pub use write::write;
 /// A value of a document, with what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
+    /// Where the value begins in the text.
     pub place: Place,
     /// What it is.
     pub kind: Kind,

@@ -77,7 +77,7 @@ pub struct Problem {
     pub place: Place,
     /// JSON pointer of the field.
     pub path: String,
-    /// The stable word.
+    /// The stable word for the kind of problem, for programs.
     pub code: Code,
     /// The reason, without the place.
     pub message: String,

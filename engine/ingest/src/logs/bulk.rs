@@ -63,7 +63,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Begins a request.
+    /// Begins a request; its body comes through `feed`.
     pub fn new(ctx: &LogsContext) -> Self {
         let rows = Rows::new(ctx, Defaults::BULK);
         Self { lines: Lines::new(ctx.limits.line_bytes_max), rows, action: None, items: Items::default() }
@@ -96,7 +96,7 @@ impl Bulk {
         self.rows.take_full()
     }
 
-    /// Takes all batches.
+    /// Takes all batches, those that are not full too.
     pub fn take_all(&mut self) -> Vec<LogsBatch> {
         self.rows.take_all()
     }

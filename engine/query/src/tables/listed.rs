@@ -45,7 +45,7 @@ pub struct ListedSilence<'a> {
     pub id: &'a str,
     /// `pending`, `active`, `expired`.
     pub state: &'a str,
-    /// Who wants it.
+    /// Who silences, as the silence names him.
     pub created_by: &'a str,
     /// Why it is silenced, in words of who did it.
     pub comment: &'a str,

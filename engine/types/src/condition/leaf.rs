@@ -52,13 +52,13 @@ pub struct Operand {
 pub enum Test {
     /// One of these; `true` in the second place: in any case.
     In(Vec<Operand>, bool),
-    /// None of these.
+    /// None of these; `true` in the second place: in any case.
     NotIn(Vec<Operand>, bool),
-    /// Holds a text.
+    /// Has a text somewhere within; `true`: in any case.
     Contains(String, bool),
-    /// Begins with a text.
+    /// Begins with a text; `true`: in any case.
     Starts(String, bool),
-    /// Ends with a text.
+    /// Ends with a text; `true`: in any case.
     Ends(String, bool),
     /// Fits a pattern of paths as a whole.
     Glob(Glob),

@@ -137,9 +137,9 @@ pub enum LogFilter {
     All,
     /// No row passes.
     None,
-    /// All of these.
+    /// Rows that pass all of these.
     And(#[serde(with = "crate::nested")] Vec<LogFilter>),
-    /// Any of these.
+    /// Rows that pass any of these.
     Or(#[serde(with = "crate::nested")] Vec<LogFilter>),
     /// Rows that do not pass this one.
     Not(#[serde(with = "crate::nested")] Box<LogFilter>),
@@ -179,7 +179,7 @@ pub struct TimePredicate {
     pub period_ns: i64,
     /// Where within a period 1970 began, by the clock of the zone.
     pub phase_ns: i64,
-    /// East of UTC.
+    /// Offset of the zone from UTC in nanoseconds, positive to the east.
     pub zone_ns: i64,
     /// The first and the last nanosecond of the part within the period.
     pub part_ns: (i64, i64),

@@ -83,7 +83,7 @@ pub enum LogOrder {
     Any,
     /// Newest first (equal times in any order), in one partition; reading stops when the reader does.
     NewestFirst,
-    /// Oldest first, likewise.
+    /// Oldest first (equal times in any order), in one partition; reading stops when the reader does.
     OldestFirst,
 }
 
@@ -117,7 +117,7 @@ pub struct LogRequest {
     pub rest: bool,
     /// In which order rows come.
     pub order: LogOrder,
-    /// What is given.
+    /// Whether rows, or only counts of them, are given.
     pub form: LogForm,
 }
 

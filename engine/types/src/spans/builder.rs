@@ -447,7 +447,7 @@ impl SpansBuilder {
         short
     }
 
-    /// Ends the span.
+    /// Appends a span, with the attributes, events and links that came since the one before it.
     pub fn span(&mut self, fields: &SpanFields<'_>) {
         let name = self.name(fields.name);
         let (mut status, mut message) = (fields.status, cut(fields.status_message, VALUE_BYTES_MAX));

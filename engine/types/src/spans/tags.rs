@@ -19,9 +19,9 @@ pub const TAG_VALUES_MAX: usize = 200_000;
 /// What of attributes is asked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TagRequest {
-    /// Of which spans.
+    /// The spans whose attributes are counted.
     pub filter: SpanFilter,
-    /// Where; none: anywhere.
+    /// Where attributes stand; none: anywhere.
     pub place: Option<Place>,
     /// Values of this key; none: all keys.
     pub key: Option<String>,

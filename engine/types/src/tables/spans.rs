@@ -55,7 +55,7 @@ fn nanos(name: &str) -> Field {
     Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
 }
 
-/// Text to text.
+/// Gives the type of a map from text to text, its keys sorted, its values never NULL.
 pub fn map() -> DataType {
     let entries =
         Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);

@@ -32,7 +32,7 @@ pub struct Rfc3339 {
 /// A zone as it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
-    /// Not at all.
+    /// No zone is written.
     Unsaid,
     /// `Z`
     Upper,

@@ -5,11 +5,11 @@ use super::Durations;
 /// Counts of spans or calls. The default counts none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counts {
-    /// Number of [`super::PROTOCOLS`].
+    /// How calls are made, by its number in [`super::PROTOCOLS`]; 0: not known.
     pub protocol: u8,
-    /// Spans or calls.
+    /// How many spans there were; of an edge: how many calls.
     pub spans: u64,
-    /// Those that failed.
+    /// How many of them failed.
     pub errors: u64,
     /// First and last start, Unix nanoseconds.
     pub seen: (i64, i64),
