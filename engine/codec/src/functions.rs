@@ -15,7 +15,7 @@ use crate::body::{SortKey, of_bytes, to_bytes};
 use crate::broken;
 use crate::pass::Pass;
 
-/// A function.
+/// A function in a written plan.
 #[derive(Debug, Serialize, Deserialize)]
 enum Function {
     /// The one that the session has under that name.

@@ -11,7 +11,7 @@ const NESTED: usize = 8;
 /// Levels that are followed at all. Plans that queries make are far from it.
 const DEEPEST: usize = 256;
 
-/// Counts levels.
+/// Counts how deep in a plan or an expression a writer or reader is.
 #[derive(Debug, Default)]
 pub(crate) struct Levels(AtomicUsize);
 

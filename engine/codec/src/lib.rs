@@ -32,7 +32,7 @@ pub struct PlanCodec {
 
 /// What all plans need on their way.
 pub(crate) struct Shared {
-    /// Who reads.
+    /// The engine that reads plans: functions are looked up in its session.
     engine: Arc<QueryEngine>,
     written: Vec<Arc<dyn Written>>,
     /// The functions of DataFusion as it has them.

@@ -34,7 +34,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// A content encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// Not compressed.
+    /// Not compressed: no `Content-Encoding`, or `identity`.
     Identity,
     /// Snappy, block format.
     Snappy,
@@ -42,7 +42,7 @@ pub enum Encoding {
     Gzip,
     /// Zlib, or deflate without a header, which some senders give under the same name.
     Deflate,
-    /// Zstandard.
+    /// Zstandard, with windows of 8 MiB at most.
     Zstd,
 }
 

@@ -140,7 +140,7 @@ pub struct Rejected {
 /// The outcome of decoding one body.
 #[derive(Debug, Default)]
 pub struct Decoded {
-    /// What to store.
+    /// The series, samples, histograms, exemplars and metadata to store.
     pub batch: MetricsBatch,
     /// What was left out, by reason, in order of appearance.
     pub rejected: Vec<Rejected>,
@@ -441,7 +441,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Appends metadata.
+    /// Appends type, help and unit of a metric, within the memory of the request.
     pub(crate) fn push_metadata(&mut self, metadata: MetricMetadata) -> Result<()> {
         let m = &metadata;
         self.charge(size_of::<MetricMetadata>() + m.metric.len() + m.help.len() + m.unit.len() + m.metric_type.len())?;

@@ -17,7 +17,7 @@ pub enum Error {
     /// The `Content-Type` is none of the path's formats.
     #[error("unsupported content type `{given}`; send {known}")]
     UnsupportedType {
-        /// What was given.
+        /// The `Content-Type` of the request.
         given: String,
         /// Those of the path.
         known: String,
@@ -30,7 +30,7 @@ pub enum Error {
     TooLarge {
         /// What is too large.
         what: &'static str,
-        /// The limit.
+        /// How large it may be, in bytes.
         limit_bytes: usize,
     },
     /// There is no memory for what the body becomes, at the moment.
@@ -41,7 +41,7 @@ pub enum Error {
     TooMany {
         /// What there is too much of.
         what: &'static str,
-        /// The limit.
+        /// How many there may be.
         limit: usize,
     },
     /// The body does not decompress.
@@ -59,11 +59,11 @@ pub enum Error {
     /// A parameter of the request is not valid.
     #[error("invalid parameter `{name}`: {what}, got `{value}`")]
     Parameter {
-        /// Its name.
+        /// Name of the parameter, as the request has it.
         name: &'static str,
         /// What is wrong.
         what: &'static str,
-        /// What was given.
+        /// The value of the parameter as it was given.
         value: String,
     },
     /// The body breaks a rule of its format.

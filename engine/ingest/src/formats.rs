@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 use crate::otlp::{DeltaState, OtlpOptions};
 use crate::sender::Sender;
 
-/// All formats.
+/// All formats of metrics; the router makes their paths out of this list.
 pub static FORMATS: &[Format] = &[remote_write::FORMAT, remote_write2::FORMAT, otlp_metrics::FORMAT, otlp_json::FORMAT];
 
 /// Bounds of one request.
@@ -82,7 +82,7 @@ pub struct Format {
     pub name: &'static str,
     /// Paths on the main port.
     pub paths: &'static [&'static str],
-    /// Content types.
+    /// Content types that it reads; one path may have several formats, told apart by these.
     pub content_types: &'static [ContentType],
     /// Whether a request without `Content-Type` is of this format.
     pub is_default: bool,

@@ -72,7 +72,7 @@ pub fn fuzz_otlp_traces_json(body: &[u8]) {
     decode_spans(TraceFormat::OtlpJson, body);
 }
 
-/// Zipkin v2.
+/// Zipkin v2, JSON.
 pub fn fuzz_zipkin(body: &[u8]) {
     decode_spans(TraceFormat::Zipkin, body);
 }
@@ -212,7 +212,7 @@ pub fn fuzz_logs_lines(body: &[u8]) {
     }
 }
 
-/// Bulk.
+/// Log records in the bulk format of a search engine.
 pub fn fuzz_logs_bulk(body: &[u8]) {
     for ctx in log_contexts() {
         let mut bulk = logs::bulk::Bulk::new(&ctx);

@@ -58,11 +58,11 @@ pub const SERVICE_FIELDS: [&str; 5] = ["service.name", "service_name", "service"
 /// Bounds of rows and requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogsLimits {
-    /// Longest line.
+    /// Longest line of the line formats, in bytes; longer ones are dropped.
     pub line_bytes_max: usize,
-    /// Most fields of a row.
+    /// Most fields of a row; rows with more are dropped.
     pub fields_max: usize,
-    /// Names and values of a row together.
+    /// Most bytes of names and values of a row together; larger rows are dropped.
     pub row_bytes_max: usize,
     /// Bytes of values after which a batch is full.
     pub batch_bytes: usize,
@@ -87,11 +87,11 @@ impl Default for LogsLimits {
 pub struct LogsContext {
     /// The parameters of the request.
     pub options: Arc<FieldOptions>,
-    /// Bounds.
+    /// Bounds of rows and requests.
     pub limits: LogsLimits,
     /// Time of arrival, Unix nanoseconds.
     pub now_ns: i64,
-    /// Latest time that is taken.
+    /// Latest time that is taken, Unix nanoseconds.
     pub future_max_ns: i64,
     /// Whose rows are taken; none: all.
     pub sender: Option<Arc<Sender>>,
@@ -100,7 +100,7 @@ pub struct LogsContext {
 /// A request that was read as a whole.
 #[derive(Debug, Default)]
 pub struct DecodedLogs {
-    /// Rows.
+    /// The rows that were taken, in batches; ready for the store.
     pub batches: Vec<LogsBatch>,
     /// What became of the rows.
     pub report: Report,

@@ -83,17 +83,17 @@ pub enum SpanReason {
     TraceId,
     /// Not 8 bytes, or zero.
     SpanId,
-    /// Not 8 bytes.
+    /// Not 8 bytes; zeros say that there is no parent.
     ParentId,
     /// It does not start.
     NoStart,
     /// Older than what is kept.
     TooOld,
-    /// In the future.
+    /// Too far in the future.
     TooNew,
     /// The sender may not write this service.
     Service,
-    /// More than [`SPAN_BYTES_MAX`].
+    /// It has more than [`SPAN_BYTES_MAX`] bytes.
     TooLarge,
     /// A text that is none.
     InvalidUtf8,
@@ -149,7 +149,7 @@ impl SpanReason {
 pub struct Refused {
     /// Why they were refused.
     pub reason: SpanReason,
-    /// How many spans.
+    /// How many spans were refused for this reason.
     pub count: u64,
     /// The first of them, as it can be named.
     pub first: String,
@@ -162,7 +162,7 @@ pub struct DecodedSpans {
     pub batch: Batch,
     /// Spans that were refused, by reason.
     pub refused: Vec<Refused>,
-    /// What was cut.
+    /// What of the spans was cut, and how often.
     pub cuts: Vec<(Cut, u64)>,
 }
 

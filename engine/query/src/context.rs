@@ -63,11 +63,11 @@ pub struct QueryContext {
     pub(crate) gate: Arc<OnceLock<Arc<QueryGate>>>,
     /// What is shared with whoever looks at the query; holds its share of memory, one for all plans that it runs.
     query: Arc<Query>,
-    /// See [`Self::rehearsed`].
+    /// Whether each plan is run twice, for tests; set by [`Self::rehearsed`].
     pub(crate) rehearse: bool,
     /// Where its plans are noted, when they are to be shown.
     pub(crate) explaining: Option<Arc<Explaining>>,
-    /// See [`Self::planning`].
+    /// Whether planning needs the rows, so that plans run under a plain `explain`, too; set by [`Self::planning`].
     pub(crate) needed: bool,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,

@@ -67,7 +67,7 @@ const UNDERWAY_MIN: usize = 8 << 20;
 pub struct EngineSettings {
     /// Memory of all queries together, in bytes.
     pub memory_bytes: usize,
-    /// Where operators spill.
+    /// Folder to which operators write what finds no room in memory.
     pub spill_dir: PathBuf,
     /// Most bytes that may lie there.
     pub spill_bytes: u64,

@@ -112,7 +112,7 @@ impl Phase {
 pub struct Query {
     /// Number, unique within the process.
     pub id: u64,
-    /// What it is.
+    /// What was asked, by whom and in which language.
     pub asked: Asked,
     /// When it began.
     pub began: Instant,

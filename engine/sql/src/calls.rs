@@ -40,25 +40,25 @@ pub const CALLS: [(&str, &str); 4] = [
 pub enum Call {
     /// PromQL at one time.
     PromqlInstant {
-        /// The expression.
+        /// The expression, in PromQL.
         expr: String,
-        /// Unix milliseconds.
+        /// When it is evaluated, Unix milliseconds.
         time_ms: i64,
     },
     /// PromQL over a range.
     PromqlRange {
-        /// The expression.
+        /// The expression, in PromQL.
         expr: String,
-        /// Unix milliseconds.
+        /// The first evaluation, Unix milliseconds.
         start_ms: i64,
-        /// Unix milliseconds, included.
+        /// The last evaluation at the latest, Unix milliseconds, included.
         end_ms: i64,
-        /// Milliseconds.
+        /// From one evaluation to the next, in milliseconds.
         step_ms: i64,
     },
-    /// LogsQL.
+    /// A query in LogsQL.
     Logsql {
-        /// The query.
+        /// The query, in LogsQL.
         query: String,
     },
 }

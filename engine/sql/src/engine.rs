@@ -47,11 +47,11 @@ const TEXT_FACTOR: usize = 64;
 /// What is asked for.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
-    /// The statement.
+    /// The statement as it was sent.
     pub text: String,
     /// Values of its parameters.
     pub params: Params,
-    /// Rows at most.
+    /// Most rows of the answer; none: all.
     pub limit: Option<usize>,
     /// Zone in which times of the answer are shown; none: UTC.
     pub time_zone: Option<String>,
@@ -66,11 +66,11 @@ pub struct Request {
 pub enum Explain {
     /// As it would run.
     Plan,
-    /// As it ran.
+    /// As it ran: with rows and times of each node.
     Analyze,
 }
 
-/// The language.
+/// The SQL language: plans statements over the tables, models and languages of the product, and runs them.
 #[derive(Debug, Clone)]
 pub struct SqlEngine {
     engine: Arc<QueryEngine>,
@@ -97,7 +97,7 @@ struct Ready {
 }
 
 impl SqlEngine {
-    /// Binds the language.
+    /// Makes the language over an engine, the tables, the models and the other languages.
     pub fn new(
         engine: Arc<QueryEngine>,
         tables: Arc<dyn Tables>,

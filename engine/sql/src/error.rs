@@ -46,7 +46,7 @@ pub enum Fault {
     Column,
     /// There is no such function.
     Function,
-    /// Something else.
+    /// None of these: a limit that was reached, a type that does not fit …
     Other,
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-/// The one database.
+/// Name of the one database that clients of PostgreSQL see.
 pub const DATABASE: &str = "quiver";
 /// The release of PostgreSQL whose dialect, catalog and protocol are spoken; clients decide by it what they ask for.
 pub const SERVER_VERSION: &str = "15.0";
@@ -63,7 +63,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// That of somebody.
+    /// Gives a new session of a user; empty: `anonymous`.
     pub fn of(user: &str) -> Self {
         let user = if user.is_empty() { "anonymous" } else { user };
         Self { user: user.to_owned(), ..Self::default() }

@@ -47,13 +47,13 @@ pub struct BackupReport {
     pub name: String,
     /// The commit of the catalog that it holds.
     pub commit: u64,
-    /// Parts in it.
+    /// Number of parts in the backup.
     pub parts: usize,
-    /// Bytes of them.
+    /// Bytes of all parts in the backup.
     pub bytes: u64,
     /// Files that were copied; the others were there from an earlier backup.
     pub copied_files: usize,
-    /// Bytes of them.
+    /// Bytes of the files that were copied.
     pub copied_bytes: u64,
     /// Parts that are damaged and not in the backup, with the reason.
     pub damaged: Vec<String>,
@@ -142,7 +142,7 @@ impl Drop for Stage {
     }
 }
 
-/// One run.
+/// One run of a backup: what is copied from where to where.
 struct Backup<'a> {
     core: &'a Core,
     to: &'a Storage,

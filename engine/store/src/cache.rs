@@ -51,9 +51,9 @@ pub struct CacheStats {
     pub hits: u64,
     /// Look-ups that it did not.
     pub misses: u64,
-    /// Entries now.
+    /// Entries that it holds now.
     pub entries: u64,
-    /// Bytes now.
+    /// Bytes of the entries that it holds now, as they were told when they were put in.
     pub bytes: u64,
 }
 
@@ -132,7 +132,7 @@ impl<K: Hash + Eq + Clone, V: Clone> Lru<K, V> {
         }
     }
 
-    /// Forgets everything.
+    /// Forgets all entries; hits and misses go on counting.
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
@@ -181,16 +181,16 @@ pub(crate) enum Piece {
     Index,
 }
 
-/// See [`Piece`].
+/// What is kept under a [`Piece`] of the same kind.
 #[derive(Debug, Clone)]
 pub(crate) enum Held {
     /// A page of series.
     Page(Arc<SeriesPage>),
-    /// Values.
+    /// Values of a page of a label.
     Values(StringArray),
-    /// Series.
+    /// Numbers of the series that have a value.
     Postings(Arc<RoaringBitmap>),
-    /// An index.
+    /// The index of a part, made in memory.
     Index(Arc<MemoryIndex>),
 }
 

@@ -19,11 +19,11 @@ use crate::settings::StoreSettings;
 /// What a check found.
 #[derive(Debug, Clone, Default)]
 pub struct CheckReport {
-    /// Live parts.
+    /// Number of live parts.
     pub parts: usize,
-    /// Their files.
+    /// Number of the files of live parts.
     pub files: usize,
-    /// Bytes of these.
+    /// Bytes of the files of live parts.
     pub bytes: u64,
     /// Keys that nobody names; those in the spool begin with `parts/`.
     pub unknown: Vec<String>,

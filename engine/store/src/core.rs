@@ -63,7 +63,7 @@ pub(crate) struct Core {
     pub(crate) amplification: Amplification,
     /// Whether flushes get on.
     pub(crate) flush_health: FlushHealth,
-    /// Free disk.
+    /// Free space on the data directory's disk.
     pub(crate) room: Room,
     /// Parts in the spool that are damaged, with what is wrong: nothing waits for their upload.
     pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,

@@ -39,9 +39,9 @@ const LITTLE_SHARE: u64 = 4;
 /// A column as those who read it take it.
 #[derive(Debug, Clone)]
 enum Kept {
-    /// Of logs.
+    /// A column of logs.
     Values(Values),
-    /// Of spans.
+    /// A column of spans.
     Array(ArrayRef),
     /// A page of spans; without rows where it is too large.
     Rows(Arc<RecordBatch>),

@@ -83,7 +83,7 @@ impl DataDir {
         &self.root
     }
 
-    /// WAL segments.
+    /// Folder of the WAL's segments.
     pub fn wal(&self) -> PathBuf {
         self.root.join(WAL)
     }
@@ -98,7 +98,7 @@ impl DataDir {
         self.root.join(STORE)
     }
 
-    /// The catalog's database.
+    /// The file `quiver.db`: the database of the catalog.
     pub fn database(&self) -> PathBuf {
         self.root.join(DATABASE)
     }
@@ -200,13 +200,13 @@ fn numbered(key: &str, folder: &str) -> Option<u64> {
 /// What the key `<table>/<yyyy-mm-dd>/<part>.<kind>.parquet` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartKey {
-    /// Table.
+    /// Name of the table.
     pub table: String,
-    /// Day, as text.
+    /// UTC day, as `yyyy-mm-dd`.
     pub day: String,
-    /// Part.
+    /// Id of the part.
     pub part: Uuid,
-    /// Kind of file.
+    /// Kind of file, such as `samples` or `rows`.
     pub kind: String,
 }
 
@@ -227,7 +227,7 @@ pub fn parse_part_key(key: &str) -> Option<PartKey> {
 pub struct Identity {
     /// Version of the formats in the store.
     pub format: u32,
-    /// The installation.
+    /// The installation that the prefix belongs to.
     pub installation: Uuid,
 }
 
@@ -253,7 +253,7 @@ impl Identity {
 pub struct EpochObject {
     /// Version of the formats in the store.
     pub format: u32,
-    /// The installation.
+    /// The installation that the prefix belongs to.
     pub installation: Uuid,
     /// Its number, from 1.
     pub epoch: u64,

@@ -72,9 +72,9 @@ pub struct LiveSeries {
     pub slot: u32,
     /// Its number in the registry: the same in all generations of this process.
     pub number: u32,
-    /// Its hash.
+    /// The hash of its labels.
     pub id: SeriesId,
-    /// Its labels.
+    /// All labels, `__name__` included.
     pub labels: LabelSet,
     /// Whether it holds native histograms.
     pub may_have_histograms: bool,
@@ -518,7 +518,7 @@ impl Generation {
         self.cut(seq).map_or_else(Vec::new, |cut| self.table_rows.of(table, cut))
     }
 
-    /// Ends it.
+    /// Notes that the generation takes no more writes.
     pub(crate) fn seal(&self) {
         self.sealed.store(true, Release);
     }

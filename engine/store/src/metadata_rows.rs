@@ -13,10 +13,10 @@ use crate::error::{Context, Error, Result};
 /// What a text takes beside its bytes.
 const ALLOCATION_BYTES: usize = 8;
 
-/// One row.
+/// A row of the table: what a service said of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct MetadataRow {
-    /// Last seen.
+    /// When it was said last, Unix milliseconds.
     pub(crate) ts: Millis,
     /// What was said.
     pub(crate) metadata: MetricMetadata,

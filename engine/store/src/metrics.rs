@@ -10,7 +10,7 @@ use std::time::Duration;
 /// What a metric is, for the `# TYPE` line and its scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only grows.
+    /// Only grows, from 0 at the start of the process.
     Counter,
     /// Goes up and down.
     Gauge,
@@ -44,7 +44,7 @@ impl Metric {
         self.add(1);
     }
 
-    /// Adds.
+    /// Adds `n`, in the unit that the metric has inside.
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
@@ -58,7 +58,7 @@ impl Metric {
         }
     }
 
-    /// Sets (gauges).
+    /// Sets a gauge, in the unit that the metric has inside.
     pub fn set(&self, n: u64) {
         self.0.store(n, Relaxed);
     }
@@ -87,13 +87,13 @@ pub fn replay_progress() -> (u64, u64) {
 /// One line of `/metrics`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MetricLine {
-    /// Full name.
+    /// Full name, as `quiver_<area>_<what>_<unit>`.
     pub name: &'static str,
-    /// What it counts.
+    /// What it counts, for the `# HELP` line.
     pub help: &'static str,
-    /// Counter or gauge.
+    /// What it is, for the `# TYPE` line.
     pub kind: MetricKind,
-    /// Value in base units.
+    /// Value in base units (seconds, bytes).
     pub value: f64,
 }
 

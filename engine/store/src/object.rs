@@ -46,7 +46,7 @@ const RANGES_AT_A_TIME: usize = 8;
 pub struct Tail {
     /// How many bytes.
     pub bytes: u64,
-    /// Their CRC32C.
+    /// CRC32C of these bytes.
     pub crc: u32,
 }
 

@@ -92,7 +92,7 @@ pub enum Origin {
     },
     /// From other parts.
     Compacted {
-        /// This compaction.
+        /// Id of the compaction that made it and its siblings.
         compaction_id: Uuid,
         /// The parts that this one and its siblings replace.
         replaced: Vec<PartId>,
@@ -104,11 +104,11 @@ pub enum Origin {
 pub struct FileMeta {
     /// `series`, `samples`, …
     pub kind: String,
-    /// Object key.
+    /// Key of the object: `<table>/<yyyy-mm-dd>/<part>.<kind>.parquet`.
     pub key: String,
-    /// Length.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Rows.
+    /// Number of rows in the file.
     pub rows: u64,
     /// Length of the tail: page indexes and footer.
     pub tail_len: u64,
@@ -119,9 +119,9 @@ pub struct FileMeta {
 /// What the catalog and the commit objects know about a part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PartMeta {
-    /// Identity.
+    /// Id of the part, which all its files bear in their names.
     pub id: PartId,
-    /// Table.
+    /// Name of the table.
     pub table: String,
     /// UTC day, in days since 1970.
     pub day: i32,
@@ -131,11 +131,11 @@ pub struct PartMeta {
     pub place: Place,
     /// Earliest time of anything in it, Unix milliseconds.
     pub min_ts: i64,
-    /// Latest time.
+    /// Latest time of anything in it, Unix milliseconds.
     pub max_ts: i64,
     /// Rows of data: samples, histograms and exemplars, or those of the one file.
     pub rows: u64,
-    /// Bytes of all files.
+    /// Bytes of all files together.
     pub bytes: u64,
     /// Series in it; 0 for tables without series.
     pub series: u64,
@@ -151,7 +151,7 @@ pub struct PartMeta {
     pub window: i64,
     /// Where it came from.
     pub origin: Origin,
-    /// Its files.
+    /// Its files, one of each kind that the table has and that is not empty.
     pub files: Vec<FileMeta>,
 }
 
@@ -175,13 +175,13 @@ impl PartMeta {
 /// What is known of a part before it is written.
 #[derive(Debug, Clone)]
 pub struct PartSpec {
-    /// Table.
+    /// Name of the table.
     pub table: String,
     /// UTC day, in days since 1970.
     pub day: i32,
     /// 0 flushed, 1 aligned window, 2 day.
     pub level: u8,
-    /// Identity.
+    /// Id of the part, which all its files bear in their names.
     pub id: PartId,
     /// Where it comes from.
     pub origin: Origin,

@@ -25,7 +25,7 @@ use crate::wal::segment;
 /// What a rebuild found.
 #[derive(Debug, Clone, Default)]
 pub struct RebuildReport {
-    /// The installation.
+    /// The installation whose catalog was rebuilt.
     pub installation: Uuid,
     /// The last commit of which the store has the object.
     pub last_object: Option<u64>,

@@ -38,7 +38,7 @@ pub struct RequestId {
 /// What a request was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
-    /// Status.
+    /// Status code of HTTP.
     pub status: u16,
     /// Content type; empty: none.
     pub content_type: String,
@@ -53,9 +53,9 @@ pub struct AnsweredRequest {
     pub id: RequestId,
     /// Hash of its body: the same key with another body is another request.
     pub body_hash: u128,
-    /// When it was answered.
+    /// When it was answered, Unix milliseconds.
     pub at: Millis,
-    /// The answer.
+    /// What it was answered, and is answered when it comes again.
     pub answer: Answer,
 }
 

@@ -89,7 +89,7 @@ impl RowSource for RowSnapshots {
     }
 }
 
-/// One moment.
+/// Rows as they were visible at one moment.
 #[derive(Debug)]
 struct Pinned(Snapshot);
 

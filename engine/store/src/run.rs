@@ -27,16 +27,16 @@ pub struct HistRun {
     pub ts: Vec<Millis>,
     /// Start times, 0 = unset; empty when no histogram has one.
     pub start_ts: Vec<Millis>,
-    /// The histograms.
+    /// One histogram for each time.
     pub hists: Vec<Histogram>,
 }
 
 /// An exemplar of a run.
 #[derive(Debug, Clone)]
 pub struct RunExemplar {
-    /// Time.
+    /// When it was measured, Unix milliseconds.
     pub ts: Millis,
-    /// Value.
+    /// The value that was measured.
     pub value: f64,
     /// Its own labels.
     pub labels: LabelSet,
@@ -47,13 +47,13 @@ pub struct RunExemplar {
 pub struct SeriesRun {
     /// The label set.
     pub labels: LabelSet,
-    /// Its hash.
+    /// The hash of its labels.
     pub id: SeriesId,
     /// The service that it belongs to, resolved at ingest; empty = none.
     pub service: Arc<str>,
-    /// Float samples.
+    /// Float samples, by time.
     pub samples: FloatRun,
-    /// Native histograms.
+    /// Native histograms, by time.
     pub hists: HistRun,
     /// Exemplars, by time.
     pub exemplars: Vec<RunExemplar>,

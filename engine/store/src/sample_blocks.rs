@@ -55,9 +55,9 @@ pub(crate) fn block_starts(samples: impl Iterator<Item = u64>) -> Vec<u32> {
 /// Where the samples of a series stand in the arrays of a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// First time.
+    /// Place of the first time in the array of times.
     pub(crate) ts: u32,
-    /// First value.
+    /// Place of the first value in the array of values.
     pub(crate) values: u32,
     /// Number of samples.
     pub(crate) len: u32,
@@ -90,12 +90,12 @@ impl SampleBlock {
         Self { first, ts: Int64Array::from(ts), values: Float64Array::from(values), ts_at, at }
     }
 
-    /// All times.
+    /// Times of all series of the block; series with the same times share them.
     pub(crate) fn ts(&self) -> &Int64Array {
         &self.ts
     }
 
-    /// All values.
+    /// Values of all series of the block, one series after the other.
     pub(crate) fn values(&self) -> &Float64Array {
         &self.values
     }
@@ -132,7 +132,7 @@ impl SampleBlock {
 
 type Key = (PartId, u32);
 
-/// Holds blocks.
+/// The cache of decoded blocks, which admits a block at its second use.
 #[derive(Debug)]
 pub(crate) struct SampleBlocks {
     blocks: Lru<Key, Arc<SampleBlock>>,

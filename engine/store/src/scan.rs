@@ -37,11 +37,11 @@ use crate::select::Selection;
 pub struct SampleRequest {
     /// Samples inside this range, both ends included.
     pub range: MillisRange,
-    /// Float samples.
+    /// Whether float samples are given.
     pub floats: bool,
-    /// Native histograms.
+    /// Whether native histograms are given.
     pub histograms: bool,
-    /// Start times of float samples (those of histograms always come with them).
+    /// Whether start times of float samples are given (those of histograms always come with them).
     pub start_times: bool,
     /// The same query reads the same samples once more: keep them decoded, if there is room.
     pub again: bool,

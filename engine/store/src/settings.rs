@@ -61,7 +61,7 @@ pub struct StoreSettings {
     pub service_labels: Vec<String>,
     /// New series that one service may bring within an hour; 0 = no limit.
     pub service_new_series_per_hour: u64,
-    /// Compaction.
+    /// When compaction runs, and how large parts become by it.
     pub compaction: CompactionSettings,
     /// How often retention looks for days that are due.
     pub retention_interval: Duration,

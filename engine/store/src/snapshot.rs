@@ -79,7 +79,7 @@ pub struct Shared {
     visible: ArcSwap<Visible>,
     seq: AtomicU64,
     update_lock: Mutex<()>,
-    /// Of samples.
+    /// The log of writes of samples.
     changes: ChangeLog,
     log_changes: ChangeLog,
     span_changes: ChangeLog,
@@ -154,11 +154,11 @@ impl Shared {
 /// What one query sees.
 #[derive(Debug, Clone)]
 pub struct Snapshot {
-    /// Parts and generations.
+    /// The live parts, and the generations that are not in parts yet.
     pub visible: Arc<Visible>,
     /// Live reads stop after the record with this sequence number.
     pub seq: u64,
-    /// See `Shared::dropping`.
+    /// How often data had been dropped: a result is void when it has changed since.
     pub(crate) drops: u64,
 }
 
@@ -196,7 +196,7 @@ impl SnapshotForm {
 }
 
 impl Snapshot {
-    /// Names it.
+    /// Gives a name that holds nothing, by which the snapshot is found as long as somebody else holds it.
     pub(crate) fn name(&self) -> SnapshotName {
         SnapshotName { visible: Arc::downgrade(&self.visible), seq: self.seq, drops: self.drops }
     }

@@ -23,7 +23,7 @@ impl Timer {
         self.0.as_ref().map_or_else(|| BEGAN.elapsed(), |time| *time.borrow())
     }
 
-    /// Waits.
+    /// Waits for so long; where tests move the time, until they have.
     pub(crate) async fn sleep(&self, pause: Duration) {
         let Some(time) = &self.0 else { return tokio::time::sleep(pause).await };
         let until = *time.borrow() + pause;

@@ -58,7 +58,7 @@ const FREE_PART: u64 = 4;
 /// Why a sample, histogram, exemplar or log row was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Older than accepted.
+    /// Its time is older than what is accepted.
     TooOld,
     /// Further in the future than accepted.
     TooFarInFuture,
@@ -90,9 +90,9 @@ pub struct WriteOutcome {
     pub samples: u64,
     /// Native histograms written.
     pub histograms: u64,
-    /// Exemplars written.
+    /// Exemplars that were written.
     pub exemplars: u64,
-    /// Spans written.
+    /// Spans that were written.
     pub spans: u64,
     /// Log rows written.
     pub rows: u64,
@@ -106,7 +106,7 @@ pub struct WritePathParts {
     pub dir: PathBuf,
     /// The way to the disk.
     pub disk: Arc<dyn WalDisk>,
-    /// Limits.
+    /// Settings of WAL, registry and generations.
     pub settings: WriteSettings,
     /// Wall clock, for ages.
     pub clock: Arc<dyn Clock>,

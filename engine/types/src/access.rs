@@ -24,7 +24,7 @@ pub struct Access {
 pub struct Within {
     /// Tells it from others: caches key on it.
     pub identity: String,
-    /// What is left.
+    /// The rows that are left of all that he may see.
     pub rows: Narrowed,
 }
 
@@ -33,9 +33,9 @@ pub struct Within {
 pub enum Narrowed {
     /// Series that all matchers of one of these lists match.
     Series(Vec<Vec<Matcher>>),
-    /// Log rows.
+    /// Log rows that match this filter.
     Logs(LogFilter),
-    /// Spans.
+    /// Spans that match this filter.
     Spans(SpanFilter),
 }
 
@@ -61,7 +61,7 @@ struct Visible {
 }
 
 impl Access {
-    /// Sees everything.
+    /// Sees everything, rows without a service too.
     pub fn full() -> Self {
         Self { services: None, within: None }
     }

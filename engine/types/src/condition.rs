@@ -24,9 +24,9 @@ pub use shared::{SharedCondition, SharedTests};
 pub use template::NameTemplate;
 pub use variables::bind;
 
-/// Deepest nesting.
+/// Deepest level of a condition; the outermost one is on level 1.
 const DEPTH_MAX: usize = 5;
-/// Most leaves.
+/// Most comparisons in a condition.
 const LEAVES_MAX: usize = 50;
 /// Longest name of a field, in bytes.
 const FIELD_BYTES_MAX: usize = 256;
@@ -38,7 +38,7 @@ pub struct ConditionError {
     pub pointer: String,
     /// The stable word of `config-api` 1.5.
     pub code: &'static str,
-    /// For people.
+    /// What is wrong, in words for people.
     pub message: String,
 }
 
@@ -59,9 +59,9 @@ impl fmt::Display for ConditionError {
 pub enum FieldName {
     /// A field that every row of a signal has: `span.name`, `service.name`, `_msg` …
     Intrinsic(&'static str),
-    /// `resource.<key>`.
+    /// The key of `resource.<key>`: an attribute of the row's resource.
     Resource(String),
-    /// `attributes.<key>`.
+    /// The key of `attributes.<key>`: an attribute of the row itself.
     Attribute(String),
     /// Anything else: looked up in the row's own attributes, then in those of its resource.
     Bare(String),
@@ -72,7 +72,7 @@ pub const INTRINSIC: [&str; 7] =
     ["span.name", "span.kind", "span.status", "span.durationMs", "service.name", "_msg", "severity"];
 
 impl FieldName {
-    /// Reads a name.
+    /// Reads a name: one of [`INTRINSIC`], `resource.<key>`, `attributes.<key>`, or a key alone.
     pub fn parse(text: &str) -> Self {
         if let Some(known) = INTRINSIC.iter().find(|name| **name == text) {
             return Self::Intrinsic(known);

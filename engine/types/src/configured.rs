@@ -53,7 +53,7 @@ pub struct Vitals {
     pub lcp_ms: Option<f64>,
     /// Interaction to next paint, in milliseconds.
     pub inp_ms: Option<f64>,
-    /// Cumulative layout shift.
+    /// Cumulative layout shift, without a unit.
     pub cls: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ pub struct Vitals {
 pub struct KeyTransaction {
     /// The entity's id.
     pub id: String,
-    /// Its name.
+    /// The name that people gave it, shown in lists.
     pub name: String,
     /// Whose transaction it is: a service, or an application.
     pub service: String,
@@ -72,11 +72,11 @@ pub struct KeyTransaction {
     pub owner: String,
     /// `critical`, `high`, `normal`.
     pub tier: String,
-    /// Its Apdex threshold.
+    /// Its Apdex threshold in milliseconds; none: that of its service counts.
     pub threshold_ms: Option<f64>,
-    /// The latency that is promised, and for which percentile.
+    /// The latency that is promised, in milliseconds at [`Self::latency_percentile`]; none: nothing is promised.
     pub latency_slo_ms: Option<f64>,
-    /// See there.
+    /// The percentile, 0 to 100, that [`Self::latency_slo_ms`] is about; 95 where nothing else is said.
     pub latency_percentile: f64,
     /// The share of failures that is allowed, in percent.
     pub error_rate_slo_pct: Option<f64>,
@@ -93,9 +93,9 @@ pub struct ApdexThreshold {
     pub id: String,
     /// Service, or `*`.
     pub service: String,
-    /// Operations; none: all.
+    /// Operations that it is for; none: all of the service.
     pub operation: Option<NamePattern>,
-    /// The threshold.
+    /// The Apdex threshold T in milliseconds: what takes no longer satisfies.
     pub threshold_ms: f64,
     /// Whether errors frustrate, however fast they come.
     pub errors_frustrate: bool,
@@ -104,13 +104,13 @@ pub struct ApdexThreshold {
 /// The threshold that counts.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effective<'a> {
-    /// In milliseconds.
+    /// The Apdex threshold T in milliseconds.
     pub threshold_ms: f64,
     /// Whether errors frustrate.
     pub errors_frustrate: bool,
     /// `keyTransaction`, `operation`, `service`, `default`, `builtin`.
     pub source: &'static str,
-    /// The entity.
+    /// Id of the key transaction or the threshold that it comes from; none where it is built in.
     pub id: Option<&'a str>,
 }
 
@@ -119,7 +119,7 @@ pub struct Effective<'a> {
 pub struct Judging {
     /// Enabled key transactions, older ones first.
     pub keys: Vec<KeyTransaction>,
-    /// Thresholds.
+    /// Apdex thresholds of services (or applications) and of their operations.
     pub thresholds: Vec<ApdexThreshold>,
     /// Whether it is about browsers.
     pub is_rum: bool,
@@ -188,7 +188,7 @@ fn effective<'t>(found: Option<&'t ApdexThreshold>, source: &'static str) -> Opt
 pub struct Process {
     /// The entity's id.
     pub id: String,
-    /// Its name.
+    /// The name that people gave it, shown in lists.
     pub name: String,
     /// Its version: it grows with each change.
     pub version: i64,
@@ -207,9 +207,9 @@ pub struct Process {
 /// A step of a business process.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ProcessStep {
-    /// Its id.
+    /// Its id within the process.
     pub id: String,
-    /// Its name.
+    /// The name that people gave it.
     pub name: String,
     /// Where it is seen: in `span`, `log`, `event` or `rum`.
     pub kind: StepKind,
@@ -230,7 +230,7 @@ pub struct ProcessStep {
 /// Where a step is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StepKind {
-    /// In spans.
+    /// In spans of any kind.
     Span,
     /// In spans that begin a business transaction.
     Transaction,
@@ -245,11 +245,11 @@ pub enum StepKind {
 /// All that queries read of configuration.
 #[derive(Debug, Clone, Default)]
 pub struct Configured {
-    /// Of services.
+    /// Key transactions and thresholds of services, which judge their spans.
     pub services: Judging,
     /// Of applications in browsers.
     pub pages: Judging,
-    /// Enabled processes.
+    /// Business processes that are enabled.
     pub processes: Vec<Process>,
 }
 

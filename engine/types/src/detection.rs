@@ -37,7 +37,7 @@ pub const BT_KIND: &str = "bt.kind";
 pub struct DetectionRule {
     /// The entity's id.
     pub id: String,
-    /// Higher first.
+    /// Rules of a higher priority are asked first; 100 where nothing is said.
     pub priority: i64,
     /// Whether what matches belongs to no transaction.
     pub excludes: bool,
@@ -63,7 +63,7 @@ pub struct Candidate<'a> {
     pub kind: &'a str,
     /// Whether it is a root, or a server's or consumer's span whose parent is remote or absent.
     pub is_entry: bool,
-    /// Its fields.
+    /// What conditions and name templates of rules read of it.
     pub fields: &'a dyn Fields,
 }
 

@@ -43,7 +43,7 @@ pub trait Record: Fields {
 pub struct Applied {
     /// Whether service and condition fit, and the method found something.
     pub matched: bool,
-    /// What was written.
+    /// Fields that were written, with their new values; null: the field was taken away.
     pub fields: Vec<(String, Value)>,
     /// What could not be: the target and why.
     pub errors: Vec<(String, String)>,

@@ -21,12 +21,12 @@ pub const CUSTOM_SCHEMA: i32 = -53;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ResetHint {
-    /// Nothing is known.
+    /// Nothing is known: readers compare with the histogram before it.
     #[default]
     Unknown = 0,
     /// There was a reset.
     Reset = 1,
-    /// There was none.
+    /// There was no reset since the histogram before it.
     NotReset = 2,
     /// This is a gauge: resets have no meaning.
     Gauge = 3,
@@ -62,7 +62,7 @@ pub struct Histogram {
     pub zero_threshold: f64,
     /// Observations in the zero bucket.
     pub zero_count: f64,
-    /// All observations.
+    /// All observations, those of the zero bucket and NaN included; fractions in histograms that were computed.
     pub count: f64,
     /// Sum of observations; the stale marker's bits make the whole histogram a stale marker.
     pub sum: f64,

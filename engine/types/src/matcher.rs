@@ -51,11 +51,11 @@ impl MatchOp {
 /// A matcher: label name, operator, value. A missing label has the empty value.
 #[derive(Clone)]
 pub struct Matcher {
-    /// Label name.
+    /// Name of the label that is compared.
     pub name: String,
-    /// Operator.
+    /// How the label's value is compared with `value`.
     pub op: MatchOp,
-    /// Text or pattern.
+    /// Text, or the pattern of `=~` and `!~` without anchors.
     pub value: String,
     pattern: Option<Pattern>,
 }

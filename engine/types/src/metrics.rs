@@ -10,7 +10,7 @@ use crate::{Histogram, Millis, SeriesId};
 pub struct MetricsBatch {
     /// Canonical label bytes of all series, one after the other.
     pub label_bytes: Vec<u8>,
-    /// The series.
+    /// The series that samples refer to by index.
     pub series: Vec<BatchSeries>,
     /// For each float sample: index into `series`.
     pub sample_series: Vec<u32>,
@@ -20,9 +20,9 @@ pub struct MetricsBatch {
     pub values: Vec<f64>,
     /// For each float sample: start time, 0 = unset. Empty when no sample of the batch has one.
     pub start_ts: Vec<Millis>,
-    /// Native histograms.
+    /// Native histograms of these series.
     pub histograms: Vec<HistogramSample>,
-    /// Exemplars.
+    /// Exemplars of these series.
     pub exemplars: Vec<Exemplar>,
     /// Type, help and unit of metrics.
     pub metadata: Vec<MetricMetadata>,
@@ -44,22 +44,22 @@ pub struct BatchSeries {
 pub struct HistogramSample {
     /// Index into `series`.
     pub series: u32,
-    /// Time.
+    /// Time of the histogram, Unix milliseconds.
     pub ts: Millis,
     /// Start time, 0 = unset.
     pub start_ts: Millis,
-    /// The histogram.
+    /// The histogram, with absolute bucket counts.
     pub histogram: Histogram,
 }
 
-/// An exemplar.
+/// An exemplar: a measured value with labels (a trace id, mostly) that lead to what was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Exemplar {
     /// Index into `series`.
     pub series: u32,
-    /// Time.
+    /// When the value was measured, Unix milliseconds.
     pub ts: Millis,
-    /// Value.
+    /// The value that was measured.
     pub value: f64,
     /// Canonical bytes of its own labels (`trace_id`, …).
     pub labels: Vec<u8>,
@@ -68,13 +68,13 @@ pub struct Exemplar {
 /// Metadata of a metric.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MetricMetadata {
-    /// Metric name.
+    /// Name of the metric; of a classic histogram without `_bucket`.
     pub metric: String,
     /// `counter`, `gauge`, `histogram`, `gaugehistogram`, `summary`, `info`, `stateset` or `unknown`.
     pub metric_type: String,
-    /// Help text.
+    /// What the metric measures, in the sender's words; empty: not said.
     pub help: String,
-    /// Unit.
+    /// Unit, such as `seconds` or `bytes`; empty: not said.
     pub unit: String,
 }
 

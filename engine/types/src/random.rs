@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Gives random bytes that nobody can guess.
 pub trait Random: Send + Sync + fmt::Debug {
-    /// Fills `bytes`.
+    /// Overwrites all of `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 }
 

@@ -71,31 +71,31 @@ impl Right {
 /// What a right is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Domain {
-    /// Metrics.
+    /// Samples, series and exemplars.
     Metrics,
-    /// Logs.
+    /// Log records and their fields.
     Logs,
-    /// Traces.
+    /// Spans, traces and service maps.
     Traces,
-    /// Browsers' telemetry.
+    /// Telemetry of browsers (real user monitoring).
     Rum,
-    /// Alerts, silences.
+    /// Alerts and silences.
     Alerts,
     /// Events.
     Events,
     /// Rules and policy.
     Alerting,
-    /// Business transactions.
+    /// Business transactions and the rules that detect them.
     Transactions,
-    /// Business processes.
+    /// Business processes and their steps.
     Processes,
-    /// Segments.
+    /// Segments: named filters that narrow what a query reads.
     Segments,
-    /// Apdex thresholds.
+    /// Apdex thresholds of services and operations.
     Apdex,
-    /// Data extraction.
+    /// Rules that extract fields from telemetry as it comes in.
     Extraction,
-    /// Managed resources.
+    /// Managed resources, their types and relationships.
     Resources,
     /// Users, roles, keys.
     Rbac,
@@ -188,14 +188,14 @@ impl Services {
     }
 }
 
-/// A permission.
+/// A permission: a right in a domain over services, written `{right, domain, services}`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Triple {
     /// What may be done.
     pub right: Right,
     /// About what; none: everything.
     pub domain: Option<Domain>,
-    /// Of whom.
+    /// Over the telemetry of which services.
     pub services: Services,
 }
 
@@ -281,7 +281,7 @@ impl Triple {
         self.right.contains(other.right) && domain && self.services.covers(&other.services)
     }
 
-    /// What both give.
+    /// Gives what both allow; `None`: they have nothing in common.
     pub fn meet(&self, other: &Self) -> Option<Self> {
         let right = self.right.meet(other.right)?;
         let domain = match (self.domain, other.domain) {

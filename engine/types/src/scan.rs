@@ -160,7 +160,7 @@ pub trait ScanMemory: Debug + Send + Sync {
     /// LimitExceeded.
     fn try_resize(&self, bytes: usize) -> Result<()>;
 
-    /// Gives all back.
+    /// Gives back all that was taken.
     fn free(&self);
 }
 
@@ -181,7 +181,7 @@ pub struct ScanTimer {
 }
 
 impl ScanTimer {
-    /// Begins.
+    /// Begins to count; the time goes to the counters when the timer is dropped.
     pub fn start(counters: &Arc<dyn ScanCounters>) -> Self {
         Self { counters: Arc::clone(counters), began: Instant::now() }
     }

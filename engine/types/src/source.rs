@@ -17,7 +17,7 @@ use crate::{Access, LabelSet, Matcher, Millis, MillisRange, ReadStats, Result, S
 /// Matchers and the time that the answer needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesSelector {
-    /// All must match.
+    /// What the labels of a series must match, all of them.
     pub matchers: Vec<Matcher>,
     /// Samples outside are of no interest. Series that have none inside may still be given.
     pub range: MillisRange,
@@ -59,7 +59,7 @@ impl fmt::Debug for SelectedSeries {
     }
 }
 
-/// Gives snapshots.
+/// Gives snapshots of the series and samples of a store.
 pub trait SeriesSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All selectors of one query read from one snapshot.
     fn snapshot(&self) -> Arc<dyn SeriesSnapshot>;
@@ -68,7 +68,7 @@ pub trait SeriesSource: Send + Sync + fmt::Debug {
 /// A moment of a source, told by what had been written and dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// The last write.
+    /// Sequence number of the last write that is visible.
     pub written: u64,
     /// How often data had been dropped.
     pub dropped: u64,
@@ -122,7 +122,7 @@ pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
 /// Exemplars of one series in time order.
 #[derive(Debug, Clone)]
 pub struct SeriesExemplars {
-    /// The series.
+    /// Labels of the series, `__name__` included.
     pub labels: LabelSet,
     /// Time, value, labels of the exemplar.
     pub exemplars: Vec<(Millis, f64, LabelSet)>,

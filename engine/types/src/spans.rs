@@ -63,7 +63,7 @@ pub const FIRST: u8 = 16;
 
 /// Status of a span without one.
 pub const STATUS_UNSET: u8 = 0;
-/// Status "ok".
+/// Status "ok": the sender says that the span succeeded.
 pub const STATUS_OK: u8 = 1;
-/// Status "error".
+/// Status "error": the span failed.
 pub const STATUS_ERROR: u8 = 2;

@@ -90,7 +90,7 @@ impl ReadStats {
         self.gate.get().map_or(Ok(()), |gate| gate.take(bytes))
     }
 
-    /// See [`Gate::give_back`].
+    /// Gives memory back to the gate before the end of the query.
     pub fn give_back(&self, bytes: usize) {
         if let Some(gate) = self.gate.get() {
             gate.give_back(bytes);
@@ -116,7 +116,7 @@ macro_rules! counters {
             pub left_out: LeftOut,
             /// Whom look-ups ask for memory and time.
             gate: OnceLock<Arc<dyn Gate>>,
-            /// See [`Self::hide`].
+            /// Whether rows are hidden from whoever asks.
             hidden: AtomicBool,
         }
 

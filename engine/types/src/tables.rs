@@ -96,7 +96,7 @@ pub struct FileDef {
     pub schema: fn() -> SchemaRef,
 }
 
-/// All tables.
+/// All physical tables that the store knows.
 pub const TABLES: &[TableDef] = &[
     metrics::TABLE,
     metric_metadata::TABLE,

@@ -19,9 +19,9 @@ pub const DAY_MS: Millis = 86_400_000;
 /// A range of time, both ends included (metric samples have whole milliseconds, so nothing lies between).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MillisRange {
-    /// First millisecond.
+    /// First millisecond, included.
     pub min: Millis,
-    /// Last millisecond.
+    /// Last millisecond, included.
     pub max: Millis,
 }
 

@@ -86,7 +86,7 @@ pub fn in_one_go<T>(work: impl FnOnce() -> T) -> Option<T> {
     (!watch.is_stopped()).then_some(done)
 }
 
-/// No moment.
+/// Stands in `Until::began` for work that is not long yet.
 const NOT_YET: u64 = u64::MAX;
 
 impl Until {

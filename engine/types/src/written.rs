@@ -28,7 +28,7 @@ pub fn unsealed(bytes: &[u8]) -> Option<&[u8]> {
     (u64::from_le_bytes(*checksum) == xxh3_64(body)).then_some(body)
 }
 
-/// A [`SchemaRef`].
+/// Form of a [`SchemaRef`], for `#[serde(with = …)]`.
 pub mod schema {
     use arrow::datatypes::{Schema, SchemaRef};
     use serde::{Deserializer, Serializer};
@@ -76,7 +76,7 @@ pub mod batches {
     }
 }
 
-/// An [`ArrayRef`](arrow::array::ArrayRef).
+/// Form of an [`ArrayRef`](arrow::array::ArrayRef), for `#[serde(with = …)]`.
 pub mod array {
     use std::sync::Arc;
 

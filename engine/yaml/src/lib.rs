@@ -20,10 +20,10 @@ pub use fields::{Fields, texts};
 pub use read::{DEPTH_MAX, NODES_MAX, read, read_first};
 pub use write::write;
 
-/// A value.
+/// A value of a document, with what is in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Node {
-    /// Where it begins.
+    /// Where the value begins in the text.
     pub place: Place,
     /// What it is.
     pub kind: Kind,
@@ -36,14 +36,14 @@ pub enum Kind {
     Null,
     /// A scalar as written, unquoted. `plain`: without quotes, so that it may stand for a number or a truth value.
     Scalar {
-        /// The text.
+        /// The text without quotes, with escapes and folded lines resolved.
         text: String,
-        /// Whether it may be other than a text.
+        /// Whether it stands without quotes, so that it may be a number or a truth value.
         plain: bool,
         /// How the text lies in the file.
         layout: Layout,
     },
-    /// A sequence.
+    /// A sequence, in the order of the text.
     List(Vec<Node>),
     /// A mapping, in the order of the text; keys are texts.
     Map(Vec<(Key, Node)>),
@@ -65,7 +65,7 @@ pub enum Layout {
 /// A key of a mapping.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// The text.
+    /// The text without quotes.
     pub text: String,
     /// Whether it stands without quotes.
     pub plain: bool,

@@ -57,9 +57,9 @@ impl Code {
 /// A place in a text, both from 1; columns count characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Place {
-    /// Line.
+    /// Line, from 1.
     pub line: u32,
-    /// Column.
+    /// Character within the line, from 1.
     pub column: u32,
 }
 
@@ -69,7 +69,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// One problem.
+/// Something that is wrong with a text, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct Problem {
@@ -77,7 +77,7 @@ pub struct Problem {
     pub place: Place,
     /// JSON pointer of the field.
     pub path: String,
-    /// The stable word.
+    /// The stable word for the kind of problem, for programs.
     pub code: Code,
     /// The reason, without the place.
     pub message: String,
@@ -93,7 +93,7 @@ pub struct Problems {
 /// What fields that nobody knows are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum UnknownFields {
-    /// Problems.
+    /// Problems: each is told.
     #[default]
     Refused,
     /// Nothing: a younger Prometheus may know them.

@@ -8,7 +8,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 use super::{Key, Kind, Layout, Node, indents};
 use crate::problem::{Code, Place, Problem};
 
-/// Deepest nesting.
+/// Deepest nesting of sequences and mappings, anchors expanded.
 pub const DEPTH_MAX: usize = 64;
 
 /// Most nodes, after anchors are expanded.

@@ -56,7 +56,7 @@ impl fmt::Debug for Database {
     }
 }
 
-/// A connection.
+/// A connection of the pool, held until it is dropped; within a transaction where it came with one.
 pub struct Connection(pub(crate) Held);
 
 pub(crate) enum Held {
@@ -93,9 +93,9 @@ impl DerefMut for Writing {
 /// On what a statement runs.
 #[derive(Debug)]
 pub enum Link<'c> {
-    /// Any connection.
+    /// Any connection of the pool.
     Base(&'c Database),
-    /// This one.
+    /// This connection, for statements that belong to one transaction.
     Connection(&'c mut Connection),
 }
 

@@ -17,10 +17,10 @@ pub struct Schema {
     pub tables: &'static [Table],
 }
 
-/// A table.
+/// A table of the database, as a copy of its rows must know it.
 #[derive(Debug)]
 pub struct Table {
-    /// Its name.
+    /// Its name in the database.
     pub name: &'static str,
     /// Its columns; one that is no more stays, so that older copies can be read.
     pub columns: &'static [(&'static str, Holds)],

@@ -9,11 +9,11 @@ use sqlx::{Error, Postgres, Row as _, Sqlite};
 /// A value for a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Argument {
-    /// A number.
+    /// A signed number of 64 bits.
     Number(i64),
-    /// A text.
+    /// A text, which may be empty.
     Text(String),
-    /// Bytes.
+    /// Bytes as they are.
     Bytes(Vec<u8>),
     /// Nothing, where such a value could be.
     Null(Holds),
@@ -22,11 +22,11 @@ pub enum Argument {
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Holds {
-    /// Numbers.
+    /// Signed numbers of 64 bits (`INTEGER`, `BIGINT`).
     Number,
-    /// Texts.
+    /// Texts, compared by code points (`TEXT`).
     Text,
-    /// Bytes.
+    /// Bytes as they are (`BLOB`, `BYTEA`).
     Bytes,
 }
 

@@ -6,7 +6,7 @@ use crate::decoded::Decoded;
 use crate::error::Result;
 use crate::otlp::{json, schema, walk};
 
-/// The format.
+/// OTLP metrics in JSON.
 pub const FORMAT: Format = Format {
     name: "otlp_metrics_json",
     paths: otlp_metrics::PATHS,

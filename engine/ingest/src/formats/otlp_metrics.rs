@@ -9,7 +9,7 @@ use crate::otlp::walk;
 /// Paths of both encodings: Prometheus' path, the insert path of the house, and OTLP's own.
 pub const PATHS: &[&str] = &["/metrics-api/api/v1/otlp/v1/metrics", "/insert/opentelemetry/v1/metrics", "/v1/metrics"];
 
-/// The format.
+/// OTLP metrics in protobuf.
 pub const FORMAT: Format = Format {
     name: "otlp_metrics",
     paths: PATHS,

@@ -17,7 +17,7 @@ use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, pair, tag};
 /// The path, shared with version 2.0.
 pub const PATHS: &[&str] = &["/metrics-api/api/v1/write"];
 
-/// The format.
+/// Prometheus remote write 1.0.
 pub const FORMAT: Format = Format {
     name: "remote_write",
     paths: PATHS,

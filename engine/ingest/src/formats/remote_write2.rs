@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::labels::LabelBuilder;
 use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag};
 
-/// The format.
+/// Prometheus remote write 2.0.
 pub const FORMAT: Format = Format {
     name: "remote_write2",
     paths: remote_write::PATHS,

@@ -18,7 +18,6 @@ use crate::error::{Error, Result};
 /// Most actions of a request. Each has an item in the answer, which is a byte until it is sent.
 const ITEMS_MAX: usize = 4 << 20;
 
-/// An action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Create,
@@ -64,7 +63,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// Begins a request.
+    /// Begins a request; its body comes through `feed`.
     pub fn new(ctx: &LogsContext) -> Self {
         let rows = Rows::new(ctx, Defaults::BULK);
         Self { lines: Lines::new(ctx.limits.line_bytes_max), rows, action: None, items: Items::default() }
@@ -97,7 +96,7 @@ impl Bulk {
         self.rows.take_full()
     }
 
-    /// Takes all batches.
+    /// Takes all batches, those that are not full too.
     pub fn take_all(&mut self) -> Vec<LogsBatch> {
         self.rows.take_all()
     }

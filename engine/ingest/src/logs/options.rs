@@ -154,11 +154,11 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// JSON lines.
+    /// JSON lines: `_time` and `_msg`.
     pub(crate) const LINES: Self = Self { time: &[TIME], msg: &[MSG], reads_stream: true, dates: false };
-    /// Bulk.
+    /// The bulk format: the same, and a date alone is a time.
     pub(crate) const BULK: Self = Self { dates: true, ..Self::LINES };
-    /// The SaaS intake.
+    /// The SaaS intake: `timestamp` and `message`.
     pub(crate) const SAAS: Self = Self { time: &["timestamp"], msg: &["message"], ..Self::LINES };
     /// Formats whose records have a time and a message of their own.
     pub(crate) const RECORDS: Self = Self { time: &[], msg: &[MSG], reads_stream: false, dates: false };

@@ -24,7 +24,7 @@ pub enum Dropped {
 }
 
 impl Dropped {
-    /// All reasons.
+    /// All reasons, in the order in which they are counted.
     pub const ALL: [Self; 8] = [
         Self::Unreadable,
         Self::BadTime,

@@ -7,7 +7,7 @@ use quiver_types::time::rfc3339::{Rfc3339, date};
 pub enum Stamp {
     /// Nothing: the time of arrival counts.
     Arrival,
-    /// Unix nanoseconds.
+    /// This time, in Unix nanoseconds.
     At(i64),
     /// Before the first nanosecond that 64 bits can say (1677).
     Before,

@@ -14,7 +14,7 @@ use crate::histogram;
 /// What a delta series adds up to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Sum {
-    /// A sum.
+    /// A sum of numbers.
     Number(f64),
     /// A histogram with explicit bounds.
     Classic(ClassicSum),
@@ -29,7 +29,7 @@ pub struct ClassicSum {
     pub bounds: Vec<f64>,
     /// Counts per bucket, one more than bounds; or none.
     pub counts: Vec<f64>,
-    /// All observations.
+    /// Number of observations, in all buckets together.
     pub count: f64,
     /// Sum of observations, if given.
     pub sum: Option<f64>,
@@ -114,7 +114,7 @@ impl DeltaState {
         self.series.is_empty()
     }
 
-    /// Bytes held.
+    /// Bytes of memory that the table takes, about.
     pub fn bytes(&self) -> usize {
         self.bytes
     }

@@ -9,7 +9,7 @@ pub enum NameKind {
     Gauge,
     /// A monotonic sum: ends in `total`.
     Counter,
-    /// Anything else.
+    /// Anything else: histograms, summaries, sums that may fall.
     Other,
 }
 

@@ -54,7 +54,7 @@ impl<'a> Common<'a> {
 const START: u32 = tag(2, FIXED64);
 const TIME: u32 = tag(3, FIXED64);
 
-/// A `NumberDataPoint`.
+/// A `NumberDataPoint` of a gauge or a sum; integers are read as doubles.
 #[derive(Debug, Default)]
 pub(super) struct NumberPoint<'a> {
     pub(super) common: Common<'a>,
@@ -86,7 +86,7 @@ impl<'a> NumberPoint<'a> {
     }
 }
 
-/// A `HistogramDataPoint`.
+/// A `HistogramDataPoint`, with explicit bounds.
 #[derive(Debug, Default)]
 pub(super) struct HistogramPoint<'a> {
     pub(super) common: Common<'a>,
@@ -165,7 +165,7 @@ impl Buckets {
     }
 }
 
-/// An `ExponentialHistogramDataPoint`.
+/// An `ExponentialHistogramDataPoint`, with buckets that follow from its scale.
 #[derive(Debug, Default)]
 pub(super) struct ExponentialPoint<'a> {
     pub(super) common: Common<'a>,
@@ -216,7 +216,7 @@ impl<'a> ExponentialPoint<'a> {
     }
 }
 
-/// A `SummaryDataPoint`.
+/// A `SummaryDataPoint`, with quantiles that the sender computed.
 #[derive(Debug, Default)]
 pub(super) struct SummaryPoint<'a> {
     pub(super) common: Common<'a>,

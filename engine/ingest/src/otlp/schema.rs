@@ -2,7 +2,7 @@
 //!
 //! Source: opentelemetry-proto 1.x, `common/v1`, `resource/v1`, `metrics/v1`, `logs/v1`, `collector/…/v1`.
 
-/// A message.
+/// A message, by the fields that the decoders read.
 #[derive(Debug)]
 pub struct Message {
     /// Its fields; keys that are not here are skipped.
@@ -25,9 +25,9 @@ pub struct Field {
 /// The kind of a value.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// An object.
+    /// A message within the message: an object in JSON.
     Message(&'static Message),
-    /// A text.
+    /// A text in UTF-8.
     Text,
     /// Bytes, written in hex (ids).
     Hex,
@@ -35,7 +35,7 @@ pub enum Kind {
     Id,
     /// Bytes, written in base64.
     Base64,
-    /// A boolean.
+    /// A truth value.
     Bool,
     /// A varint: uint32, uint64.
     Uint64,
@@ -51,7 +51,7 @@ pub enum Kind {
     Sfixed64,
     /// An unsigned integer of 4 bytes.
     Fixed32,
-    /// A double.
+    /// A double of 8 bytes; in JSON a number, or `"NaN"`, `"Infinity"`, `"-Infinity"`.
     Double,
 }
 
@@ -63,11 +63,11 @@ pub(crate) const fn list(name: &'static str, number: u32, kind: Kind) -> Field {
     Field { name, number, kind, repeated: true }
 }
 
-/// `ExportMetricsServiceRequest`.
+/// The message `ExportMetricsServiceRequest`: what a request with metrics holds.
 pub static METRICS_REQUEST: Message =
     Message { fields: &[list("resourceMetrics", 1, Kind::Message(&RESOURCE_METRICS))] };
 
-/// `ExportLogsServiceRequest`.
+/// The message `ExportLogsServiceRequest`: what a request with log records holds.
 pub static LOGS_REQUEST: Message = Message { fields: &[list("resourceLogs", 1, Kind::Message(&RESOURCE_LOGS))] };
 
 static RESOURCE_LOGS: Message = Message {

@@ -32,7 +32,7 @@ pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
 /// What the points of a metric share.
 #[derive(Debug, Default)]
 pub(super) struct Metric {
-    /// Prometheus name.
+    /// The name as Prometheus has it, with unit and suffix.
     pub(super) name: String,
     /// Stands for the name.
     pub(super) key: SeriesId,

@@ -59,7 +59,7 @@ pub(crate) fn quotient(left: &Expr, left_kind: &DataType, right: &Expr, right_ki
     Some(function().call(sides))
 }
 
-/// The function.
+/// The function `decimal_quotient`, which stands for `/` of decimals.
 pub(super) fn function() -> ScalarUDF {
     ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) })
 }

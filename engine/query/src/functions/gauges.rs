@@ -128,7 +128,7 @@ impl Series {
     }
 }
 
-/// All groups.
+/// What is known of each series of the groups so far.
 #[derive(Debug)]
 struct Groups {
     kind: Kind,

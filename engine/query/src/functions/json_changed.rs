@@ -127,7 +127,7 @@ impl ScalarUDFImpl for JsonChanged {
     }
 }
 
-/// An argument.
+/// The values of an argument in all rows, by type.
 enum Column {
     Text(StringViewArray),
     Number(arrow::array::Int64Array),

@@ -21,13 +21,13 @@ use super::making::Making;
 /// What is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Made {
-    /// A value.
+    /// `to_json`: JSON of a value of any type.
     Of,
-    /// A text that holds JSON as such; NULL of another one.
+    /// `json_value`: a text that holds JSON, taken as that JSON; NULL of any other text.
     Read,
-    /// JSON as `jsonb` has it.
+    /// `json_normal`: JSON as `jsonb` writes it.
     Normal,
-    /// The same with numbers by which equal documents are equal texts.
+    /// `json_alike`: the same, with numbers written so that equal documents are equal texts.
     Alike,
     /// An object of names and values, without blanks.
     Row,

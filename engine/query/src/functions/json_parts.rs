@@ -27,7 +27,7 @@ enum Asked {
     Texts,
     /// The names of an object's members.
     Keys,
-    /// Their values.
+    /// The values of an object's members.
     Values,
     /// The same as texts, without quotes.
     ValueTexts,

@@ -10,7 +10,6 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Sole {
     signature: Signature,

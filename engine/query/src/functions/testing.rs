@@ -25,7 +25,7 @@ pub(super) fn named(mut functions: impl Iterator<Item = Arc<ScalarUDF>>, name: &
     functions.find(|function| function.name() == name).unwrap_or_else(|| panic!("there is no `{name}`"))
 }
 
-/// A column.
+/// An argument that is a column of these values.
 pub(super) fn column(values: impl Array + 'static) -> ColumnarValue {
     ColumnarValue::Array(Arc::new(values))
 }

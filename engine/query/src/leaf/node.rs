@@ -44,7 +44,7 @@ impl ScanExec {
         }
     }
 
-    /// What runs.
+    /// Gives the scan that the node runs.
     pub fn scan(&self) -> &Arc<dyn PlannedScan> {
         &self.scan
     }

@@ -66,7 +66,7 @@ impl ListPiecesExec {
         Self { input, lists: lists.into_iter().map(list).collect() }
     }
 
-    /// The lists.
+    /// The columns whose lists are cut, each with the number of levels that are unnested.
     pub(crate) fn lists(&self) -> &[ListUnnest] {
         &self.lists
     }

@@ -115,9 +115,9 @@ pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
 /// Plans what stands in a `FROM`.
 #[derive(Debug)]
 pub(crate) enum Relations {
-    /// Without keys.
+    /// Without keys: as all statements are planned first.
     Bare,
-    /// With those that hold, for statements that have columns beside the groups that these follow from.
+    /// With the keys that hold: for statements that name columns which are not grouped by, but follow from a key.
     Keyed,
 }
 

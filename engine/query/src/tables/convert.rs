@@ -124,12 +124,12 @@ impl ConvertExec {
         Some(Self::new(self.table, Arc::clone(&self.input), convert, None))
     }
 
-    /// See [`Convert::has_id`].
+    /// Whether a column is of ids that are written as hex.
     pub(crate) fn has_id(&self, column: usize) -> bool {
         self.convert.has_id(column)
     }
 
-    /// See [`Convert::with_bytes`].
+    /// The same with some columns of ids as bytes; `None`: one of them is none.
     pub(crate) fn with_bytes(&self, columns: &[usize]) -> Option<Self> {
         let convert = self.convert.with_bytes(columns)?;
         Some(Self::new(self.table, Arc::clone(&self.input), convert, self.limit))

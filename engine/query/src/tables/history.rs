@@ -39,7 +39,7 @@ use crate::provider::scan_by_plan;
 
 /// What the service of a row is called.
 const SERVICE_NAME: &str = "service_name";
-/// Who asked.
+/// The column with the caller who asked; he sees his own rows.
 const SUBJECT: &str = "subject";
 /// What tells of rows that a caller does not see, in the rows of his own queries, of rules that read more than he sees and
 /// of requests that brought more: how many there are, and whether some were written since an answer was kept.

@@ -24,9 +24,9 @@ const SERVICE: &str = "service_name";
 /// A receiver; empty texts are NULL.
 #[derive(Debug, Clone, Default)]
 pub struct ListedReceiver<'a> {
-    /// Its id.
+    /// Id of the entity.
     pub id: &'a str,
-    /// Its name.
+    /// Name of the receiver.
     pub name: &'a str,
     /// Kinds of its integrations, such as `email,webhook`.
     pub types: String,
@@ -41,11 +41,11 @@ pub struct ListedReceiver<'a> {
 /// A silence; empty texts are NULL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListedSilence<'a> {
-    /// Its id.
+    /// Id of the silence.
     pub id: &'a str,
     /// `pending`, `active`, `expired`.
     pub state: &'a str,
-    /// Who wants it.
+    /// Who silences, as the silence names him.
     pub created_by: &'a str,
     /// Why it is silenced, in words of who did it.
     pub comment: &'a str,
@@ -64,7 +64,7 @@ pub struct ListedSilence<'a> {
 /// A row of the audit log; empty texts are NULL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ListedAudit<'a> {
-    /// Its id.
+    /// Id of the entry.
     pub id: &'a str,
     /// When, Unix milliseconds.
     pub at_ms: Option<i64>,

@@ -29,9 +29,9 @@ const RELATIONSHIPS: &str = "relationships";
 /// A managed resource; empty texts are NULL.
 #[derive(Debug, Clone, Default)]
 pub struct ManagedResource<'a> {
-    /// Its id.
+    /// Id of the resource.
     pub id: &'a str,
-    /// Its name.
+    /// The name that people see.
     pub display_name: &'a str,
     /// What tells it from others of its type.
     pub key: &'a str,
@@ -45,7 +45,7 @@ pub struct ManagedResource<'a> {
     pub state: &'a str,
     /// `ok`, `warning`, `critical`, `unknown`.
     pub health: &'a str,
-    /// Its service.
+    /// Name of the service that it belongs to; empty: none.
     pub service: &'a str,
     /// `discovered`, `manual`, `import`.
     pub source: &'a str,
@@ -62,20 +62,20 @@ pub struct ManagedResource<'a> {
 /// One end of a relationship; empty texts are NULL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RelatedResource<'a> {
-    /// Its id.
+    /// Id of the resource.
     pub id: &'a str,
-    /// Its name.
+    /// The name that people see.
     pub display_name: &'a str,
     /// The key of its type.
     pub kind: &'a str,
-    /// Its service.
+    /// Name of the service that it belongs to; empty: none.
     pub service: &'a str,
 }
 
 /// A relationship of two resources.
 #[derive(Debug, Clone, Default)]
 pub struct ManagedRelationship<'a> {
-    /// Its id.
+    /// Id of the relationship.
     pub id: &'a str,
     /// The key of its type.
     pub kind: &'a str,

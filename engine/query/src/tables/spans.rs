@@ -86,7 +86,7 @@ fn span_prefix() -> Vec<Field> {
 /// What a row stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Each {
-    /// A span.
+    /// A span, with its events and links as lists.
     Span,
     /// An event of a span.
     Event,

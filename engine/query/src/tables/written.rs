@@ -103,7 +103,7 @@ pub(crate) struct WrittenList {
 }
 
 impl WrittenRows {
-    /// Reads them.
+    /// Makes what reads them again, where the plan is read.
     pub(crate) fn read(self, at: &At<'_>) -> Result<Arc<dyn ReadAtOnce>> {
         Ok(match self {
             Self::History(rows) => Arc::new(Reading::read_from(rows, at)?),

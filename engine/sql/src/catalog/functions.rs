@@ -5,7 +5,7 @@ use quiver_query::functions::FUNCTIONS;
 use super::postgres::number;
 use crate::calls::CALLS;
 
-/// A function.
+/// A function as the catalog lists it.
 pub(crate) struct Known {
     pub(crate) oid: i64,
     pub(crate) name: &'static str,

@@ -9,7 +9,7 @@ use super::types::{OF_ARRAYS, PG_TYPES, type_oid};
 use super::{Catalog, INFORMATION_SCHEMA};
 use crate::session::{DATABASE, Session};
 
-/// The schema.
+/// Name of the schema that has PostgreSQL's catalog.
 pub(crate) const PG_CATALOG: &str = "pg_catalog";
 /// The owner of everything.
 const OWNER: i64 = 10;

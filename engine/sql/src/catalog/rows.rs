@@ -84,7 +84,7 @@ impl Shape {
         self.each().map(|column| column.name.to_owned()).collect()
     }
 
-    /// Its columns.
+    /// Its columns with their types, by the letter of each.
     pub(super) fn schema(self) -> SchemaRef {
         let fields = self.each().map(|column| {
             let data_type = match column.kind {

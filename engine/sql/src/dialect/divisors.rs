@@ -45,7 +45,6 @@ fn has_measure(divisor: &Expr) -> bool {
     visit_expressions(divisor, look).is_break()
 }
 
-/// Finds quotients.
 struct Finder;
 
 impl Visitor for Finder {

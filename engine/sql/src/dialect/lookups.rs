@@ -18,9 +18,9 @@ use crate::walk::walk;
 /// What a subquery has become.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LookUp {
-    /// The value.
+    /// The first value of an order, where `LIMIT 1` asks for it.
     Value,
-    /// A list of values.
+    /// A list of values, of which there must be one at most.
     List,
 }
 

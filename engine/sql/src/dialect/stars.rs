@@ -43,7 +43,7 @@ type Table = around::Table<Leads>;
 /// What a table has beside its columns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Leads {
-    /// Nothing.
+    /// Nothing: all that it has are its columns.
     Nowhere,
     /// What the data has: it is a table of telemetry.
     ToData,

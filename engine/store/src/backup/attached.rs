@@ -47,9 +47,9 @@ pub trait Detach: Send + Sync {
 /// Such a file in a backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attached {
-    /// Its key.
+    /// Its key in the backup's store.
     pub key: String,
-    /// Its size.
+    /// Its size in bytes.
     pub bytes: u64,
     /// CRC32C of the whole.
     pub crc: u32,

@@ -18,7 +18,7 @@ use crate::part::PartMeta;
 /// Folder of the manifests.
 pub(super) const FOLDER: &str = "_backup";
 
-/// A backup.
+/// What a backup consists of; the object is written last, so that a backup without it is none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the formats in the store.
@@ -31,7 +31,7 @@ pub struct Manifest {
     pub made_ms: Millis,
     /// Version of the build that made it.
     pub version: String,
-    /// The parts.
+    /// The parts of the backup, all live at that commit.
     pub parts: Vec<PartMeta>,
     /// Their files by key, with the CRC32C of each as a whole.
     pub files: BTreeMap<String, u32>,

@@ -26,13 +26,13 @@ use crate::settings::StoreSettings;
 /// What a restore did.
 #[derive(Debug, Clone)]
 pub struct RestoreReport {
-    /// The backup.
+    /// Name of the backup that was restored.
     pub name: String,
-    /// The new installation.
+    /// Id of the installation that the restore made.
     pub installation: Uuid,
-    /// Parts in it.
+    /// Number of parts that were restored.
     pub parts: usize,
-    /// Bytes of them.
+    /// Bytes of the parts that were restored.
     pub bytes: u64,
     /// Whether a file of somebody else was asked for and is in the backup.
     pub attached: bool,

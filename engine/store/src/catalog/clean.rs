@@ -13,7 +13,7 @@ use crate::part::{PartId, PartMeta};
 /// A part that a commit removed, and whose files are still there.
 #[derive(Debug)]
 pub struct RemovedPart {
-    /// The part.
+    /// The part as the catalog knew it while it was live.
     pub meta: PartMeta,
     /// Whether files of it may lie in the spool.
     pub spooled: bool,

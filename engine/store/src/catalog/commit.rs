@@ -19,7 +19,7 @@ use crate::requests::AnsweredRequest;
 pub struct Change {
     /// The flush, compaction or round of retention that makes it; its pending keys are taken.
     pub job: Option<Uuid>,
-    /// New parts.
+    /// New parts, which are live from this commit on.
     pub added: Vec<PartMeta>,
     /// Parts that go; each must be live, else the commit fails.
     pub removed: Vec<PartId>,
@@ -32,7 +32,7 @@ pub struct Change {
 /// A generation that is in parts from a commit on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Floor {
-    /// Its writer.
+    /// The process that wrote the generation.
     pub writer: Uuid,
     /// Its number; the writer's floor becomes the next one.
     pub generation: u64,

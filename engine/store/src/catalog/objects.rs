@@ -22,7 +22,7 @@ pub struct CommitObject {
     pub format: u32,
     /// The installation that wrote it.
     pub installation: Uuid,
-    /// Its number.
+    /// Number of the commit that the object is of.
     pub commit: u64,
     /// Epoch of the process that wrote it; none of builds before epochs.
     #[serde(default)]
@@ -42,9 +42,9 @@ pub struct CommitObject {
 /// A writer and its first generation that is not in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterFloor {
-    /// The writer.
+    /// The process that wrote the generations.
     pub writer: Uuid,
-    /// The generation.
+    /// Number of its first generation that is not in parts; the WAL holds it and those after it.
     pub floor: u64,
 }
 
@@ -71,7 +71,7 @@ pub enum NextObject {
     None,
     /// The next object waits for parts that are not in the store yet.
     Waiting {
-        /// Its commit.
+        /// Number of its commit.
         commit: u64,
         /// How many parts it waits for.
         parts: u64,
@@ -83,7 +83,7 @@ pub enum NextObject {
 /// A commit object that can be written. Its content is that of the commit, by whichever process it is written.
 #[derive(Debug)]
 pub struct ReadyObject {
-    /// Its commit.
+    /// Number of its commit.
     pub commit: u64,
     installation: Uuid,
     content: String,

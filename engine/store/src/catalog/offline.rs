@@ -12,7 +12,7 @@ use crate::part::{PartId, PartMeta};
 /// A catalog as a rebuild found it.
 #[derive(Debug)]
 pub struct Rebuilt {
-    /// The installation.
+    /// The installation whose objects were found.
     pub installation: Uuid,
     /// Commits whose objects are in the store, ascending, and when they were committed.
     pub commits: Vec<(u64, i64)>,
@@ -22,16 +22,16 @@ pub struct Rebuilt {
     pub removed: Vec<Removal>,
     /// Parts that no commit object names yet; the next commit adds them.
     pub adopted: Vec<PartMeta>,
-    /// All floors.
+    /// The floor of each writer: its first generation that is not in parts.
     pub floors: Vec<WriterFloor>,
 }
 
 /// A part that a commit removed.
 #[derive(Debug, Clone)]
 pub struct Removal {
-    /// The commit.
+    /// Number of the commit that removed it.
     pub commit: u64,
-    /// The part.
+    /// The part as it was while it was live.
     pub part: PartMeta,
     /// Whether files of it are in the spool.
     pub spooled: bool,

@@ -26,12 +26,12 @@ pub(super) const LEVEL1_BYTES_MAX: u64 = 64 << 30;
 /// So many parts of a day that were packed when they were flushed are left as they are.
 const PACKED_PARTS_MAX: usize = 16;
 
-/// One compaction.
+/// One compaction: which parts of a table and day become new ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Table.
+    /// Name of the table.
     pub(crate) table: String,
-    /// Day.
+    /// UTC day, in days since 1970.
     pub(crate) day: i32,
     /// Level of the outputs.
     pub(crate) level: u8,

@@ -47,7 +47,7 @@ pub struct Rewritten {
 }
 
 impl Rewritten {
-    /// Adds both.
+    /// Adds what was counted of another part.
     pub fn add(&mut self, other: Self) {
         self.scanned += other.scanned;
         self.changed += other.changed;

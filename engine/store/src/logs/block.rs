@@ -144,11 +144,11 @@ pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 /// A value that is the same in all rows of a stream.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum StreamValue {
-    /// All labels.
+    /// All labels, as the text of `_stream`.
     Text,
-    /// The identifier.
+    /// The identifier, as the text of `_stream_id`.
     Id,
-    /// The service.
+    /// The service; empty: none.
     Service,
     /// The label of this name.
     Label(String),

@@ -45,7 +45,7 @@ impl Handle {
         }
     }
 
-    /// Opens it.
+    /// Opens the block for reading.
     pub(super) fn open(&self) -> Box<dyn Block> {
         match self {
             Self::Live(block) => Box::new(block.clone()),

@@ -25,7 +25,7 @@ const ID_SHARE: usize = 64;
 /// A condition on the stream of a row.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum StreamTest<'a> {
-    /// Its labels.
+    /// Its labels match.
     Selector(&'a StreamSelector),
     /// Its identifier is one of these.
     Ids(&'a [StreamId]),

@@ -95,7 +95,7 @@ impl PartSlots {
         self.chosen.of(test, self, &self.stats).await
     }
 
-    /// See [`Chosen::may_match`].
+    /// Gives streams of which alone rows may match a filter; `None`: it does not say.
     pub(crate) async fn may_match(
         &self,
         filter: &LogFilter,

@@ -50,7 +50,7 @@ pub(super) const WIDE_BYTES: u64 = 4 << 20;
 const FEW_ROWS: usize = 1024;
 const PROBE_ROWS: usize = 8192;
 
-/// See [`AnyOrder`].
+/// A block that [`AnyOrder`] reads window by window.
 struct OpenBlock {
     block: Box<dyn Block>,
     /// Rows that match, or that may.

@@ -46,7 +46,7 @@ impl Generation {
         repeats
     }
 
-    /// Inserts histograms.
+    /// Inserts native histograms of a write; each goes to the slot that it names.
     pub(crate) fn insert_histograms(&self, seq: u64, rows: Vec<HistogramRow>) {
         let seq = self.relative(seq);
         let mut grown = 0;
@@ -60,7 +60,7 @@ impl Generation {
         self.account(grown);
     }
 
-    /// Inserts exemplars.
+    /// Inserts exemplars of a write, each with its slot.
     pub(crate) fn insert_exemplars(&self, seq: u64, rows: Vec<(u32, RunExemplar)>) {
         let seq = self.relative(seq);
         let mut grown = 0;
@@ -72,7 +72,7 @@ impl Generation {
         self.account(grown);
     }
 
-    /// Inserts metadata.
+    /// Inserts type, help and unit of metrics: when they were sent, what was said, by which service.
     pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
         let seq = self.relative(seq);
         self.rows.fetch_add(rows.len() as u64, Release);
@@ -82,7 +82,7 @@ impl Generation {
         self.account(bytes);
     }
 
-    /// Inserts spans.
+    /// Inserts the spans of a write as one chunk.
     pub(crate) fn insert_spans(&self, seq: u64, batch: SpansBatch) {
         let seq = self.relative(seq);
         self.rows.fetch_add(batch.len() as u64, Release);

@@ -37,7 +37,7 @@ impl StreamList {
         first.iter().flat_map(|chunk| chunk.iter()).skip(slot % CHUNK)
     }
 
-    /// Appends one.
+    /// Appends a stream; its slot is the number of streams before it.
     pub(super) fn push(&mut self, stream: Arc<LiveStream>) {
         if self.len.is_multiple_of(CHUNK) {
             self.chunks.push(Arc::new(Vec::new()));

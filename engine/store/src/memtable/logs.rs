@@ -31,9 +31,9 @@ const CHUNK_BYTES: usize = 512;
 /// A stream with a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiveStream {
-    /// Its identifier.
+    /// The hash of its labels.
     pub(crate) id: SeriesId,
-    /// Its labels.
+    /// Its labels, as `_stream` shows them.
     pub(crate) labels: LabelSet,
     /// Service of its rows; empty = none.
     pub(crate) service: Arc<str>,

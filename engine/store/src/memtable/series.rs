@@ -57,7 +57,7 @@ pub(crate) enum Pushed {
     Conflicting,
 }
 
-/// One series.
+/// What a generation holds of one series.
 #[derive(Debug)]
 pub(crate) struct SeriesData {
     /// The newest samples; those before them are in `extra.full`.

@@ -38,7 +38,7 @@ impl SpanKey {
     }
 }
 
-/// One write.
+/// The spans of one write.
 #[derive(Debug)]
 pub(crate) struct SpanChunk {
     pub(crate) batch: SpansBatch,

@@ -11,7 +11,7 @@ use crate::settings::{StoreSettings, WriteSettings};
 use crate::wal::replay::note_days;
 use crate::writer::stage::{Batch, StageContext, Stager};
 
-/// Labels, samples.
+/// A series: its labels, and its samples as time and value.
 pub(crate) type Written<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
 
 /// Makes a batch of float samples.

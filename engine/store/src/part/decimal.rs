@@ -8,7 +8,7 @@
 /// division gives the whole number that is meant. Smaller ones are not for readers elsewhere: the 10^-4 and 10^-5 of
 /// some libraries are not the nearest doubles.
 const LEAST: i32 = -3;
-/// Largest k.
+/// Largest k. Its power is a double, as those below it down to 10^0.
 const MOST: i32 = 15;
 /// How many k there are.
 const EXPONENTS: usize = (MOST - LEAST + 1) as usize;

@@ -105,7 +105,7 @@ impl PartFile {
         Ok(Self { writer, path, kind, key, rows: 0 })
     }
 
-    /// Appends rows.
+    /// Appends rows to the open row group.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         self.rows += batch.num_rows() as u64;
         self.writer.write(batch).map_err(|e| write_error(&self.key, e))

@@ -43,13 +43,13 @@ const BITMAPS_KEPT: usize = 32;
 /// The index of a part; rows are those of `.index`.
 #[derive(Debug)]
 pub(crate) enum LabelIndex<'a> {
-    /// On disk.
+    /// Read from `.index`, page by page.
     File(FileIndex<'a>),
-    /// In memory.
+    /// Made in memory, of a part without one on disk.
     Memory(Arc<MemoryIndex>),
 }
 
-/// See [`LabelIndex`].
+/// The index of a part as it stands in its file.
 #[derive(Debug)]
 pub(crate) struct FileIndex<'a> {
     part: &'a Part,

@@ -32,7 +32,7 @@ pub struct SeriesRows {
     pub series: u32,
     /// First row in the file.
     pub first: u64,
-    /// Number of rows.
+    /// Number of rows that belong to the series.
     pub rows: u64,
 }
 

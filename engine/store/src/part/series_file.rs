@@ -67,7 +67,7 @@ impl SeriesTableWriter {
         self.min_ts.len()
     }
 
-    /// Services, sorted.
+    /// Services of the series, sorted; the empty text stands for series without one.
     pub(super) fn services(&self) -> Vec<String> {
         let mut services: Vec<String> =
             self.services.sorted().iter().map(|&s| self.services.list[s as usize].to_string()).collect();

@@ -33,13 +33,9 @@ pub(super) const MINUTES: &str = "quiver.minutes";
 /// The types that a column of an attribute may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum OwnType {
-    /// Text.
     Text,
-    /// Integer.
     Int,
-    /// Double.
     Double,
-    /// Boolean.
     Bool,
 }
 

@@ -11,9 +11,9 @@ const LIST_MAX: usize = 128;
 pub(crate) enum Postings {
     /// A single series.
     One(u32),
-    /// A few.
+    /// Up to [`LIST_MAX`] series.
     List(Vec<u32>),
-    /// Many.
+    /// More than [`LIST_MAX`] series.
     Bitmap(Box<RoaringBitmap>),
 }
 

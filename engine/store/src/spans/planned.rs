@@ -128,7 +128,7 @@ impl PlannedScan for SpansScan {
     }
 }
 
-/// One partition.
+/// The batches of one partition.
 struct SpanBatches {
     stream: SpanStream,
     projection: Option<Vec<usize>>,

@@ -316,7 +316,7 @@ struct Rows {
     stats: Arc<ReadStats>,
     memory: Arc<dyn ScanMemory>,
     cut: Cut,
-    /// See [`Scan::is_alone`].
+    /// What [`Scan::is_alone`] says: whether nobody else can have the parent of an open span.
     alone: bool,
     /// Whether live spans are still to be read.
     live_left: bool,

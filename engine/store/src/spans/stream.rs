@@ -220,7 +220,7 @@ enum Step {
     End,
 }
 
-/// One partition.
+/// The rows of one partition, read step by step.
 #[derive(Debug)]
 pub(super) struct SpanStream {
     run: Arc<ScanRun>,

@@ -43,7 +43,7 @@ struct Tag {
 /// Counts keys, or the values of one.
 struct Tally {
     request: TagRequest,
-    /// By place.
+    /// What is known of each key, by the place where it stands.
     tags: [HashMap<String, Tag, FixedState>; Place::ALL.len()],
     /// Spans and types of values.
     values: HashMap<String, (u64, u8), FixedState>,
@@ -284,7 +284,7 @@ impl Tally {
     }
 }
 
-/// One partition.
+/// One partition that counts.
 struct Counting {
     scan: Arc<ScanRun>,
     /// What is left of its share.
@@ -350,7 +350,7 @@ impl ScanBatches for Counting {
     }
 }
 
-/// The table.
+/// The table of keys, or of the values of one key.
 struct TagTable {
     scan: Arc<ScanShared>,
     request: TagRequest,

@@ -34,11 +34,11 @@ use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 pub(crate) enum Kind {
     /// Series that the generation lacked: slot, id, label set, service.
     Definitions,
-    /// Float samples.
+    /// Float samples: slot, time, value, start time where one is known.
     Samples,
-    /// Native histograms.
+    /// Native histograms: slot, time, start time, histogram.
     Histograms,
-    /// Exemplars.
+    /// Exemplars: slot, time, value, labels.
     Exemplars,
     /// Rows of `metric_metadata`.
     Metadata,
@@ -395,7 +395,7 @@ fn column<'a, T: 'a>(
     batch.columns().get(at).and_then(cast).ok_or_else(|| bad(format!("column {at} is of another type")))
 }
 
-/// Reads definitions.
+/// Reads a body of [`Kind::Definitions`].
 pub(crate) fn read_definitions(batch: &RecordBatch) -> Result<Vec<Definition>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ids = column(batch, 1, |c| c.as_fixed_size_binary_opt())?;
@@ -413,7 +413,7 @@ pub(crate) fn read_definitions(batch: &RecordBatch) -> Result<Vec<Definition>, B
     rows.collect()
 }
 
-/// Reads samples.
+/// Reads a body of [`Kind::Samples`].
 pub(crate) fn read_samples(batch: &RecordBatch) -> Result<SampleColumns, BadBody> {
     let start_ts = match batch.num_columns() {
         4 => Some(column(batch, 3, |c| c.as_primitive_opt::<Int64Type>())?.clone()),
@@ -427,7 +427,7 @@ pub(crate) fn read_samples(batch: &RecordBatch) -> Result<SampleColumns, BadBody
     })
 }
 
-/// Reads histograms.
+/// Reads a body of [`Kind::Histograms`].
 pub(crate) fn read_histograms(batch: &RecordBatch) -> Result<Vec<HistogramRow>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;
@@ -440,7 +440,7 @@ pub(crate) fn read_histograms(batch: &RecordBatch) -> Result<Vec<HistogramRow>, 
     rows.collect()
 }
 
-/// Reads exemplars.
+/// Reads a body of [`Kind::Exemplars`].
 pub(crate) fn read_exemplars(batch: &RecordBatch) -> Result<Vec<ExemplarRow>, BadBody> {
     let slots = column(batch, 0, |c| c.as_primitive_opt::<UInt32Type>())?;
     let ts = column(batch, 1, |c| c.as_primitive_opt::<Int64Type>())?;

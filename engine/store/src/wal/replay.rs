@@ -34,7 +34,7 @@ use crate::wal::segment::{self, SegmentHeader};
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) generation: Arc<Generation>,
-    /// Its segments.
+    /// The segments that it was read from, in order.
     pub(crate) files: Vec<PathBuf>,
     /// Whether something in them could not be read.
     pub(crate) damaged: bool,

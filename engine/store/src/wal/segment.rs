@@ -22,7 +22,7 @@ const EXTENSION: &str = "wal";
 /// The header of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SegmentHeader {
-    /// The generation.
+    /// The generation whose records it holds.
     pub(crate) generation: GenerationId,
     /// Place in the generation, from 0.
     pub(crate) segment: u32,

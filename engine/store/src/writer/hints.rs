@@ -31,7 +31,7 @@ pub(crate) struct HintTracker {
 type Event = (Millis, Option<usize>);
 
 impl HintTracker {
-    /// Forgets everything.
+    /// Forgets the tails of all series.
     pub(crate) fn clear(&mut self) {
         self.tails.clear();
         self.bytes = 0;

@@ -80,11 +80,11 @@ pub(crate) struct Named {
 /// What a write brings.
 #[derive(Debug)]
 pub(crate) enum Batch {
-    /// Samples.
+    /// Series with their samples, native histograms, exemplars and metadata.
     Metrics(MetricsBatch),
     /// Log rows, with the request when it names itself.
     Logs(Box<PreparedLogs>, Option<Box<Named>>),
-    /// Spans.
+    /// Spans with their contexts.
     Spans(SpansBatch),
     /// Rows of tables that keep them as they came.
     Rows(Vec<TableRows>),

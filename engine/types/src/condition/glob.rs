@@ -14,7 +14,7 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct Glob {
-    /// As written.
+    /// The pattern as it was written.
     text: String,
     folded: bool,
     regex: WatchedRegex,

@@ -41,7 +41,7 @@ const OPS: [&str; 14] = [
 /// Something to compare with: a text, and the number that it is.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operand {
-    /// Its text.
+    /// What is compared with as text: a number or a truth value as it is printed, `$name` for a variable.
     pub text: String,
     /// Its number, where it is one.
     pub number: Option<f64>,
@@ -52,13 +52,13 @@ pub struct Operand {
 pub enum Test {
     /// One of these; `true` in the second place: in any case.
     In(Vec<Operand>, bool),
-    /// None of these.
+    /// None of these; `true` in the second place: in any case.
     NotIn(Vec<Operand>, bool),
-    /// Holds a text.
+    /// Has a text somewhere within; `true`: in any case.
     Contains(String, bool),
-    /// Begins with a text.
+    /// Begins with a text; `true`: in any case.
     Starts(String, bool),
-    /// Ends with a text.
+    /// Ends with a text; `true`: in any case.
     Ends(String, bool),
     /// Fits a pattern of paths as a whole.
     Glob(Glob),

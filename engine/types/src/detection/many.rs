@@ -63,7 +63,7 @@ struct Asking<'a> {
 }
 
 impl<'a> Detecting<'a> {
-    /// Begins.
+    /// Begins a round over many spans, in which what was found of one serves those like it.
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
         let (places, by_service, last) = (Vec::new(), HashMap::new(), (String::new(), None));

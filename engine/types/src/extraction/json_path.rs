@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::Value;
 
-/// Most steps.
+/// Most names and indexes in a query.
 const STEPS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]

@@ -16,7 +16,7 @@ const EXPRESSION_BYTES_MAX: usize = 1024;
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// Deepest level of JSON that is flattened, unless a rule says less.
 const DEPTH: u64 = 8;
-/// Most columns.
+/// Most columns that a rule names, and most parameters of an address that are read.
 const COLUMNS_MAX: usize = 200;
 
 /// Parts of an address.

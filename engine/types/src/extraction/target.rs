@@ -26,7 +26,7 @@ enum Type {
 /// What a target made of what it took.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Made<'a> {
-    /// A text.
+    /// A text, which stands in the row as it is.
     Text(Cow<'a, str>),
     /// Anything else; null takes the field away.
     Other(Cow<'a, Value>),
@@ -41,7 +41,7 @@ impl<'a> Made<'a> {
         }
     }
 
-    /// The value.
+    /// The value as JSON.
     pub fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => Value::String(text.to_string()),

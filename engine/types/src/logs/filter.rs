@@ -33,7 +33,7 @@ pub trait ValueMatcher: Send + Sync + fmt::Debug {
     }
 }
 
-/// What prunes.
+/// What is known of all values that match, for leaving out parts and row groups without reading them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MatchHints {
     /// Each matching value holds all words of at least one of these lists, each as a whole word (maximal run of
@@ -57,9 +57,9 @@ pub struct MatchHints {
 /// A range of numbers, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberRange {
-    /// Least.
+    /// Least number, included.
     pub min: f64,
-    /// Greatest.
+    /// Greatest number, included.
     pub max: f64,
 }
 
@@ -68,10 +68,10 @@ pub trait RowMatcher: Send + Sync + fmt::Debug {
     /// Says whether a row with these values, in the order of the fields asked for, matches.
     fn matches(&self, values: &[&str]) -> bool;
 
-    /// As [`ValueMatcher::describe`].
+    /// The filter as text, as [`ValueMatcher::describe`] gives it: equal texts, equal matchers.
     fn describe(&self) -> String;
 
-    /// As [`ValueMatcher::written`].
+    /// What it was made of, as [`ValueMatcher::written`] gives it; `None`: it cannot leave the engine.
     fn written(&self) -> Option<MatcherForm> {
         None
     }
@@ -89,7 +89,7 @@ pub enum FieldPattern {
 /// Matchers of PromQL kind over stream labels: any of the groups, all of a group. A missing label is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StreamSelector {
-    /// Alternatives.
+    /// Alternatives, each a list of matchers that must all hold. None at all: every stream.
     pub groups: Vec<Vec<Matcher>>,
 }
 
@@ -133,29 +133,29 @@ impl Hash for dyn RowMatcher {
 /// A filter of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogFilter {
-    /// Every row.
+    /// Every row passes.
     All,
-    /// No row.
+    /// No row passes.
     None,
-    /// All of these.
+    /// Rows that pass all of these.
     And(#[serde(with = "crate::nested")] Vec<LogFilter>),
-    /// Any of these.
+    /// Rows that pass any of these.
     Or(#[serde(with = "crate::nested")] Vec<LogFilter>),
-    /// Not this.
+    /// Rows that do not pass this one.
     Not(#[serde(with = "crate::nested")] Box<LogFilter>),
     /// The value of a field matches. `_time`, `_stream` and `_stream_id` are asked as the texts that a reader sees.
     Value {
-        /// Which field.
+        /// The field, or those whose names begin alike.
         field: FieldPattern,
-        /// What decides.
+        /// What says whether a value matches.
         #[serde(with = "crate::logs::written::value")]
         matcher: Arc<dyn ValueMatcher>,
     },
     /// The values of some fields match together.
     Row {
-        /// Which fields.
+        /// Names of the fields whose values the matcher gets, in this order.
         fields: Vec<String>,
-        /// What decides.
+        /// What says whether the values match together.
         #[serde(with = "crate::logs::written::row")]
         matcher: Arc<dyn RowMatcher>,
     },
@@ -179,7 +179,7 @@ pub struct TimePredicate {
     pub period_ns: i64,
     /// Where within a period 1970 began, by the clock of the zone.
     pub phase_ns: i64,
-    /// East of UTC.
+    /// Offset of the zone from UTC in nanoseconds, positive to the east.
     pub zone_ns: i64,
     /// The first and the last nanosecond of the part within the period.
     pub part_ns: (i64, i64),

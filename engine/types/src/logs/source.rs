@@ -20,13 +20,13 @@ pub type StreamId = SeriesId;
 /// A stream that a snapshot holds.
 #[derive(Debug, Clone)]
 pub struct StreamInfo {
-    /// Identifier.
+    /// The hash of its labels.
     pub id: StreamId,
-    /// Labels.
+    /// Its labels, as `_stream` shows them.
     pub labels: LabelSet,
 }
 
-/// Gives snapshots.
+/// Gives snapshots of the log rows of a store.
 pub trait LogSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All scans of one query read from one snapshot.
     fn snapshot(&self) -> Arc<dyn LogSnapshot>;
@@ -78,12 +78,12 @@ pub struct LogColumn {
 /// The order in which a scan gives rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum LogOrder {
-    /// Any.
+    /// In any order, in several partitions.
     #[default]
     Any,
     /// Newest first (equal times in any order), in one partition; reading stops when the reader does.
     NewestFirst,
-    /// Oldest first, likewise.
+    /// Oldest first (equal times in any order), in one partition; reading stops when the reader does.
     OldestFirst,
 }
 
@@ -109,15 +109,15 @@ pub enum LogForm {
 /// neither `_time` nor `_stream` nor `_stream_id`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogRequest {
-    /// Which rows.
+    /// Which rows are given; those that the caller may not see are left out besides.
     pub filter: LogFilter,
-    /// Columns.
+    /// The columns that are given, in this order.
     pub columns: Vec<LogColumn>,
     /// Whether all other fields are wanted.
     pub rest: bool,
-    /// Order.
+    /// In which order rows come.
     pub order: LogOrder,
-    /// What is given.
+    /// Whether rows, or only counts of them, are given.
     pub form: LogForm,
 }
 

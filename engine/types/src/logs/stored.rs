@@ -23,7 +23,7 @@ pub const ID_BYTES: usize = 16;
 pub enum Stored {
     /// No row has the field.
     Missing,
-    /// Text.
+    /// Text of each row (`Utf8View`).
     Text(StringViewArray),
     /// Text by code (`Dictionary(UInt32, Utf8)`).
     Coded(DictionaryArray<UInt32Type>),

@@ -15,9 +15,9 @@ use crate::{Error, Result};
 /// What a matcher was made of.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MatcherForm {
-    /// Whose it is.
+    /// The crate that makes the matcher, by the name in its [`MatcherReaders`].
     pub of: String,
-    /// Which of his.
+    /// Which matcher of that crate it is.
     pub kind: String,
     /// Texts that it compares with, or patterns.
     pub texts: Vec<String>,
@@ -31,14 +31,14 @@ impl MatcherForm {
         Self { of: of.to_owned(), kind: kind.to_owned(), texts: Vec::new(), numbers: Vec::new() }
     }
 
-    /// Adds texts.
+    /// Adds texts behind those that are there.
     #[must_use]
     pub fn texts<T: Into<String>>(mut self, texts: impl IntoIterator<Item = T>) -> Self {
         self.texts.extend(texts.into_iter().map(Into::into));
         self
     }
 
-    /// Adds numbers.
+    /// Adds numbers, as their bits, behind those that are there.
     #[must_use]
     pub fn numbers(mut self, numbers: impl IntoIterator<Item = u64>) -> Self {
         self.numbers.extend(numbers);
@@ -84,7 +84,7 @@ pub type ReadRowMatcher = fn(&MatcherForm) -> Result<Option<Arc<dyn RowMatcher>>
 /// How the matchers of one crate are read; `None`: it has none of that kind, or none that is made of this.
 #[derive(Debug, Clone, Copy)]
 pub struct MatcherReaders {
-    /// Whose they are.
+    /// The name of the crate in each [`MatcherForm`] of its matchers.
     pub of: &'static str,
     /// Reads those of values.
     pub value: ReadValueMatcher,

@@ -8,24 +8,24 @@ use std::fmt::Write;
 
 use crate::text::{from_base64, push_base64, push_double};
 
-/// A value.
+/// The value of an attribute, of the types that OTLP has.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value<'a> {
-    /// Text.
+    /// A text (`s`).
     Text(&'a str),
-    /// Integer.
+    /// An integer (`i`).
     Int(i64),
-    /// Double.
+    /// A double (`d`).
     Double(f64),
-    /// Boolean.
+    /// A truth value (`b`).
     Bool(bool),
-    /// Bytes.
+    /// Bytes (`x`), shown as base64.
     Bytes(&'a [u8]),
-    /// A list or a map in OTLP/JSON.
+    /// A list or a map in OTLP/JSON (`j`).
     Json(&'a str),
 }
 
-/// An attribute.
+/// An attribute: key and value.
 pub type Attribute<'a> = (&'a str, Value<'a>);
 
 /// From here on an integer is no exact double.
@@ -437,7 +437,7 @@ impl<'a> Iterator for Iter<'a> {
 pub struct AttributeWriter(Vec<u8>);
 
 impl AttributeWriter {
-    /// Appends one.
+    /// Appends an attribute; its key must be greater than the last one.
     pub fn push(&mut self, key: &str, value: Value<'_>) {
         push_attribute(&mut self.0, key, value);
     }
@@ -457,7 +457,7 @@ impl AttributeWriter {
         self.0
     }
 
-    /// Begins anew.
+    /// Begins anew, in the memory that is there.
     pub fn clear(&mut self) {
         self.0.clear();
     }

@@ -71,7 +71,7 @@ pub fn context_schema() -> SchemaRef {
 pub struct SpansBatch {
     /// Spans; `context` is a row of `contexts`.
     pub spans: RecordBatch,
-    /// Contexts.
+    /// What spans share (service, resource, scope), each once; columns: [`context_schema`].
     pub contexts: RecordBatch,
 }
 

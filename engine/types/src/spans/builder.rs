@@ -22,9 +22,9 @@ const ATTRIBUTES_MAX: usize = 1024;
 const EVENTS_MAX: usize = 1024;
 /// Most links of a span.
 const LINKS_MAX: usize = 128;
-/// Longest key.
+/// Longest key of an attribute; longer ones are cut.
 const KEY_BYTES_MAX: usize = 256;
-/// Longest value.
+/// Longest value of an attribute, message of a status and trace state; longer ones are cut.
 const VALUE_BYTES_MAX: usize = 32 << 10;
 /// Most bytes of keys and values of a resource, and of a scope: parts repeat them for each span.
 const SHARED_BYTES_MAX: usize = 16 << 10;
@@ -34,7 +34,7 @@ const SHARED_VALUE_BYTES_MAX: usize = 1 << 10;
 const ORDERS: usize = 64;
 /// Bytes of a usual name.
 const NAME_BYTES: usize = 16;
-/// Longest name.
+/// Longest name of a span, an event or a scope, and version of a scope; longer ones are cut.
 const NAME_BYTES_MAX: usize = 4 << 10;
 
 /// What was cut, and how often.
@@ -74,33 +74,33 @@ impl Cut {
 /// Fields of a span beside its lists.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SpanFields<'a> {
-    /// Trace.
+    /// Id of the trace, 16 bytes.
     pub trace_id: TraceId,
-    /// Span.
+    /// Id of the span, 8 bytes.
     pub span_id: SpanId,
     /// Parent; zeros: none.
     pub parent: SpanId,
     /// Row of the context.
     pub context: u32,
-    /// Name.
+    /// Name of the operation.
     pub name: &'a str,
-    /// Kind.
+    /// 0 to 5, see [`super::KIND_NAMES`]; greater ones count as 0.
     pub kind: u8,
-    /// Unix nanoseconds.
+    /// When it began, Unix nanoseconds.
     pub start: i64,
-    /// Unix nanoseconds.
+    /// When it ended, Unix nanoseconds; before `start`: the span has no length and is marked so.
     pub end: i64,
-    /// Status.
+    /// 0 unset, 1 ok, 2 error; greater ones count as 0.
     pub status: u8,
     /// Message of the status.
     pub status_message: &'a str,
     /// W3C trace state.
     pub trace_state: &'a str,
-    /// W3C flags.
+    /// Flags as OTLP has them: W3C trace flags in the lowest 8 bits.
     pub flags: u32,
     /// Attributes, events and links that the sender left out.
     pub dropped: [u32; 3],
-    /// When it was received.
+    /// When it was received, Unix nanoseconds.
     pub received: i64,
     /// [`super::SHARED`], [`super::NO_START`], [`super::NO_DURATION`].
     pub marks: u8,
@@ -109,7 +109,7 @@ pub struct SpanFields<'a> {
 /// What spans share, borrowed.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ContextFields<'a> {
-    /// Service.
+    /// Name of the service (`service.name`); empty: none.
     pub service: &'a str,
     /// Bytes of the resource's attributes.
     pub resource: &'a [u8],
@@ -447,7 +447,7 @@ impl SpansBuilder {
         short
     }
 
-    /// Ends the span.
+    /// Appends a span, with the attributes, events and links that came since the one before it.
     pub fn span(&mut self, fields: &SpanFields<'_>) {
         let name = self.name(fields.name);
         let (mut status, mut message) = (fields.status, cut(fields.status_message, VALUE_BYTES_MAX));

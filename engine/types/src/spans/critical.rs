@@ -5,11 +5,11 @@ use std::cmp::Reverse;
 /// A stretch of the critical path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// Which span.
+    /// Place of the span whose time it is: what `times` and `children` are asked by.
     pub span: usize,
-    /// Unix nanoseconds.
+    /// Where the stretch begins, Unix nanoseconds.
     pub from: i64,
-    /// Unix nanoseconds.
+    /// Where it ends, Unix nanoseconds; the next one begins there.
     pub to: i64,
 }
 

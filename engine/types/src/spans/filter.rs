@@ -15,9 +15,9 @@ pub enum Place {
     Span,
     /// On its resource; `service.name` too.
     Resource,
-    /// On an event.
+    /// On an event of the span.
     Event,
-    /// On a link.
+    /// On a link of the span.
     Link,
     /// On the instrumentation scope.
     Scope,
@@ -46,7 +46,7 @@ pub enum TextTest {
     Is(String),
     /// Begins with this.
     Prefix(String),
-    /// Holds this.
+    /// Has this somewhere within, case kept.
     Contains(String),
     /// Matches as a whole.
     Regex(#[serde(with = "super::written::regex")] Arc<WatchedRegex>),
@@ -75,7 +75,7 @@ impl TextTest {
 /// A condition on the value of an attribute.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum AttributeTest {
-    /// There is one.
+    /// There is such an attribute, whatever its value.
     Exists,
     /// Its text matches.
     Text(TextTest),
@@ -128,15 +128,15 @@ impl AttributeTest {
 /// A filter of spans.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum SpanFilter {
-    /// Every span.
+    /// Every span passes.
     All,
-    /// No span.
+    /// No span passes.
     None,
-    /// All of these.
+    /// Spans that pass all of these.
     And(#[serde(with = "crate::nested")] Vec<SpanFilter>),
-    /// Any of these.
+    /// Spans that pass any of these.
     Or(#[serde(with = "crate::nested")] Vec<SpanFilter>),
-    /// Not this.
+    /// Spans that do not pass this one.
     Not(#[serde(with = "crate::nested")] Box<SpanFilter>),
     /// Of one of these traces.
     Traces(Arc<Vec<TraceId>>),
@@ -151,32 +151,32 @@ pub enum SpanFilter {
     Duration(i64, i64),
     /// Of a service (as shown: `unknown_service` for none).
     Service(TextTest),
-    /// Has a name.
+    /// Has a name that passes this.
     Name(TextTest),
-    /// Has one of these kinds.
+    /// Has one of these kinds, by number ([`super::KIND_NAMES`]).
     Kinds(Vec<u8>),
-    /// Has this status.
+    /// Has this status: 0 unset, 1 ok, 2 error.
     Status(u8),
     /// Has no parent.
     Root,
     /// Was received up to this Unix nanosecond.
     Received(i64),
-    /// Has an attribute.
+    /// Has an attribute whose value passes a test.
     Attribute {
-        /// Where; none: anywhere.
+        /// Where the attribute stands; none: anywhere.
         place: Option<Place>,
         /// Key of the attribute.
         key: String,
         /// What its value must pass.
         test: AttributeTest,
     },
-    /// Has a status message.
+    /// Has a status message that passes this.
     Message(TextTest),
     /// Has an event of this name.
     EventName(TextTest),
-    /// The name of its scope.
+    /// Has an instrumentation scope whose name passes this.
     ScopeName(TextTest),
-    /// The version of its scope.
+    /// Has an instrumentation scope whose version passes this.
     ScopeVersion(TextTest),
 }
 

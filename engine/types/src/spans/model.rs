@@ -26,22 +26,22 @@ pub struct SpanContext {
     pub resource: Attributes,
     /// Name of the instrumentation scope.
     pub scope_name: String,
-    /// Its version.
+    /// Version of the instrumentation scope; empty: not said.
     pub scope_version: String,
-    /// Its attributes.
+    /// Attributes of the instrumentation scope.
     pub scope_attributes: Attributes,
 }
 
 /// An event of a span.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Event {
-    /// Unix nanoseconds.
+    /// When it happened, Unix nanoseconds.
     pub time: i64,
-    /// Name.
+    /// What happened, such as `exception`.
     pub name: String,
     /// Attributes that were left out.
     pub dropped: u32,
-    /// Attributes.
+    /// Attributes of the event.
     pub attributes: Attributes,
 }
 
@@ -54,11 +54,11 @@ pub struct Link {
     pub span_id: SpanId,
     /// W3C trace state.
     pub trace_state: String,
-    /// W3C flags.
+    /// Flags as OTLP has them: W3C trace flags in the lowest 8 bits.
     pub flags: u32,
     /// Attributes that were left out.
     pub dropped: u32,
-    /// Attributes.
+    /// Attributes of the link.
     pub attributes: Attributes,
 }
 
@@ -69,16 +69,16 @@ pub enum Side {
     Caller,
     /// Server, consumer, or Zipkin's shared half.
     Callee,
-    /// Neither.
+    /// Neither: an internal span, or one whose kind is not said.
     None,
 }
 
 /// A span, or one report of it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Span {
-    /// Trace.
+    /// Id of the trace, 16 bytes.
     pub trace_id: TraceId,
-    /// Span.
+    /// Id of the span, 8 bytes: unique within its trace.
     pub span_id: SpanId,
     /// Parent; `None` on a root.
     pub parent: Option<SpanId>,
@@ -88,7 +88,7 @@ pub struct Span {
     pub name: String,
     /// 0 to 5, see [`KIND_NAMES`].
     pub kind: u8,
-    /// Unix nanoseconds.
+    /// When it began, Unix nanoseconds.
     pub start: i64,
     /// Unix nanoseconds, not before `start`.
     pub end: i64,
@@ -98,7 +98,7 @@ pub struct Span {
     pub status_message: String,
     /// W3C trace state.
     pub trace_state: String,
-    /// W3C flags.
+    /// Flags as OTLP has them: W3C trace flags in the lowest 8 bits.
     pub flags: u32,
     /// Attributes, events and links that were left out.
     pub dropped: [u32; 3],
@@ -106,11 +106,11 @@ pub struct Span {
     pub received: i64,
     /// [`SHARED`], [`NEGATIVE_DURATION`], [`super::NO_START`], [`super::NO_DURATION`].
     pub marks: u8,
-    /// Attributes.
+    /// Attributes of the span itself; those of its resource are in `context`.
     pub attributes: Attributes,
-    /// Events.
+    /// What happened during the span.
     pub events: Vec<Event>,
-    /// Links.
+    /// Other spans that it refers to, of this trace or another.
     pub links: Vec<Link>,
 }
 

@@ -9,9 +9,9 @@ use super::{Event, Link, SpanId, TraceId};
 /// An event, borrowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EventRef<'a> {
-    /// Unix nanoseconds.
+    /// When it happened, Unix nanoseconds.
     pub time: i64,
-    /// Name.
+    /// What happened, such as `exception`.
     pub name: &'a str,
     /// Attributes that were left out.
     pub dropped: u32,
@@ -28,7 +28,7 @@ pub struct LinkRef<'a> {
     pub span_id: SpanId,
     /// W3C trace state.
     pub trace_state: &'a str,
-    /// W3C flags.
+    /// Flags as OTLP has them: W3C trace flags in the lowest 8 bits.
     pub flags: u32,
     /// Attributes that were left out.
     pub dropped: u32,
@@ -54,7 +54,7 @@ pub fn push_link(out: &mut Vec<u8>, link: &LinkRef<'_>) {
     put_bytes(out, link.attributes);
 }
 
-/// Reads events.
+/// Reads what [`push_event`] wrote, event by event; ends where the bytes are damaged.
 pub fn events(mut bytes: &[u8]) -> impl Iterator<Item = EventRef<'_>> {
     std::iter::from_fn(move || {
         let b = &mut bytes;
@@ -67,7 +67,7 @@ pub fn events(mut bytes: &[u8]) -> impl Iterator<Item = EventRef<'_>> {
     })
 }
 
-/// Reads links.
+/// Reads what [`push_link`] wrote, link by link; ends where the bytes are damaged.
 pub fn links(mut bytes: &[u8]) -> impl Iterator<Item = LinkRef<'_>> {
     std::iter::from_fn(move || {
         let b = &mut bytes;

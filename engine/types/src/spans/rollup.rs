@@ -102,12 +102,12 @@ pub fn rollup_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }
 
-/// One row.
+/// One row of a roll-up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RollupRow {
     /// What it is about.
     pub kind: RollupKind,
-    /// See [`rollup_schema`].
+    /// Minutes since the epoch at which the hour or minute begins.
     pub minute: i64,
     /// Service; of an edge the caller. Empty for none.
     pub service: String,
@@ -115,7 +115,7 @@ pub struct RollupRow {
     pub peer: String,
     /// Of an edge its [`EdgeKind`], else the kind of the spans.
     pub sort: u8,
-    /// The counts.
+    /// How many spans or calls there were, how they ended and how long they took.
     pub counts: Counts,
     /// Trace, span and parent of an open row.
     pub ids: Option<(TraceId, SpanId, SpanId)>,

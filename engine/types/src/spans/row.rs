@@ -18,11 +18,11 @@ const STATUS: [&str; 3] = ["unset", "ok", "error"];
 pub struct SpanRow<'a> {
     /// Its service; empty: none.
     pub service: &'a str,
-    /// Its name.
+    /// Name of the operation.
     pub name: &'a str,
-    /// Its kind.
+    /// 0 to 5, see [`super::KIND_NAMES`].
     pub kind: u8,
-    /// Its status.
+    /// 0 unset, 1 ok, 2 error.
     pub status: u8,
     /// How long it took, in nanoseconds.
     pub duration_ns: i64,

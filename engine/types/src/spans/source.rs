@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{SpanColumn, SpanFilter};
 use crate::{MillisRange, Version};
 
-/// Gives snapshots.
+/// Gives snapshots of the spans of a store.
 pub trait SpanSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All scans of one query read from one snapshot.
     fn snapshot(&self) -> Arc<dyn SpanSnapshot>;
@@ -34,7 +34,7 @@ pub trait SpanSnapshot: Send + Sync + fmt::Debug {
 /// What a scan is asked for. Rows come in no promised order.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpanRequest {
-    /// Which spans.
+    /// Which spans are given; those that the caller may not see are left out besides.
     pub filter: SpanFilter,
     /// Columns, in this order.
     pub columns: Vec<SpanColumn>,

@@ -9,9 +9,9 @@ use super::{AttributeKind, Place, SpanColumn, SpanFilter, Value};
 
 /// Values of a key are told apart up to here.
 pub const TAG_CARDINALITY_MAX: usize = 10_000;
-/// About what a key or a value takes in memory beside its text while it is counted, and what the hash of a value takes.
+/// About what a key or a value takes in memory beside its text while it is counted, in bytes.
 pub const TAG_BYTES: usize = 160;
-/// See [`TAG_BYTES`].
+/// What the hash of a value takes in memory while values are told apart, in bytes.
 pub const TAG_HASH_BYTES: usize = 16;
 /// Values that are counted when they are asked for.
 pub const TAG_VALUES_MAX: usize = 200_000;
@@ -19,9 +19,9 @@ pub const TAG_VALUES_MAX: usize = 200_000;
 /// What of attributes is asked for.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TagRequest {
-    /// Of which spans.
+    /// The spans whose attributes are counted.
     pub filter: SpanFilter,
-    /// Where; none: anywhere.
+    /// Where attributes stand; none: anywhere.
     pub place: Option<Place>,
     /// Values of this key; none: all keys.
     pub key: Option<String>,

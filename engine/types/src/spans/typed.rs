@@ -12,11 +12,11 @@ use crate::{Error, ErrorKind, Result};
 /// What values of an attribute are read as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AttributeKind {
-    /// Text (`Utf8View`).
+    /// Texts (`Utf8View`).
     Text,
     /// Whole numbers (`Int64`).
     Int,
-    /// Numbers (`Float64`).
+    /// Numbers with fractions (`Float64`).
     Double,
 }
 
@@ -40,7 +40,7 @@ impl AttributeKind {
         }
     }
 
-    /// What holds both.
+    /// Gives the kind that can hold values of both: text where one is text, else numbers with fractions.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {
@@ -67,7 +67,7 @@ impl AttributeKind {
 /// What is known of the values of an attribute without reading them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KnownKind {
-    /// There are none.
+    /// There are no values.
     None,
     /// All are of one kind.
     All(AttributeKind),

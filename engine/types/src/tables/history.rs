@@ -105,9 +105,9 @@ pub fn numbered(number: u16) -> Option<&'static TableDef> {
 /// Rows of one of these tables, all its columns.
 #[derive(Debug, Clone)]
 pub struct TableRows {
-    /// Whose.
+    /// The table that they belong to.
     pub table: &'static TableDef,
-    /// The rows.
+    /// All columns of the table, in the order of its schema.
     pub rows: RecordBatch,
 }
 

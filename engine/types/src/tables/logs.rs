@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use super::{FileDef, TableDef};
 use crate::logs::{OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 
-/// The table.
+/// The table `logs`: log rows and their streams.
 pub const TABLE: TableDef = TableDef {
     name: "logs",
     number: 3,

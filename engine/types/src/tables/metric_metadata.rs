@@ -6,7 +6,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
 use super::{FileDef, TableDef, millis};
 
-/// The table.
+/// The table `metric_metadata`: type, help and unit.
 pub const TABLE: TableDef = TableDef {
     name: "metric_metadata",
     number: 2,

@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use super::{FileDef, TableDef, millis};
 use crate::histogram::histogram_fields;
 
-/// The table.
+/// The table `metrics`: series with their samples, native histograms and exemplars.
 pub const TABLE: TableDef = TableDef {
     name: "metrics",
     number: 1,

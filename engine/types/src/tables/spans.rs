@@ -1,5 +1,6 @@
-//! Spans: a part is files `.rows`, `.index`, `.rollup`, and `.traces` where the index is large. Rows are sorted by the minute of their start, then trace, then start, so
-//! that a trace lies together and time still prunes (`architecture` 3 and 5).
+//! Spans: a part is files `.rows`, `.index`, `.rollup`, and `.traces` where the index is large. Rows are sorted by the
+//! minute of their start, then trace, then start, so that a trace lies together and time still prunes (`architecture` 3
+//! and 5).
 //!
 //! Beside the fixed columns `.rows` has one for each attribute that is common in the part: `attributes.<key>` and
 //! `resource.<key>`, of the type that its values came with. What has none stands in the maps `__q_attributes` and
@@ -12,7 +13,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use super::{FileDef, TableDef};
 use crate::spans::rollup_schema;
 
-/// The table.
+/// The table `spans`: spans, their roll-ups and an index of traces.
 pub const TABLE: TableDef = TableDef {
     name: "spans",
     number: 4,
@@ -54,7 +55,7 @@ fn nanos(name: &str) -> Field {
     Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
 }
 
-/// Text to text.
+/// Gives the type of a map from text to text, its keys sorted, its values never NULL.
 pub fn map() -> DataType {
     let entries =
         Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);

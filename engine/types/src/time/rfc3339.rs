@@ -25,14 +25,14 @@ pub struct Rfc3339 {
     pub digits: usize,
     /// The fraction in nanoseconds; further digits are cut.
     pub nanos: u32,
-    /// The zone.
+    /// The zone as it is written; [`Zone::seconds`] gives the offset.
     pub zone: Zone,
 }
 
 /// A zone as it is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Zone {
-    /// Not at all.
+    /// No zone is written.
     Unsaid,
     /// `Z`
     Upper,
@@ -40,7 +40,7 @@ pub enum Zone {
     Lower,
     /// `+01:00`, in seconds; 24 hours included.
     Colon(i64),
-    /// `+0100`, likewise.
+    /// `+0100`, in seconds likewise.
     Plain(i64),
 }
 
@@ -71,7 +71,7 @@ impl Zone {
 }
 
 impl Rfc3339 {
-    /// Reads `2025-03-10T09:46:41.5+01:00`.
+    /// Reads `2025-03-10T09:46:41.5+01:00` and the looser forms that the fields tell of; `None`: it is no such time.
     pub fn read(text: &[u8]) -> Option<Self> {
         let days = date(text)?;
         let [separator @ (b'T' | b't' | b' '), h0, h1, b':', m0, m1, b':', s0, s1, ref rest @ ..] = text[DATE_LEN..]

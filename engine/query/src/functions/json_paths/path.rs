@@ -34,7 +34,7 @@ pub(super) enum Step {
     Member(String),
     /// The values of all members.
     Members,
-    /// All items.
+    /// All items of an array (`[*]`).
     Items,
     /// Items from one place to another.
     Between(Vec<(Place, Place)>),

@@ -51,7 +51,7 @@ impl Found {
 /// What an expression reads of a row.
 #[derive(Debug, Clone)]
 enum Source {
-    /// A column.
+    /// The column with this number, as it is.
     Column(usize),
     /// Something that depends on one text by code.
     OfText(OfText),
@@ -79,19 +79,19 @@ struct OfText {
 /// An expression as it is evaluated.
 #[derive(Debug, Clone)]
 pub(super) enum Prepared {
-    /// A column.
+    /// The column with this number, as it is.
     Column(usize),
-    /// Of one text by code.
+    /// An expression that depends on one text by code alone: evaluated once for each text.
     OfText(OneText),
     /// Any other expression, evaluated for each row of what it reads.
     Rows(OfRows),
 }
 
-/// See [`Prepared::OfText`].
+/// An expression that is evaluated once for each text of a column of texts by codes.
 #[derive(Debug, Clone)]
 pub(super) struct OneText(OfText);
 
-/// See [`Prepared::Rows`].
+/// An expression that is evaluated for each row, over what it reads of the row.
 #[derive(Debug, Clone)]
 pub(super) struct OfRows {
     expr: Arc<dyn PhysicalExpr>,

@@ -14,9 +14,9 @@ pub(super) struct Wildcards {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Piece {
-    /// `%`.
+    /// `%`: any number of characters, none included.
     Many,
-    /// `_`.
+    /// `_`: exactly one character.
     One,
     Char(char),
 }

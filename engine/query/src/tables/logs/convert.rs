@@ -23,7 +23,7 @@ use crate::tables::written::{WrittenConvert, WrittenLogs};
 enum Cell {
     /// As it is stored, in this place.
     Same(usize),
-    /// A text.
+    /// As text, from this place; a missing or empty field is NULL.
     Text(usize),
     /// The number of the severity; 0 is none.
     Severity(usize),

@@ -14,7 +14,7 @@ use crate::tables::cells::Kind;
 const CALLING: &[u8] = &[3, 4];
 /// Numbers of the kinds of spans that are called.
 const CALLED: &[u8] = &[2, 5];
-/// Servers.
+/// The number of the kind of spans that serve requests.
 const SERVER: &[u8] = &[2];
 
 /// How the value of an older attribute becomes that of the newer.

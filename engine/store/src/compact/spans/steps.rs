@@ -15,7 +15,7 @@ const SLICE_ROWS: u64 = 64 * 1024;
 /// Smaller row groups are not worth keeping.
 const COPIED_ROWS_MIN: u64 = GROUP_ROWS as u64 / 2;
 
-/// An input.
+/// A part that is merged, with what of it can be copied.
 #[derive(Debug)]
 pub(in crate::compact) struct Input {
     pub(in crate::compact) index: Arc<SpanIndex>,
@@ -23,7 +23,7 @@ pub(in crate::compact) struct Input {
     pub(in crate::compact) groups: Vec<SpanGroup>,
 }
 
-/// One step.
+/// One step of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::compact) enum Step {
     /// Rows of each input.

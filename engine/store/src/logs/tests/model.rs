@@ -141,7 +141,7 @@ impl ValueMatcher for Equals {
     }
 }
 
-/// Any value.
+/// Matches every value but the empty one.
 #[derive(Debug)]
 pub(in crate::logs) struct Any;
 

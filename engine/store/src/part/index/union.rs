@@ -52,7 +52,7 @@ impl Union {
         self.bitmap |= loose;
     }
 
-    /// Gives all.
+    /// Gives all numbers that were added.
     pub(super) fn finish(mut self) -> RoaringBitmap {
         self.settle();
         self.bitmap

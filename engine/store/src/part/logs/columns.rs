@@ -30,11 +30,11 @@ pub(crate) enum ColumnKind {
     Text,
     /// Text with few values.
     Coded,
-    /// Integers.
+    /// Integers of 64 bits, written in decimal.
     Int,
-    /// Decimal numbers.
+    /// Numbers with fractions, written in decimal without an exponent.
     Float,
-    /// IPv4 addresses.
+    /// IPv4 addresses, as four numbers with dots.
     Ipv4,
     /// Times with so many digits after the second.
     Time(u8),

@@ -31,9 +31,9 @@ const LONG_ROWS: u64 = 8;
 #[derive(Debug, Clone)]
 pub(crate) struct PartStream {
     pub(crate) stream: Arc<LiveStream>,
-    /// Its rows.
+    /// Its rows in `.rows` of the part.
     pub(crate) rows: Range<u64>,
-    /// First and last time.
+    /// First and last time of these rows, Unix nanoseconds.
     pub(crate) range: (i64, i64),
 }
 

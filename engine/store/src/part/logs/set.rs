@@ -76,7 +76,7 @@ impl StreamSet {
         Self(&self.0 | &other.0)
     }
 
-    /// All others.
+    /// All streams of the part that are not in it.
     pub(crate) fn not(&self) -> Self {
         Self(!&self.0)
     }

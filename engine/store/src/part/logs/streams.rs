@@ -34,7 +34,7 @@ pub(crate) enum StreamPiece {
     Codes(Arc<str>),
 }
 
-/// See [`StreamPiece`].
+/// What is kept under a [`StreamPiece`].
 #[derive(Debug, Clone)]
 pub(crate) enum KeptPiece {
     Blocks(Arc<StreamBlocks>),
@@ -48,11 +48,11 @@ pub(crate) enum KeptPiece {
 pub(crate) enum StreamColumns {
     /// Where rows begin.
     Starts,
-    /// Identifiers.
+    /// Identifiers of streams.
     Ids,
-    /// Labels.
+    /// Labels of streams.
     Labels,
-    /// Services.
+    /// Services of streams.
     Services,
     /// First and last times.
     Times,

@@ -266,7 +266,7 @@ impl<'b> Blobs<'b> {
 }
 
 impl<'b> Gathered<'b> {
-    /// Gathers rows.
+    /// Gathers rows: of each the batch and the row in it.
     pub(super) fn of(batches: &'b [SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
         let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
         used.sort_unstable();

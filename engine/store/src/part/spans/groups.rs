@@ -24,7 +24,7 @@ use crate::part::reader::Part;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpanGroup {
     number: usize,
-    /// Its rows.
+    /// Its rows, counted through the part.
     pub(crate) rows: Range<u64>,
     /// First and last start, Unix nanoseconds.
     pub(crate) starts: (i64, i64),

@@ -37,7 +37,7 @@ pub(crate) struct SpanIndex {
     pub(crate) keys: SpanKeys,
     /// Filters of attributes.
     pub(crate) filters: SpanFilters,
-    /// Longest durations.
+    /// The longest duration of each service by block of rows.
     pub(crate) slowest: Slowest,
 }
 

@@ -190,7 +190,7 @@ impl ScanMemory for Bounded {
     }
 }
 
-/// Counts nothing.
+/// Counts nothing of what is read.
 #[derive(Debug)]
 struct Uncounted;
 

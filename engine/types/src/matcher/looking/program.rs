@@ -26,10 +26,10 @@ impl Letters {
     }
 }
 
-/// One step.
+/// One step of a compiled pattern.
 #[derive(Debug)]
 pub(super) enum Step {
-    /// A letter.
+    /// One letter out of a set.
     Letters(Letters),
     /// As many of such letters as there are.
     Run {

@@ -5,15 +5,15 @@ use super::Durations;
 /// Counts of spans or calls. The default counts none.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counts {
-    /// Number of [`super::PROTOCOLS`].
+    /// How calls are made, by its number in [`super::PROTOCOLS`]; 0: not known.
     pub protocol: u8,
-    /// Spans or calls.
+    /// How many spans there were; of an edge: how many calls.
     pub spans: u64,
-    /// Those that failed.
+    /// How many of them failed.
     pub errors: u64,
     /// First and last start, Unix nanoseconds.
     pub seen: (i64, i64),
-    /// Durations.
+    /// How long they took, in buckets whose bounds grow by [`super::RATIO`].
     pub durations: Durations,
 }
 
@@ -24,7 +24,7 @@ impl Default for Counts {
 }
 
 impl Counts {
-    /// Adds others.
+    /// Adds what was counted elsewhere.
     pub fn merge(&mut self, other: &Self) {
         self.spans += other.spans;
         self.errors += other.errors;

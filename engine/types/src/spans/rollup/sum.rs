@@ -10,7 +10,7 @@ use super::builder::LISTED_MAX;
 use super::{HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::spans::{SpanId, TraceId};
 
-/// See the module.
+/// Rows of roll-ups, one for each thing that they are about, with the counts of all that were added.
 #[derive(Debug, Default)]
 pub struct RollupSum(HashTable<RollupRow>);
 
