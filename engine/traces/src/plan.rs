@@ -21,7 +21,7 @@ use crate::export::internal::STATUS;
 pub struct Listing {
     /// What a name must contain, in lower case.
     pub like: Option<String>,
-    /// Rows at most.
+    /// Rows at most; all without it.
     pub limit: Option<usize>,
     /// Whether those that are given come by their names, and not the commonest first.
     pub by_name: bool,
@@ -59,7 +59,7 @@ pub(crate) fn int(column: Expr) -> Expr {
     cast(column, DataType::Int64)
 }
 
-/// Ascending.
+/// Orders by these columns, all ascending, nulls last.
 pub(crate) fn ascending<const N: usize>(names: [&str; N]) -> Vec<datafusion::logical_expr::SortExpr> {
     names.map(|name| ident(name).sort(true, false)).to_vec()
 }
