@@ -57,9 +57,9 @@ const NODE_UNITS: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
 pub(crate) struct QueryTimes {
-    /// First step.
+    /// Time of the first step; of an instant query the one time.
     pub(crate) start_ms: i64,
-    /// End as asked for.
+    /// End as asked for; the last step may lie before it.
     pub(crate) end_ms: i64,
     /// Step; 0 for an instant query.
     pub(crate) step_ms: i64,
@@ -88,7 +88,6 @@ impl QueryTimes {
 /// Steps at which an expression is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
-    /// The steps.
     pub(crate) grid: Grid,
     /// Whether this is one evaluation rather than a range that happens to have one step.
     pub(crate) single: bool,
@@ -163,7 +162,7 @@ pub(crate) struct VectorPlan {
     narrow: Option<Narrow>,
 }
 
-/// A scalar.
+/// A number per step.
 #[derive(Debug, Clone)]
 pub(crate) enum ScalarPlan {
     /// The same number at all steps, known now.
@@ -177,9 +176,9 @@ pub(crate) enum ScalarPlan {
 pub(crate) enum RangePlan {
     /// Samples of a selector within `(start, end]`.
     Scan {
-        /// The scan.
+        /// Scan of the samples of its series.
         plan: LogicalPlan,
-        /// Labels.
+        /// Labels of the series, in the order of the rows.
         table: Arc<SeriesTable>,
         /// Window: start (exclusive) and end.
         bounds: (i64, i64),
@@ -192,7 +191,7 @@ pub(crate) enum RangePlan {
     Grid {
         /// The inner vector.
         vector: VectorPlan,
-        /// Its steps.
+        /// Times at which the inner vector is evaluated.
         grid: Grid,
     },
 }
@@ -200,13 +199,9 @@ pub(crate) enum RangePlan {
 /// A planned expression.
 #[derive(Debug)]
 pub(crate) enum Planned {
-    /// Scalar.
     Scalar(ScalarPlan),
-    /// Instant vector.
     Vector(VectorPlan),
-    /// Range vector.
     Range(RangePlan),
-    /// Text.
     String(String),
 }
 

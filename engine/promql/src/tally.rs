@@ -15,9 +15,9 @@ use crate::window::{Cursor, first_after};
 /// Samples by step of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleStats {
-    /// Time of the first step.
+    /// Time of the first step, Unix milliseconds.
     pub start_ms: Millis,
-    /// Distance of steps.
+    /// Distance of steps in milliseconds.
     pub step_ms: i64,
     /// Samples that each step looked at, as if it were a query of its own.
     pub total_per_step: Vec<u64>,
@@ -51,7 +51,7 @@ pub(crate) enum Merge {
     Argument {
         /// Offset of the subquery.
         offset_ms: i64,
-        /// Its range.
+        /// Length of its window in milliseconds.
         range_ms: i64,
     },
     /// A subquery that is the answer.

@@ -20,7 +20,7 @@ pub(crate) struct Dependence {
 enum Origin {
     /// The step: at most so far before and behind it.
     Step(i64, i64),
-    /// These moments.
+    /// From the first moment to the last, both included, whatever the step.
     Fixed(Millis, Millis),
 }
 
