@@ -16,12 +16,12 @@ pub(crate) struct Needs {
 }
 
 impl Needs {
-    /// All fields.
+    /// Needs all fields, whatever they are called.
     pub(crate) fn all() -> Self {
         Self { prefixes: BTreeSet::from([String::new()]), ..Self::default() }
     }
 
-    /// These fields.
+    /// Needs the fields of these names only.
     pub(crate) fn of<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         Self { names: names.into_iter().map(Into::into).collect(), ..Self::default() }
     }

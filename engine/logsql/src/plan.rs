@@ -66,7 +66,7 @@ impl Planned {
     }
 }
 
-/// Makes plans.
+/// What plans of one query are made from: the tables, and their state at one moment.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     pub(crate) tables: &'a Arc<dyn LogTables>,

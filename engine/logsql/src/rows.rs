@@ -26,7 +26,7 @@ pub(crate) use crate::kernels::columns::Texts;
 /// How a column of texts is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// `Utf8View`.
+    /// Texts that were read or made (`Utf8View`).
     Text,
     /// As it is stored (`Stored`).
     Stored,
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     Count,
 }
 
-/// A column.
+/// A column of the batches: the name of its field, and how its values are held.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,

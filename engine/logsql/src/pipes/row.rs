@@ -59,7 +59,7 @@ pub(crate) trait RowPipe:
         None
     }
 
-    /// As [`PipeKind::follow_columns`].
+    /// Follows labels and results of `stats` through the pipe, as [`PipeKind::follow_columns`].
     fn follow(&self, _: &mut StatsColumns) -> Result<()> {
         Err(refused(format!("`{self}` cannot stand behind `stats` here")))
     }

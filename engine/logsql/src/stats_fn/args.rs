@@ -9,7 +9,7 @@ use crate::kernels::columns::TextColumn;
 /// Names of fields that are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NamePattern {
-    /// This one.
+    /// The field of this name alone.
     Name(String),
     /// Those that begin so; the empty text means all.
     Prefix(String),

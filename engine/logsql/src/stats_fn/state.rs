@@ -16,7 +16,7 @@ use crate::kernels::columns::{NumberRule, TextColumn};
 pub(super) trait StatsState: Debug + Send + Sync + 'static {
     /// Makes room for so many groups.
     fn resize(&mut self, groups: usize);
-    /// Adds rows.
+    /// Adds the rows of a batch, each to its group.
     fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>);
     /// Adds states of other accumulators: row i belongs to group `groups[i]`.
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()>;
