@@ -105,12 +105,12 @@ pub(crate) type LabelsId = Option<u32>;
 /// What of the histograms of a selector the functions around it ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Detail {
-    /// All; nobody has said otherwise.
+    /// Whole histograms, as long as no function further inside asks for less.
     #[default]
     All,
-    /// Count and sum.
+    /// Count and sum alone.
     Stats,
-    /// All, whatever is said further inside.
+    /// Whole histograms, whatever functions further inside ask for.
     Buckets,
 }
 
@@ -150,11 +150,11 @@ pub(crate) struct VectorPlan {
     stage_inputs: Vec<LogicalPlan>,
     /// Labels of the rows.
     pub(crate) table: Arc<SeriesTable>,
-    /// Rows whose name goes at the end of the query.
+    /// Rows whose metric name is dropped at the end of the query.
     pub(crate) drop_name: Arc<Vec<bool>>,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,
-    /// Whether the order of rows means something.
+    /// Whether rows come in an order that the answer keeps (`sort`, `topk` and the like).
     pub(crate) ordered: bool,
     /// The rollup that `plan` is, with its inputs, for operators that do its work within their own.
     rollup: Option<(Arc<Rollup>, Vec<LogicalPlan>)>,
@@ -225,13 +225,13 @@ pub(crate) struct Planner {
     pub(crate) times: QueryTimes,
     pub(crate) lookback_ms: i64,
     pub(crate) subquery_step_ms: i64,
-    /// Operators between vectors so far.
+    /// Number of operators between vectors that were planned so far; it is bounded.
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
     /// Lists of labels that aggregations look at.
     pub(crate) wanted: Mutex<Vec<Arc<[String]>>>,
-    /// Patterns of `label_replace` so far.
+    /// Compiled patterns of `label_replace` by their text: a query has each once.
     pub(crate) patterns: Mutex<HashMap<String, WatchedRegex>>,
 }
 

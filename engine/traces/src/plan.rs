@@ -19,7 +19,7 @@ use crate::export::internal::STATUS;
 /// Which rows of a list are wanted, by their names, and how many of them.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// What a name must contain, in lower case.
+    /// What a name must contain, in lower case; `None`: any name.
     pub like: Option<String>,
     /// Rows at most; all without it.
     pub limit: Option<usize>,

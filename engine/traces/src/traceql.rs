@@ -264,10 +264,10 @@ pub fn scope_name(place: Place) -> &'static str {
     if place == Place::Scope { "instrumentation" } else { place.name() }
 }
 
-/// What is done with the spans of a trace that were found.
+/// A stage behind `|`: what is done with the sets of spans that were found in a trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
-    /// Gives fields with each span.
+    /// `select(…)`: gives these fields with each span.
     Select(Vec<Field>),
     /// Keeps those that match.
     Filter(Expr),
@@ -275,9 +275,9 @@ pub(crate) enum Stage {
     Within(Spanset),
     /// Keeps a set of spans if its numbers compare so.
     Scalar(Scalar, Compare, Scalar),
-    /// Makes a set of those with equal values; with the name of these.
+    /// `by(…)`: makes a set of the spans with equal values; with the text of the field in the query.
     By(Term, Arc<str>),
-    /// Makes one set again.
+    /// `coalesce()`: makes one set of all sets of a trace again.
     Coalesce,
 }
 
@@ -354,9 +354,9 @@ pub(crate) enum Choice {
 /// What the spans of a step become.
 #[derive(Debug, Clone)]
 pub(crate) enum MetricFunction {
-    /// How many there are, per second.
+    /// `rate()`: number of spans per second.
     Rate,
-    /// How many there are.
+    /// `count_over_time()`: number of spans in the step.
     Count,
     /// An aggregate of the values of a field.
     Of(Aggregate, Field),
@@ -375,7 +375,7 @@ pub(crate) struct Comparison {
     pub(crate) selection: Expr,
     /// if they start within: Unix nanoseconds, the end not included.
     pub(crate) window: Option<(i64, i64)>,
-    /// Most values of an attribute.
+    /// Most values that are given of an attribute; others are left out.
     pub(crate) values: usize,
 }
 

@@ -24,7 +24,7 @@ pub(super) trait StatsState: Debug + Send + Sync + 'static {
     fn state(&mut self, emit: EmitTo) -> Vec<ArrayRef>;
     /// Takes out the results of the first groups, likewise.
     fn finish(&mut self, emit: EmitTo, out: &mut Results);
-    /// Bytes in memory.
+    /// Bytes that the state takes in memory, about.
     fn size(&self) -> usize;
 }
 
@@ -83,7 +83,7 @@ impl Rows<'_> {
     }
 }
 
-/// Groups of the rows of a batch.
+/// Which group each row of a batch belongs to.
 #[derive(Debug)]
 pub struct GroupRows<'a> {
     /// Number of rows.
@@ -121,7 +121,7 @@ pub struct StatsAccumulator {
     function: super::Function,
     args: Arc<[Arg]>,
     state: Box<dyn StatsState>,
-    /// Zeros, for the plain accumulator.
+    /// The group of each row for the plain accumulator, which has the one group 0.
     zeros: Vec<usize>,
 }
 

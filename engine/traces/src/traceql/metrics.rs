@@ -66,7 +66,7 @@ pub(super) struct Cell {
     most: f64,
     /// Counts by the power of two that values do not pass.
     buckets: BTreeMap<u64, u64>,
-    /// The first span, with its value.
+    /// The first span, for exemplars: its trace, its start in Unix nanoseconds, its value.
     pub(super) first: Option<(TraceId, i64, f64)>,
 }
 

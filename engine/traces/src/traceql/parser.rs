@@ -46,7 +46,7 @@ struct Parser<'a> {
     conditions: usize,
     /// Stages so far, those in parentheses among them.
     stages: usize,
-    /// Those of them that group.
+    /// How many of these are `by(…)`.
     groups: usize,
     /// Numbers over time that are being read are constants, and no queries.
     only_constants: bool,
