@@ -92,7 +92,7 @@ macro_rules! pipes {
                 }
             }
 
-            /// The same, to be changed.
+            /// As [`Self::kind`], to change filters and queries in it.
             pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
                 match self {
                     $(Self::$variant(pipe) => pipe,)*

@@ -140,7 +140,7 @@ impl TracesEngine {
         self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
     }
 
-    /// The same for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
     /// ([`QueryEngine::run_short`]).
     pub(crate) async fn look_up<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
     where

@@ -45,7 +45,7 @@ pub(crate) enum Order {
 /// What fields the rows of an answer have, as far as one alone can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output<'a> {
-    /// Those of the rows before.
+    /// The fields of the rows before the pipe.
     Same,
     /// Each row has this field and no other.
     One(&'a str),

@@ -86,7 +86,7 @@ pub(super) const DEFS: &[PipeDef] = &[
 
 const STEPS: &[StepReader] = &[StepReader::of::<Window>()];
 
-/// Values of so many rows are kept per group.
+/// Greatest `offset` of `first` and `last`: values of so many rows are kept per group.
 const WINDOW_OFFSET_MAX: usize = 1000;
 
 const FUNCS: &[(&str, WindowFunc)] = &[

@@ -22,7 +22,7 @@ pub(super) trait StatsState: Debug + Send + Sync + 'static {
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()>;
     /// Takes out the state of the first groups; those that are left are numbered from 0 again.
     fn state(&mut self, emit: EmitTo) -> Vec<ArrayRef>;
-    /// Takes out the results of the first groups, likewise.
+    /// Takes out the results of the first groups, as texts; those that are left are numbered from 0 again.
     fn finish(&mut self, emit: EmitTo, out: &mut Results);
     /// Bytes that the state takes in memory, about.
     fn size(&self) -> usize;

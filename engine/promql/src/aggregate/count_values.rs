@@ -47,7 +47,7 @@ impl CountValues {
     /// Counts the elements of a row; `grow` is asked for the memory of each value that is new.
     ///
     /// # Errors
-    /// Those of `grow`.
+    /// What `grow` gives, unchanged.
     pub fn fold(
         &mut self,
         group: u32,

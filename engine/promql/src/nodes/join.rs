@@ -64,7 +64,7 @@ pub(crate) struct StepJoin {
     pub(crate) fill_many: Option<f64>,
     /// Stands in for a missing row of "one".
     pub(crate) fill_one: Option<f64>,
-    /// Who belongs together.
+    /// Rows of both sides that match, one entry per signature (the values of the labels that must be equal).
     pub(crate) groups: Vec<JoinGroup>,
     /// Whether a row of the output may come from several pairs.
     pub(crate) merges: bool,
