@@ -7,21 +7,21 @@ use crate::ast::FieldPattern;
 /// A set of fields: named ones, and groups by prefix but for some names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Needs {
-    /// Fields by name.
+    /// Fields that are needed by name.
     pub(crate) names: BTreeSet<String>,
-    /// Groups by prefix; the empty prefix is all fields.
+    /// Prefixes: all fields are needed whose names begin so; the empty prefix is all fields.
     pub(crate) prefixes: BTreeSet<String>,
-    /// Names in groups that are known not to be needed.
+    /// Names that begin with a prefix, but are known not to be needed.
     pub(crate) unneeded: BTreeSet<String>,
 }
 
 impl Needs {
-    /// All fields.
+    /// Needs all fields, whatever they are called.
     pub(crate) fn all() -> Self {
         Self { prefixes: BTreeSet::from([String::new()]), ..Self::default() }
     }
 
-    /// These fields.
+    /// Needs the fields of these names only.
     pub(crate) fn of<S: Into<String>>(names: impl IntoIterator<Item = S>) -> Self {
         Self { names: names.into_iter().map(Into::into).collect(), ..Self::default() }
     }

@@ -26,7 +26,7 @@ use quiver_query::{Operator, coalesced, operator_plan, write_operator};
 
 use crate::written::WrittenStep;
 
-/// What a step gives.
+/// The batches of one partition of a step.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 /// A step from rows to rows: plain data that says what is done. Whatever it needs while it runs (compiled expressions,

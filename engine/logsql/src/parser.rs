@@ -147,7 +147,7 @@ impl<'a> Parser<'a> {
         Err(self.fault(format!("`{0}` is a pipe: write `* | {0}`, or quote the word to look for it,", token.raw)))
     }
 
-    /// `(query)`.
+    /// Reads `(query)`.
     fn query_in_parens(&mut self) -> Result<Query> {
         self.expect("(")?;
         let query = self.query()?;

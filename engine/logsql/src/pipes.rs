@@ -72,7 +72,7 @@ use crate::written::StepReader;
 /// Makes the type of all pipes, and the list of their names, out of one line each.
 macro_rules! pipes {
     ($($(#[$doc:meta])* $variant:ident($file:ident::$kind:ident),)*) => {
-        /// One pipe.
+        /// A pipe, as it was parsed.
         #[derive(Debug, Clone, PartialEq)]
         pub enum Pipe {
             $($(#[$doc])* $variant($file::$kind),)*
@@ -92,7 +92,7 @@ macro_rules! pipes {
                 }
             }
 
-            /// The same, to be changed.
+            /// As [`Self::kind`], to change filters and queries in it.
             pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
                 match self {
                     $(Self::$variant(pipe) => pipe,)*
@@ -113,41 +113,41 @@ macro_rules! pipes {
 pipes! {
     /// `counted v by n limit N`, `series by (...)`: what requests put into queries; no pipe by name.
     AnswerOrder(answer_order::AnswerOrder),
-    /// `block_stats`
+    /// `block_stats`: gives rows, columns and bytes of each batch
     BlockStats(block_stats::BlockStats),
     /// `blocks_count [as x]`
     BlocksCount(blocks_count::BlocksCount),
     /// `coalesce(a, b) [default v] [as r]`
     Coalesce(coalesce::Coalesce),
-    /// `collapse_nums`
+    /// `collapse_nums [at f]`: writes `<N>` in place of numbers
     CollapseNums(collapse_nums::CollapseNums),
     /// `copy a as b`
     Copy(copy::Copy),
-    /// `decolorize [f]`
+    /// `decolorize [f]`: takes ANSI escapes for colours out
     Decolorize(decolorize::Decolorize),
     /// `deduplicate [by (...)]`
     Deduplicate(deduplicate::Deduplicate),
     /// `delete a, b*`
     Delete(delete::Delete),
-    /// `drop_empty_fields`
+    /// `drop_empty_fields`: leaves out empty fields, and rows without others
     DropEmptyFields(drop_empty_fields::DropEmptyFields),
     /// `extract "p" [from f]`
     Extract(extract::Extract),
     /// `extract_regexp "re" [from f]`
     ExtractRegexp(extract_regexp::ExtractRegexp),
-    /// `facets`
+    /// `facets [N]`: gives the most frequent values of each field
     Facets(facets::Facets),
-    /// `field_names`
+    /// `field_names`: gives the names of all fields, with counts of rows
     FieldNames(field_names::FieldNames),
-    /// `field_values f`
+    /// `field_values f`: gives the values of a field, with counts of rows
     FieldValues(field_values::FieldValues),
     /// `fields a, b*`
     Fields(fields::Fields),
-    /// `filter f`
+    /// `filter f`, `where f`: keeps rows that match
     Filter(filter::FilterRows),
     /// `format "t" [as f]`
     Format(format::Format),
-    /// `generate_sequence N`
+    /// `generate_sequence N`: gives rows whose message counts from 0
     GenerateSequence(generate_sequence::GenerateSequence),
     /// `hash(f) as r`
     Hash(hash::HashOf),
@@ -159,17 +159,17 @@ pipes! {
     JsonArrayLen(json_array_len::JsonArrayLen),
     /// `len(f) as r`
     Len(len::Len),
-    /// `limit N`
+    /// `limit N`, `head N`: lets the first rows through
     Limit(limit::Limit),
     /// `math e as r, ..`
     Math(math::Math),
-    /// `offset N`
+    /// `offset N`, `skip N`: leaves out the first rows
     Offset(offset::Offset),
     /// `others by (...) limit N as r`: what requests put into queries; no pipe by name.
     Others(others::Others),
-    /// `pack_json`, `pack_logfmt`
+    /// `pack_json [fields (...)] [as r]`, `pack_logfmt [fields (...)] [as r]`
     Pack(pack::Pack),
-    /// `query_stats`
+    /// `query_stats`: gives one row with what the query read
     QueryStats(query_stats::QueryStats),
     /// `rename a as b`
     Rename(rename::Rename),
@@ -179,7 +179,7 @@ pipes! {
     ReplaceRegexp(replace_regexp::ReplaceRegexp),
     /// `rows({name:value, ..}, ..)`: what `join` and `union` may take instead of a query; the one pipe of that query.
     Rows(rows::Rows),
-    /// `sample N`
+    /// `sample N`: lets one of N rows through, by chance
     Sample(sample::Sample),
     /// `set_stream_fields a, b`
     SetStreamFields(set_stream_fields::SetStreamFields),
@@ -187,9 +187,9 @@ pipes! {
     Sort(sort::Sort),
     /// `split "s" [from f] [as r]`
     Split(split::Split),
-    /// `stats`
+    /// `[stats] [by (...)] f(a) [as r], ..`
     Stats(stats::Stats),
-    /// `stream_context`
+    /// `stream_context [before N] [after N]`: gives the rows around matches, too
     StreamContext(stream_context::StreamContext),
     /// `stream_labels as r`: what requests put into queries; no pipe by name.
     StreamLabels(stream_labels::StreamLabels),
@@ -201,15 +201,15 @@ pipes! {
     Union(union::Union),
     /// `uniq by (...)`
     Uniq(uniq::Uniq),
-    /// `unpack_json`, `unpack_logfmt`
+    /// `unpack_json [from f]`, `unpack_logfmt [from f]`
     UnpackNamed(unpack_named::UnpackNamed),
     /// `unpack_syslog [offset d]`
     UnpackSyslog(unpack_syslog::UnpackSyslog),
-    /// `unpack_words`
+    /// `unpack_words [from f] [as r]`: makes a JSON array of the words of a text
     UnpackWords(unpack_words::UnpackWords),
     /// `unroll by (a, b)`
     Unroll(unroll::Unroll),
-    /// `running_stats`, `total_stats`
+    /// `running_stats [by (...)] f(a) [as r], ..`, `total_stats [by (...)] f(a) [as r], ..`
     WindowStats(window_stats::WindowStats),
 }
 

@@ -66,7 +66,7 @@ impl Planned {
     }
 }
 
-/// Makes plans.
+/// What plans of one query are made from: the tables, and their state at one moment.
 #[derive(Debug)]
 pub(crate) struct Planner<'a> {
     pub(crate) tables: &'a Arc<dyn LogTables>,
@@ -102,7 +102,8 @@ impl Planner<'_> {
         TimeScope { now_ns: self.now_ns, offset_ns }
     }
 
-    /// The scan; also says how many pipes it already does. `needs[i]` is what the rows before pipe `i` need to have.
+    /// Plans the scan; also gives how many of the first pipes it already does. `needs[i]` is what the rows before pipe
+    /// `i` need to have.
     fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
         // A query for `{}` and nothing else asks for no stream, as VictoriaLogs has it; beside others it is no
         // condition.

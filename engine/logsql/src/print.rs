@@ -105,7 +105,7 @@ pub(crate) fn list<T>(items: &[T], text: impl Fn(&T) -> String) -> String {
     items.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// `a, b*`.
+/// Writes `a, b*`.
 pub(crate) fn patterns(fields: &[FieldPattern]) -> String {
     list(fields, ToString::to_string)
 }

@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// The newest rows behind so many where that makes sense, else any so many.
+/// Adds an offset and a limit: of the newest rows if the pipes leave rows as they are, else of the rows as they come.
 #[must_use]
 pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
     if query.pipes.iter().all(|pipe| pipe.kind().keeps_rows()) {
@@ -145,14 +145,14 @@ pub fn with_limit(mut query: Query, offset: u64, limit: u64) -> Query {
     query
 }
 
-/// The query without its pipes, but for filters right behind its filter.
+/// The query without its pipes; filters right behind its filter are a part of that, and stay.
 #[must_use]
 pub fn without_pipes(mut query: Query) -> Query {
     query.pipes.clear();
     query
 }
 
-/// The query as it is followed: its rows in the order of time.
+/// The query as a live tail runs it: its rows in the order of time.
 ///
 /// # Errors
 /// Invalid: a pipe orders, counts or limits rows.
@@ -170,7 +170,7 @@ pub fn followed(mut query: Query) -> Result<Query> {
 
 /// The column of counts in the queries that are made here.
 pub const HITS: &str = "__q_hits";
-/// The column that is `1` in the rows of the groups that [`hits`] has as one.
+/// The column that is `1` in the rows of [`hits`] that stand for all groups beyond the limit.
 pub const IS_OTHER: &str = "__q_other";
 /// The column of how many rows a group has.
 const TOTAL: &str = "__q_total";

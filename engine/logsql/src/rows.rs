@@ -26,7 +26,7 @@ pub(crate) use crate::kernels::columns::Texts;
 /// How a column of texts is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
-    /// `Utf8View`.
+    /// Texts that were read or made (`Utf8View`).
     Text,
     /// As it is stored (`Stored`).
     Stored,
@@ -36,18 +36,18 @@ pub(crate) enum Kind {
     Count,
 }
 
-/// A column.
+/// A column of the batches: the name of its field, and how its values are held.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }
 
-/// The columns of batches.
+/// The columns that all batches of a stream have, in order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) columns: Vec<Column>,
-    /// Whether a map of all other fields follows.
+    /// Whether one more column follows: a map of all fields without a column of their own.
     pub(crate) rest: bool,
 }
 
@@ -59,13 +59,13 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
-    /// Columns of plain text.
+    /// Columns of texts, with these names.
     pub(crate) fn of_texts<S: Into<String>>(names: impl IntoIterator<Item = S>, rest: bool) -> Self {
         let columns = names.into_iter().map(|name| Column { name: name.into(), kind: Kind::Text }).collect();
         Self { columns, rest }
     }
 
-    /// Where a field has its column.
+    /// Place of the column of a field; `None`: the field is in the map, or nowhere.
     pub(crate) fn index(&self, name: &str) -> Option<usize> {
         self.columns.iter().position(|column| column.name == name)
     }
@@ -118,7 +118,7 @@ fn rest_field() -> Field {
     Field::new(REST, DataType::Map(Arc::new(entries), true), false)
 }
 
-/// Makes a batch; columns may be fewer than none, so the number of rows is said.
+/// Makes a batch; there may be no column, so the number of rows is given.
 pub(crate) fn batch(shape: &Shape, columns: Vec<ArrayRef>, rows: usize) -> Result<RecordBatch> {
     let options = RecordBatchOptions::new().with_row_count(Some(rows));
     Ok(RecordBatch::try_new_with_options(shape.schema(), columns, &options)?)
@@ -135,7 +135,7 @@ pub(crate) fn texts(array: &ArrayRef) -> Result<Texts> {
         .ok_or_else(|| DataFusionError::Internal(format!("a column of {} holds no texts", array.data_type())))
 }
 
-/// Appends a text; an empty one is missing.
+/// Appends a text; the empty text, which is the same as no field, becomes null.
 pub(crate) fn push_text(builder: &mut StringViewBuilder, text: &str) {
     if text.is_empty() { builder.append_null() } else { builder.append_value(text) }
 }
@@ -242,7 +242,7 @@ pub(crate) fn rest_without(rest: &Rest, rows: usize, gone: impl Fn(&str) -> bool
     builder.finish()
 }
 
-/// Bytes that order values, as one column.
+/// Makes a column of sort keys, which compare as bytes.
 pub(crate) fn binary(values: Vec<Vec<u8>>) -> ArrayRef {
     Arc::new(BinaryArray::from_iter_values(values))
 }

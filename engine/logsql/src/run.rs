@@ -38,7 +38,7 @@ const WAITING_MAX: usize = 1;
 /// Views of a batch that show less than half of the texts that they hold get texts of their own, if those are so long.
 const PINNED_BYTES_MIN: usize = 64 * 1024;
 
-/// The language, bound to its surroundings.
+/// LogsQL on a source of streams, the table of logs and the query engine.
 #[derive(Debug, Clone)]
 pub struct LogsqlEngine {
     source: Arc<dyn LogSource>,
@@ -46,7 +46,7 @@ pub struct LogsqlEngine {
     query: Arc<QueryEngine>,
 }
 
-/// Rows of an answer.
+/// Some rows of an answer: a batch, and what its columns mean.
 #[derive(Clone)]
 pub struct Rows {
     shape: Arc<Shape>,
@@ -101,7 +101,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Names and values of each row.
+    /// Copies out names and values of each row, without empty ones.
     ///
     /// # Errors
     /// As [`Self::each_row`].
@@ -120,7 +120,7 @@ pub struct RowStream {
 }
 
 impl RowStream {
-    /// The next rows.
+    /// The next rows as they are found; `None` after the last, or after an error.
     pub async fn next(&mut self) -> Option<Result<Rows>> {
         self.rows.recv().await
     }
@@ -153,7 +153,7 @@ fn too_many_rows(ctx: &QueryContext) -> Error {
 type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 
 impl LogsqlEngine {
-    /// Binds the language.
+    /// Makes the engine; it holds no state of its own.
     pub fn new(source: Arc<dyn LogSource>, tables: Arc<dyn LogTables>, query: Arc<QueryEngine>) -> Self {
         hand_on_matchers();
         Self { source, tables, query }
@@ -296,7 +296,7 @@ struct Running<'a> {
     snapshot: Arc<dyn LogSnapshot>,
     ctx: &'a QueryContext,
     now_ns: i64,
-    /// What subqueries gave.
+    /// Memory that the values of subqueries take.
     memory: &'a Collected,
 }
 

@@ -8,12 +8,12 @@ use std::fmt::Display;
 use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, TimeBucket};
 use crate::pipes::answer_order::AnswerOrder;
 
-/// The columns of an answer.
+/// The columns of an answer in its Prometheus form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StatsColumns {
-    /// Fields that the rows are grouped by.
+    /// Fields that the rows are grouped by: labels of the series.
     pub labels: Vec<String>,
-    /// Results of functions.
+    /// Results of functions: one series for each, under its name.
     pub values: Vec<String>,
 }
 
@@ -22,7 +22,7 @@ pub(crate) fn refused(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Execution, text)
 }
 
-/// Finds the columns.
+/// Finds the columns of a query that ends in `stats`, through the pipes behind it.
 ///
 /// # Errors
 /// Execution: the query does not end in `stats`, or a pipe behind it loses labels or all values.
@@ -84,7 +84,7 @@ pub fn in_series((mut query, mut columns): (Query, StatsColumns)) -> (Query, Sta
 }
 
 impl StatsColumns {
-    /// Keeps some columns: labels that go are refused.
+    /// Leaves the columns that a pipe keeps; one that drops a label is refused.
     pub(crate) fn keep(&mut self, pipe: &dyn Display, kept: impl Fn(&String) -> bool) -> Result<()> {
         self.keep_labels(pipe, &kept)?;
         self.values.retain(kept);
@@ -98,7 +98,7 @@ impl StatsColumns {
         }
     }
 
-    /// A pipe makes a text of what the rows have.
+    /// Adds a label that a pipe makes; a column of that name must not be there.
     pub(crate) fn add_label(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
         if self.labels.iter().chain(&self.values).any(|own| own == name) {
             return Err(refused(format!("`{pipe}` overwrites `{name}`")));
@@ -107,7 +107,7 @@ impl StatsColumns {
         Ok(())
     }
 
-    /// A pipe makes a number of what the rows have.
+    /// Adds a value that a pipe makes; it may replace another value, but no label.
     pub(crate) fn add_value(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
         if self.labels.iter().any(|label| label == name) {
             return Err(refused(format!("`{pipe}` overwrites `{name}`, by which rows are grouped")));
@@ -118,7 +118,7 @@ impl StatsColumns {
         Ok(())
     }
 
-    /// A pipe copies or renames columns.
+    /// Follows a pair of `copy` or `rename`, names or prefixes.
     pub(crate) fn move_pair(&mut self, pipe: &dyn Display, pair: &PatternPair, rename: bool) -> Result<()> {
         if pair.source == pair.target {
             return Ok(());

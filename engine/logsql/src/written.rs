@@ -27,10 +27,10 @@ pub(crate) trait StepKind: Serialize + DeserializeOwned {
 
 /// What a step gives of itself when its plan is written.
 pub(crate) trait WrittenStep {
-    /// What finds its reader.
+    /// The kind, by which its reader is found.
     fn kind(&self) -> &'static str;
 
-    /// All that it says.
+    /// The step as bytes.
     ///
     /// # Errors
     /// Internal: a matcher of a filter in it has no written form.
@@ -55,7 +55,7 @@ pub(crate) struct StepReader {
 }
 
 impl StepReader {
-    /// Of a type of steps.
+    /// The reader of a type of steps.
     pub(crate) const fn of<S: Step + StepKind>() -> Self {
         Self { kind: S::KIND, read: read_step::<S> }
     }

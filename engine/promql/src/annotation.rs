@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::ast::PosRange;
 
-/// Warning or info.
+/// How grave an annotation is, as Prometheus tells it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// The answer may be wrong.
+    /// `PromQL warning`: the answer may be wrong.
     Warning,
-    /// The answer may surprise.
+    /// `PromQL info`: the answer may surprise.
     Info,
 }
 
@@ -30,7 +30,7 @@ impl Annotations {
         self.add((Level::Warning, text.into()), pos.start);
     }
 
-    /// Adds an info, likewise.
+    /// Adds an info about the expression at `pos`, as [`Self::warn`] adds a warning.
     pub fn info(&mut self, pos: PosRange, text: impl Into<String>) {
         self.add((Level::Info, text.into()), pos.start);
     }

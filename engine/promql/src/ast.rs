@@ -11,9 +11,9 @@ pub use text::Text;
 /// A range of bytes in the query text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct PosRange {
-    /// First byte.
+    /// Offset of the first byte, from 0.
     pub start: u32,
-    /// One past the last byte.
+    /// Offset one past the last byte; equal to `start` when the range is empty.
     pub end: u32,
 }
 
@@ -26,16 +26,16 @@ pub enum ValueType {
     Vector,
     /// Samples of a range per series and step.
     Matrix,
-    /// A text.
+    /// A text, without series or steps.
     String,
 }
 
-/// An expression.
+/// An expression, and where the query has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// What it is, with its operands.
     pub kind: ExprKind,
-    /// Where it stands.
+    /// Where it stands, its operands included.
     pub pos: PosRange,
 }
 
@@ -44,95 +44,95 @@ pub struct Expr {
 pub enum ExprKind {
     /// `1.5`, `0x1f`, `Inf`, `5m` (a duration stands for its seconds; `duration` remembers that it was written so).
     Number {
-        /// The value.
+        /// The number; of a duration its seconds.
         value: f64,
         /// Whether it was written as a duration.
         duration: bool,
     },
     /// A quoted text, unquoted.
     String(Text),
-    /// `(expr)`
+    /// `(expr)`: kept, so that what is printed has the parentheses that were written
     Paren(Box<Expr>),
     /// `-expr` (or `+expr`)
     Unary {
         /// Whether it is `-`.
         negate: bool,
-        /// The operand.
+        /// What the sign stands before.
         expr: Box<Expr>,
     },
     /// `lhs op rhs`
     Binary(Box<BinaryExpr>),
     /// `sum by (a) (expr)`
     Aggregate(Box<AggregateExpr>),
-    /// `rate(m[5m])`
+    /// `rate(m[5m])`: a call of a function
     Call {
         /// The function, as in the registry.
         function: String,
-        /// Arguments.
+        /// Arguments in order, those that were left out not among them.
         args: Vec<Expr>,
     },
     /// `m{a="b"} offset 5m @ 10`
     VectorSelector(VectorSelector),
     /// `m[5m] offset 5m @ 10`: offset and `@` stand in the inner selector.
     MatrixSelector {
-        /// The selector.
+        /// Its offset and `@` are those of the whole range.
         selector: VectorSelector,
-        /// The range.
+        /// Length of the window, above 0.
         range: DurationExpr,
     },
     /// `expr[1h:5m] offset 5m @ 10`
     Subquery(Box<SubqueryExpr>),
 }
 
-/// A vector selector.
+/// A vector selector: matchers, and which times they are looked up at.
 #[derive(Debug, Clone, PartialEq)]
 pub struct VectorSelector {
     /// The metric name when it was written before the braces; it is also the last of `matchers`.
     pub name: Option<String>,
     /// All matchers, that of the name included.
     pub matchers: Vec<Matcher>,
-    /// `offset`, signed.
+    /// `offset 5m`: positive looks into the past, negative into the future.
     pub offset: Option<DurationExpr>,
-    /// `@`
+    /// `@ 10`: the time that takes the place of the step's.
     pub at: Option<At>,
-    /// `anchored`
+    /// `anchored`: both ends of a range get a value, that of the newest sample up to there.
     pub anchored: bool,
-    /// `smoothed`
+    /// `smoothed`: values at the ends of a range, or at the step, are interpolated between the samples around.
     pub smoothed: bool,
     /// Where name and matchers stand (without range, offset and `@`).
     pub pos: PosRange,
 }
 
-/// A subquery.
+/// A subquery: an instant expression that is evaluated at many times to give a range vector.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SubqueryExpr {
-    /// The inner expression.
+    /// What is evaluated at each time.
     pub expr: Expr,
-    /// The range.
+    /// Length of the window, above 0.
     pub range: DurationExpr,
     /// The step; `None`: the default resolution.
     pub step: Option<DurationExpr>,
-    /// `offset`, signed.
+    /// `offset 5m`: positive looks into the past, negative into the future.
     pub offset: Option<DurationExpr>,
-    /// `@`
+    /// `@ 10`: the time that takes the place of the step's.
     pub at: Option<At>,
 }
 
 /// The `@` modifier.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum At {
-    /// `@ 123.4`, in milliseconds.
+    /// `@ 123.4`: Unix time in milliseconds.
     Time(i64),
-    /// `@ start()`
+    /// `@ start()`: the first step of the query
     Start,
-    /// `@ end()`
+    /// `@ end()`: the end of the query's range
     End,
 }
 
 /// A duration, or an expression over durations that is evaluated with the query's step and range.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DurationExpr {
-    /// What it is.
+    /// What it is, with its operands.
     pub kind: DurationKind,
     /// Where it stands.
     pub pos: PosRange,
@@ -143,32 +143,32 @@ pub struct DurationExpr {
 pub enum DurationKind {
     /// A literal in seconds; `duration`: written as `5m` rather than `300`.
     Literal {
-        /// Seconds.
+        /// Its length in seconds, fractions included.
         seconds: f64,
         /// Whether it was written as a duration.
         duration: bool,
     },
-    /// `step()`
+    /// `step()`: the step of the query
     Step,
-    /// `range()`
+    /// `range()`: from start to end of the query
     Range,
     /// `-d` or `+d`
     Unary {
         /// Whether it is `-`.
         negate: bool,
-        /// The operand.
+        /// What the sign stands before.
         expr: Box<DurationExpr>,
     },
     /// `a + b` and the like, `min_of(a, b)`, `max_of(a, b)`
     Binary {
-        /// Operator.
+        /// How two durations become one.
         op: DurationOp,
-        /// Left operand.
+        /// Left operand, or first argument.
         lhs: Box<DurationExpr>,
-        /// Right operand.
+        /// Right operand, or second argument.
         rhs: Box<DurationExpr>,
     },
-    /// `(d)`
+    /// `(d)`: kept, so that what is printed has the parentheses that were written
     Paren(Box<DurationExpr>),
 }
 
@@ -183,17 +183,17 @@ pub enum DurationOp {
     Mul,
     /// `/`
     Div,
-    /// `%`
+    /// `%`: the remainder, with the sign of the left side
     Mod,
-    /// `^`
+    /// `^`: the power
     Pow,
-    /// `min_of(a, b)`
+    /// `min_of(a, b)`: the shorter one
     Min,
-    /// `max_of(a, b)`
+    /// `max_of(a, b)`: the longer one
     Max,
 }
 
-/// Binary operators.
+/// Operators between two expressions: arithmetic, comparisons, sets of series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `+`
@@ -204,11 +204,11 @@ pub enum BinaryOp {
     Mul,
     /// `/`
     Div,
-    /// `%`
+    /// `%`: the remainder, with the sign of the left side
     Mod,
-    /// `^`
+    /// `^`: the power
     Pow,
-    /// `atan2`
+    /// `atan2`: the angle of the point (right, left) in radians
     Atan2,
     /// `==`
     Eql,
@@ -226,16 +226,16 @@ pub enum BinaryOp {
     TrimUpper,
     /// `>/`: keep the observations of a native histogram above a value
     TrimLower,
-    /// `and`
+    /// `and`: elements of the left side that have a match on the right
     And,
-    /// `or`
+    /// `or`: all of the left side, and what of the right has no match there
     Or,
-    /// `unless`
+    /// `unless`: elements of the left side that have no match on the right
     Unless,
 }
 
 impl BinaryOp {
-    /// All operators.
+    /// All operators, each once.
     pub const ALL: [Self; 18] = [
         Self::Add,
         Self::Sub,
@@ -295,13 +295,13 @@ impl BinaryOp {
 /// A binary expression. Left operands may nest tens of thousands deep (`1 + 1 + …`), everything else some hundred:
 /// code that descends must loop over left operands ([`Expr::left_spine`]). Equality, copy and drop do.
 pub struct BinaryExpr {
-    /// Operator.
+    /// What is done with both sides.
     pub op: BinaryOp,
-    /// Left side.
+    /// Left operand, which may nest deep (see above).
     pub lhs: Expr,
-    /// Right side.
+    /// Right operand, which does not.
     pub rhs: Expr,
-    /// `bool`
+    /// `bool`: a comparison gives 0 or 1 instead of filtering.
     pub return_bool: bool,
     /// How vectors match; present when both sides are vectors (set by the parser even when nothing was written).
     pub matching: Option<VectorMatching>,
@@ -312,15 +312,15 @@ pub struct BinaryExpr {
 pub struct VectorMatching {
     /// Which side may have several rows per match.
     pub card: MatchCardinality,
-    /// Labels of `on` or `ignoring`.
+    /// Labels of `on` or `ignoring`, as listed; empty when neither was written.
     pub labels: Vec<String>,
-    /// Whether they were given by `on`.
+    /// Whether they were given by `on`; otherwise all labels but these must be equal.
     pub on: bool,
-    /// Labels of `group_left` or `group_right`.
+    /// Labels of `group_left` or `group_right`: taken over from the side that has one row.
     pub include: Vec<String>,
-    /// `fill_left` (or `fill`).
+    /// `fill_left` (or `fill`): value of a missing row of the left side.
     pub fill_left: Option<f64>,
-    /// `fill_right` (or `fill`).
+    /// `fill_right` (or `fill`): value of a missing row of the right side.
     pub fill_right: Option<f64>,
 }
 
@@ -329,15 +329,15 @@ pub struct VectorMatching {
 pub enum MatchCardinality {
     /// One to one.
     OneToOne,
-    /// `group_left`
+    /// `group_left`: the left side may have several rows
     ManyToOne,
-    /// `group_right`
+    /// `group_right`: the right side may have several rows
     OneToMany,
-    /// Set operators.
+    /// Set operators (`and`, `or`, `unless`): any number on both sides.
     ManyToMany,
 }
 
-/// Aggregation operators.
+/// Operators that aggregate over the series of an instant vector.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are the operators")]
 pub enum AggregateOp {
@@ -358,7 +358,7 @@ pub enum AggregateOp {
 }
 
 impl AggregateOp {
-    /// All operators.
+    /// All operators, each once.
     pub const ALL: [Self; 14] = [
         Self::Sum,
         Self::Avg,
@@ -405,16 +405,16 @@ impl AggregateOp {
     }
 }
 
-/// An aggregation.
+/// An aggregation: a vector's series, grouped by labels, become one each or a few.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AggregateExpr {
-    /// Operator.
+    /// How the elements of a group become one, or which of them are kept.
     pub op: AggregateOp,
     /// What is aggregated.
     pub expr: Expr,
-    /// Parameter.
+    /// k of `topk` and the like, quantile, ratio, or label of `count_values`; `None` for operators that take none.
     pub param: Option<Expr>,
-    /// Labels of `by` or `without`.
+    /// Labels of `by` or `without`, as listed; empty when neither was written.
     pub grouping: Vec<String>,
     /// Whether they were given by `without`.
     pub without: bool,

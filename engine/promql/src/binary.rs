@@ -18,12 +18,12 @@ use crate::functions::ScalarSteps;
 use crate::functions::notes::{self, HistogramOperation};
 use crate::kernel::SeriesOut;
 
-/// An operand.
+/// An operand of a binary operator, as one series of the output meets it.
 #[derive(Debug, Clone, Copy)]
 pub enum Side<'a> {
     /// A row of a vector: values and presence of its floats by step, and its histograms by step, ascending.
     Row {
-        /// One slot per step.
+        /// One slot per step of the query; meaningless where not present.
         values: &'a [f64],
         /// Whether the slot holds a float.
         present: &'a [bool],

@@ -83,7 +83,7 @@ pub enum Kernel {
     Elementwise(ElementwiseKernel),
     /// A function of two scalars.
     Scalar(ScalarKernel),
-    /// The planner's.
+    /// No kernel of its own: the planner makes operators of it.
     Special(SpecialKind),
 }
 
@@ -119,7 +119,7 @@ pub struct RangeFunction {
     pub times_only: bool,
     /// Whether each window is gone over anew, however much it shares with the one before.
     pub rescans: bool,
-    /// The kernel.
+    /// Fills the row of one series.
     pub run: RangeKernel,
 }
 

@@ -81,7 +81,7 @@ pub(crate) fn add_noting(h: &mut Histogram, other: &Histogram, notes: &mut Notes
     }
 }
 
-/// Subtracts, likewise.
+/// Subtracts as [`add_noting`] adds.
 pub(crate) fn sub_noting(h: &mut Histogram, other: &Histogram, notes: &mut Notes) -> Option<()> {
     if let Ok(merged) = sub(h, other) {
         if merged.reconciled {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 pub struct Grid {
     /// Time of the first step.
     pub start: Millis,
-    /// Distance, at least 1.
+    /// Distance of steps in milliseconds, at least 1.
     pub step_ms: i64,
     /// Number of steps, at least 1.
     pub steps: usize,
@@ -40,7 +40,7 @@ pub struct SeriesSamples<'a> {
     pub start_ts: &'a [Millis],
     /// Times of the histograms.
     pub hist_ts: &'a [Millis],
-    /// The histograms.
+    /// The histograms, one per time of `hist_ts`.
     pub hists: &'a [Histogram],
     /// Start times of the histograms (0 = unset); empty when none has one.
     pub hist_start_ts: &'a [Millis],
@@ -49,13 +49,13 @@ pub struct SeriesSamples<'a> {
 /// How a range selector looks at time: at step time `t` its window is `(t - offset_ms - range_ms, t - offset_ms]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
-    /// Length.
+    /// Length of the window in milliseconds.
     pub range_ms: i64,
     /// `offset`; positive looks into the past. A fixed `@` is expressed by a grid of one step.
     pub offset_ms: i64,
-    /// `anchored`
+    /// Whether the selector is `anchored`: both ends of the window have the value of the newest sample up to there.
     pub anchored: bool,
-    /// `smoothed`
+    /// Whether the selector is `smoothed`: values at both ends of the window are interpolated.
     pub smoothed: bool,
     /// Look-back delta, which bounds the search of `anchored` and `smoothed` for samples outside of the window.
     pub lookback_ms: i64,

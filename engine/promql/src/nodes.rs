@@ -103,7 +103,7 @@ pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 /// What an operator finds around itself while it runs.
 #[derive(Debug, Clone)]
 pub(crate) struct Env {
-    /// The query.
+    /// State that all operators of the query share: limits, counters, annotations.
     pub(crate) run: Arc<RunState>,
     /// Which partition this is.
     pub(crate) partition: usize,

@@ -112,11 +112,11 @@ struct Parser<'a> {
     operands: usize,
     /// How many aggregations are being read: errors inside say so.
     aggregations: usize,
-    /// Regular expressions so far.
+    /// Regular expressions of matchers and of `label_replace` so far, which are bounded together.
     patterns: Patterns,
-    /// Who hears of the work.
+    /// Is told of the work that was done, and may end it.
     pace: Option<&'a Pace>,
-    /// Tokens read since it last did.
+    /// Tokens read since `pace` was last told.
     tokens: usize,
 }
 

@@ -57,9 +57,9 @@ const NODE_UNITS: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
 pub(crate) struct QueryTimes {
-    /// First step.
+    /// Time of the first step; of an instant query the one time.
     pub(crate) start_ms: i64,
-    /// End as asked for.
+    /// End as asked for; the last step may lie before it.
     pub(crate) end_ms: i64,
     /// Step; 0 for an instant query.
     pub(crate) step_ms: i64,
@@ -88,7 +88,6 @@ impl QueryTimes {
 /// Steps at which an expression is evaluated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
-    /// The steps.
     pub(crate) grid: Grid,
     /// Whether this is one evaluation rather than a range that happens to have one step.
     pub(crate) single: bool,
@@ -106,12 +105,12 @@ pub(crate) type LabelsId = Option<u32>;
 /// What of the histograms of a selector the functions around it ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Detail {
-    /// All; nobody has said otherwise.
+    /// Whole histograms, as long as no function further inside asks for less.
     #[default]
     All,
-    /// Count and sum.
+    /// Count and sum alone.
     Stats,
-    /// All, whatever is said further inside.
+    /// Whole histograms, whatever functions further inside ask for.
     Buckets,
 }
 
@@ -151,11 +150,11 @@ pub(crate) struct VectorPlan {
     stage_inputs: Vec<LogicalPlan>,
     /// Labels of the rows.
     pub(crate) table: Arc<SeriesTable>,
-    /// Rows whose name goes at the end of the query.
+    /// Rows whose metric name is dropped at the end of the query.
     pub(crate) drop_name: Arc<Vec<bool>>,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,
-    /// Whether the order of rows means something.
+    /// Whether rows come in an order that the answer keeps (`sort`, `topk` and the like).
     pub(crate) ordered: bool,
     /// The rollup that `plan` is, with its inputs, for operators that do its work within their own.
     rollup: Option<(Arc<Rollup>, Vec<LogicalPlan>)>,
@@ -163,7 +162,7 @@ pub(crate) struct VectorPlan {
     narrow: Option<Narrow>,
 }
 
-/// A scalar.
+/// A number per step.
 #[derive(Debug, Clone)]
 pub(crate) enum ScalarPlan {
     /// The same number at all steps, known now.
@@ -177,9 +176,9 @@ pub(crate) enum ScalarPlan {
 pub(crate) enum RangePlan {
     /// Samples of a selector within `(start, end]`.
     Scan {
-        /// The scan.
+        /// Scan of the samples of its series.
         plan: LogicalPlan,
-        /// Labels.
+        /// Labels of the series, in the order of the rows.
         table: Arc<SeriesTable>,
         /// Window: start (exclusive) and end.
         bounds: (i64, i64),
@@ -192,7 +191,7 @@ pub(crate) enum RangePlan {
     Grid {
         /// The inner vector.
         vector: VectorPlan,
-        /// Its steps.
+        /// Times at which the inner vector is evaluated.
         grid: Grid,
     },
 }
@@ -200,13 +199,9 @@ pub(crate) enum RangePlan {
 /// A planned expression.
 #[derive(Debug)]
 pub(crate) enum Planned {
-    /// Scalar.
     Scalar(ScalarPlan),
-    /// Instant vector.
     Vector(VectorPlan),
-    /// Range vector.
     Range(RangePlan),
-    /// Text.
     String(String),
 }
 
@@ -230,13 +225,13 @@ pub(crate) struct Planner {
     pub(crate) times: QueryTimes,
     pub(crate) lookback_ms: i64,
     pub(crate) subquery_step_ms: i64,
-    /// Operators between vectors so far.
+    /// Number of operators between vectors that were planned so far; it is bounded.
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
     /// Lists of labels that aggregations look at.
     pub(crate) wanted: Mutex<Vec<Arc<[String]>>>,
-    /// Patterns of `label_replace` so far.
+    /// Compiled patterns of `label_replace` by their text: a query has each once.
     pub(crate) patterns: Mutex<HashMap<String, WatchedRegex>>,
 }
 

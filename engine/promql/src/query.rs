@@ -40,9 +40,9 @@ pub const TREE_BYTES: usize = 48;
 /// Settings of the language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PromqlSettings {
-    /// How old the newest sample of an instant selector may be.
+    /// How old the newest sample of an instant selector may be, in milliseconds.
     pub lookback_ms: i64,
-    /// Step of a subquery that names none.
+    /// Step of a subquery that names none, in milliseconds.
     pub subquery_step_ms: i64,
     /// Whether experimental functions and aggregations may be called.
     pub experimental_functions: bool,
@@ -59,7 +59,7 @@ impl Default for PromqlSettings {
 /// What a caller may set for one query.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueryOptions {
-    /// Look-back instead of that of the settings.
+    /// Look-back in milliseconds, instead of that of the settings.
     pub lookback_ms: Option<i64>,
     /// Whether samples are counted per step.
     pub stats: bool,
@@ -101,7 +101,7 @@ pub struct QueryOutcome {
     pub value: Arc<QueryValue>,
     /// Texts of warnings, as clients see them.
     pub warnings: Vec<String>,
-    /// Texts of infos.
+    /// Texts of infos (`PromQL info: …`), as clients see them.
     pub infos: Vec<String>,
     /// Samples per step, if asked for.
     pub samples: Option<SampleStats>,
@@ -116,11 +116,11 @@ pub struct QueryOutcome {
 pub struct QueryTimings {
     /// Waiting for a place among the queries that run at once.
     pub queue: Duration,
-    /// Parsing.
+    /// Reading the text and checking types.
     pub parse: Duration,
-    /// Label phase and planning.
+    /// Finding the series of the selectors, working out the labels of the answer, and planning.
     pub plan: Duration,
-    /// Physical planning and number phase.
+    /// Making operators of the plan and evaluating all samples.
     pub execute: Duration,
     /// Dropping names, merging and sorting.
     pub settle: Duration,

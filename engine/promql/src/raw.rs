@@ -32,7 +32,7 @@ pub struct RawReader {
 /// The series of a selector, and how to read their samples.
 #[derive(Debug)]
 pub struct RawSeries {
-    /// Labels.
+    /// Labels of the series; a row number stands for a series.
     pub table: Arc<SeriesTable>,
     plan: LogicalPlan,
     engine: Arc<QueryEngine>,

@@ -19,16 +19,16 @@ use crate::plan::room::Room;
 pub enum QueryValue {
     /// A number at a time.
     Scalar {
-        /// Time.
+        /// Time of the evaluation, Unix milliseconds.
         time_ms: Millis,
-        /// Number.
+        /// The number; may be NaN or infinite.
         value: f64,
     },
     /// A text at a time.
     String {
-        /// Time.
+        /// Time of the evaluation, Unix milliseconds.
         time_ms: Millis,
-        /// Text.
+        /// The text, unquoted.
         text: String,
     },
     /// An instant vector: one step; the order of rows is that of the expression.
@@ -42,7 +42,7 @@ pub enum QueryValue {
 /// Values on a grid.
 #[derive(Debug, Clone)]
 pub struct StepResult {
-    /// Labels.
+    /// Labels of the rows, by row number.
     pub table: Arc<SeriesTable>,
     /// Times of the steps.
     pub grid: Grid,
@@ -55,11 +55,11 @@ pub struct StepResult {
 /// One row of a result.
 #[derive(Debug, Clone, Copy)]
 pub struct StepRow<'a> {
-    /// Row of the table.
+    /// Its number in the table of labels.
     pub row: u32,
     /// One value per step.
     pub values: &'a [f64],
-    /// Which of them are there.
+    /// Which of `values` are there; others mean nothing.
     pub present: &'a [bool],
     /// Histograms: (index in the block, step, histogram), by step.
     pub hists: &'a [(u32, u32, Histogram)],
@@ -101,7 +101,7 @@ impl StepResult {
 /// Samples as they were written.
 #[derive(Debug, Clone)]
 pub struct SampleResult {
-    /// Labels.
+    /// Labels of the series, by row number.
     pub table: Arc<SeriesTable>,
     /// Series in the order in which they are shown.
     pub series: Vec<SampleSeries>,
@@ -110,22 +110,22 @@ pub struct SampleResult {
 /// Samples of one series.
 #[derive(Debug, Clone, Default)]
 pub struct SampleSeries {
-    /// Row of the table.
+    /// Its number in the table of labels.
     pub row: u32,
-    /// Times of the floats.
+    /// Times of the floats, Unix milliseconds, ascending.
     pub ts: Vec<Millis>,
-    /// Floats.
+    /// Floats, one per time of `ts`.
     pub values: Vec<f64>,
-    /// Times of the histograms.
+    /// Times of the histograms, Unix milliseconds, ascending.
     pub hist_ts: Vec<Millis>,
-    /// Histograms.
+    /// Histograms, one per time of `hist_ts`.
     pub hists: Vec<Histogram>,
 }
 
 /// How rows are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RowOrder {
-    /// By labels.
+    /// By labels, as matrices are shown.
     Labels,
     /// As they came.
     Arrival,

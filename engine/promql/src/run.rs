@@ -78,7 +78,7 @@ impl RunState {
         self.histograms.store(true, Relaxed);
     }
 
-    /// Says whether one did.
+    /// Says whether a selector may give native histograms.
     pub(crate) fn met_histograms(&self) -> bool {
         self.histograms.load(Relaxed)
     }

@@ -15,9 +15,9 @@ use crate::window::{Cursor, first_after};
 /// Samples by step of a query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SampleStats {
-    /// Time of the first step.
+    /// Time of the first step, Unix milliseconds.
     pub start_ms: Millis,
-    /// Distance of steps.
+    /// Distance of steps in milliseconds.
     pub step_ms: i64,
     /// Samples that each step looked at, as if it were a query of its own.
     pub total_per_step: Vec<u64>,
@@ -51,7 +51,7 @@ pub(crate) enum Merge {
     Argument {
         /// Offset of the subquery.
         offset_ms: i64,
-        /// Its range.
+        /// Length of its window in milliseconds.
         range_ms: i64,
     },
     /// A subquery that is the answer.
@@ -76,7 +76,7 @@ impl Tallies {
         Self(Mutex::new(vec![Tally::new(grid, None)]))
     }
 
-    /// Gives the same for another run: its counts begin at 0.
+    /// Gives counts for another run of the same plan: the same steps and parents, all counts 0.
     pub(crate) fn beside(&self) -> Self {
         let anew = |tally: &Tally| Tally::new(tally.grid, tally.parent);
         Self(Mutex::new(self.0.lock().iter().map(anew).collect()))
@@ -89,7 +89,7 @@ impl Tallies {
         tallies.len() - 1
     }
 
-    /// Adds counts per step.
+    /// Adds counts to one expression, step by step.
     pub(crate) fn add(&self, id: TallyId, counts: &Counts) {
         let tally = &mut self.0.lock()[id];
         for (all, more) in [(&mut tally.total, &counts.total), (&mut tally.read, &counts.read)] {

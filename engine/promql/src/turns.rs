@@ -45,7 +45,7 @@ struct Given {
 
 /// What a query finds when its turn has come.
 pub(crate) enum Found<'a> {
-    /// Another one has evaluated it.
+    /// Another query, equal to this one, gave this outcome while it waited.
     Outcome(Box<Result<Evaluated, PromqlError>>),
     /// It is to be evaluated; all others wait.
     First(First<'a>),

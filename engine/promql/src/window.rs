@@ -25,9 +25,9 @@ pub use stale::StaleFree;
 /// The indexes of the samples in a window: `lo..hi`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Cursor {
-    /// First sample in the window.
+    /// Index of the first sample in the window.
     pub lo: usize,
-    /// One past the last sample in the window.
+    /// Index one past the last sample in the window; equal to `lo` when it is empty.
     pub hi: usize,
 }
 

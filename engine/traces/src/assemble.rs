@@ -18,21 +18,21 @@ use self::times::Times;
 /// A trace: its spans in order of start, then span id; no two with one id.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Trace {
-    /// Identifier.
+    /// The trace id, all 16 bytes; a shorter one of a sender has zeros in front.
     pub id: TraceId,
-    /// Spans.
+    /// Sorted by start, then span id; each span id once. Empty when nothing was found.
     pub spans: Vec<Span>,
     /// Files that could not be read: spans may be missing.
     pub left_out: Vec<String>,
 }
 
 impl Trace {
-    /// Earliest start; 0 without spans.
+    /// Earliest start of a span in Unix nanoseconds; 0 without spans.
     pub fn start(&self) -> i64 {
         self.spans.first().map_or(0, |s| s.start)
     }
 
-    /// Latest end.
+    /// Latest end of a span in Unix nanoseconds; 0 without spans.
     pub fn end(&self) -> i64 {
         self.spans.iter().map(|s| s.end).max().unwrap_or(0)
     }

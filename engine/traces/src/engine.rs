@@ -25,7 +25,7 @@ use crate::traceql::TraceqlError;
 /// Why a read of traces gives nothing.
 #[derive(Debug, Clone)]
 pub enum TraceError {
-    /// The id is none.
+    /// The text is no trace id: 16 or 32 hex digits, not all 0.
     InvalidId,
     /// A parameter is wrong.
     Param(ParamError),
@@ -39,7 +39,7 @@ pub enum TraceError {
     Forbidden,
     /// More spans than one answer may have.
     TooLarge(usize),
-    /// The engine says so.
+    /// An error of storage, of the query engine or of its limits.
     Engine(Error),
 }
 
@@ -64,7 +64,7 @@ impl From<ParamError> for TraceError {
 /// Which spans of a trace are wanted.
 #[derive(Debug, Clone)]
 pub struct Selection {
-    /// The trace.
+    /// The trace to look up, all 16 bytes of its id.
     pub id: TraceId,
     /// Spans overlap this; both ends included, Unix nanoseconds.
     pub window: (i64, i64),
@@ -76,13 +76,13 @@ impl Selection {
     /// Reads an id of 32 or 16 hex digits.
     ///
     /// # Errors
-    /// [`TraceError::InvalidId`].
+    /// [`TraceError::InvalidId`]: another length, another character, or all digits are 0.
     pub fn parse_id(text: &str) -> Result<TraceId, TraceError> {
         let id = if matches!(text.len(), 16 | 32) { parse_hex(text) } else { None };
         id.filter(|id| *id != [0; 16]).ok_or(TraceError::InvalidId)
     }
 
-    /// Selects all of a trace.
+    /// Selects all spans of a trace, whatever their time and service.
     pub fn all(id: TraceId) -> Self {
         Self { id, window: (i64::MIN, i64::MAX), services: Vec::new() }
     }
@@ -140,7 +140,7 @@ impl TracesEngine {
         self.engine.run(&ctx, async move { Ok(work.await) }).await.map_err(TraceError::Engine)?
     }
 
-    /// The same for a read that mostly finds what it needs in memory, and gives way before it does not
+    /// As [`Self::read`], for a read that mostly finds what it needs in memory, and gives way before it does not
     /// ([`QueryEngine::run_short`]).
     pub(crate) async fn look_up<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
     where

@@ -13,14 +13,14 @@ use quiver_types::spans::{Attributes, Link, Span, Value, hex};
 use crate::assemble::Trace;
 use crate::writer::{JsonWriter, push_text};
 
-/// What a caller chose.
+/// What a caller chose about the shape of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Give values the types that they came with.
+    /// Whether values keep the types that they came with (integer, boolean); otherwise they are texts, or doubles.
     pub native: bool,
-    /// Append links as references.
+    /// Whether links to spans are written as references, too.
     pub link_references: bool,
-    /// Give what has no place in the documented shape.
+    /// Whether fields are added that the documented shape of a format does not have; on unless switched off.
     pub extras: bool,
 }
 
@@ -30,7 +30,7 @@ impl Default for ExportOptions {
     }
 }
 
-/// A format.
+/// One way to write a trace as JSON. Those with a path of their own stand in [`FORMATS`].
 #[derive(Debug, Clone, Copy)]
 pub struct ExportFormat {
     /// Name: last segment of its path, and part of the file's name.

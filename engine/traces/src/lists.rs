@@ -84,35 +84,35 @@ pub(crate) fn shown(service: &str) -> &str {
     if service.is_empty() { "unknown_service" } else { service }
 }
 
-/// A service.
+/// A service, with sums over those of its spans that were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceRow {
-    /// Name.
+    /// `service.name`; `unknown_service` when spans have none.
     pub name: String,
-    /// Names of spans.
+    /// Number of different names of its spans.
     pub operations: u64,
-    /// Instances.
+    /// Number of its instances; spans that name none count for none.
     pub instances: u64,
-    /// Spans.
+    /// Number of its spans.
     pub spans: u64,
-    /// Spans that failed.
+    /// Those of them that failed (status `error`).
     pub errors: u64,
-    /// Start of the newest, Unix nanoseconds.
+    /// Start of its newest span, Unix nanoseconds.
     pub last_seen: i64,
 }
 
-/// An operation of a service.
+/// Spans of one service with one name and one kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OperationRow {
-    /// Service.
+    /// `service.name`; `unknown_service` when spans have none.
     pub service: String,
     /// Name of its spans.
     pub name: String,
-    /// Kind.
+    /// Span kind from 0 (unset) to 5 (consumer), see [`quiver_types::spans::KIND_NAMES`].
     pub kind: u8,
-    /// Spans.
+    /// Number of its spans.
     pub spans: u64,
-    /// Spans that failed.
+    /// Those of them that failed (status `error`).
     pub errors: u64,
     /// Median, 95th and 99th percentile of their duration in nanoseconds.
     pub quantiles: [i64; 3],
@@ -121,22 +121,22 @@ pub struct OperationRow {
 /// An instance of a service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRow {
-    /// Service, instance, version, host, pod.
+    /// Service, instance, version, host, pod; empty where the resource says nothing.
     pub names: [String; 5],
-    /// Spans.
+    /// Number of its spans.
     pub spans: u64,
-    /// Spans that failed.
+    /// Those of them that failed (status `error`).
     pub errors: u64,
-    /// First and last start, Unix nanoseconds.
+    /// Start of the first and of the last span, Unix nanoseconds.
     pub seen: (i64, i64),
 }
 
 /// A key of attributes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagRow {
-    /// Key.
+    /// Key without its scope: `http.method`, not `span.http.method`.
     pub key: String,
-    /// Where it stands.
+    /// Where it stands: `span`, `resource` and so on, as [`quiver_types::spans::Place`] names them.
     pub scope: &'static str,
     /// `string`, `number`, `bool`, `bytes`, `list`, `map`, or `mixed`.
     pub kind: &'static str,

@@ -5,9 +5,9 @@ use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest
 /// A parameter that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParamError {
-    /// Its name.
+    /// Name of the parameter; `body` when the body as a whole is wrong.
     pub name: String,
-    /// What is wrong.
+    /// What is wrong with its value, to follow the name in a message.
     pub reason: String,
 }
 
@@ -20,7 +20,7 @@ impl ParamError {
 
 type Result<T, E = ParamError> = std::result::Result<T, E>;
 
-/// Longest value.
+/// Longest value of a parameter in bytes.
 const VALUE_BYTES_MAX: usize = 64 << 10;
 
 /// Names and values in order. Empty values count as absent.

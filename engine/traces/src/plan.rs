@@ -19,9 +19,9 @@ use crate::export::internal::STATUS;
 /// Which rows of a list are wanted, by their names, and how many of them.
 #[derive(Debug, Clone, Default)]
 pub struct Listing {
-    /// What a name must contain, in lower case.
+    /// What a name must contain, in lower case; `None`: any name.
     pub like: Option<String>,
-    /// Rows at most.
+    /// Rows at most; all without it.
     pub limit: Option<usize>,
     /// Whether those that are given come by their names, and not the commonest first.
     pub by_name: bool,
@@ -59,7 +59,7 @@ pub(crate) fn int(column: Expr) -> Expr {
     cast(column, DataType::Int64)
 }
 
-/// Ascending.
+/// Orders by these columns, all ascending, nulls last.
 pub(crate) fn ascending<const N: usize>(names: [&str; N]) -> Vec<datafusion::logical_expr::SortExpr> {
     names.map(|name| ident(name).sort(true, false)).to_vec()
 }

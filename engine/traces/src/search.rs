@@ -21,20 +21,20 @@ const FIRST_MAX: usize = 3;
 /// The default window, in nanoseconds.
 pub(crate) const HOUR: i64 = 3_600_000_000_000;
 
-/// Order of the answer.
+/// What rows of a search are ordered by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Sort {
-    /// By start.
+    /// By earliest start of the trace.
     Start,
-    /// By length.
+    /// By length of the trace: from its earliest start to its latest end.
     Duration,
-    /// By number of spans.
+    /// By number of spans of the trace.
     Spans,
-    /// By number of errors.
+    /// By number of failed spans of the trace.
     Errors,
 }
 
-/// A search.
+/// A search for traces: what spans and whole traces must be like, and which page of the answer is wanted.
 #[derive(Debug, Clone)]
 pub struct Search {
     /// Unix nanoseconds, both included: matching spans start within.
@@ -43,21 +43,21 @@ pub struct Search {
     pub conditions: Vec<SpanFilter>,
     /// Whether each condition may hold on another span of the trace.
     pub any_span: bool,
-    /// Traces asked for by name.
+    /// Only traces with one of these ids; empty: any trace.
     pub ids: Vec<TraceId>,
-    /// Length of the trace, both included.
+    /// Least and greatest length of the trace in nanoseconds, both included.
     pub duration: (i64, i64),
-    /// Whether the trace must have failed, or must not have.
+    /// `true`: only traces with failed spans; `false`: only traces without; `None`: both.
     pub error: Option<bool>,
-    /// Number of spans, both included.
+    /// Least and greatest number of spans of the trace, both included.
     pub spans: (u64, u64),
-    /// Least number of services.
+    /// Least number of services that have spans in the trace.
     pub services_min: u64,
-    /// Order.
+    /// What rows are ordered by; the start unless asked otherwise.
     pub sort: Sort,
-    /// Greatest first.
+    /// Whether the greatest comes first; so it is unless asked otherwise.
     pub descending: bool,
-    /// Rows of a page.
+    /// Rows of a page at most; 20 unless asked otherwise.
     pub limit: usize,
     /// What whole traces must pass beside; only searches that read whole traces ask.
     pub(crate) accepts: Option<Accepts>,
@@ -78,7 +78,7 @@ impl std::fmt::Debug for Accepts {
 /// One page of a search.
 #[derive(Debug, Clone, Default)]
 pub struct Page {
-    /// Rows.
+    /// At most [`Search::limit`] traces, in the order asked for.
     pub rows: Vec<Summary>,
     /// Where the next page begins; none after the last.
     pub cursor: Option<String>,

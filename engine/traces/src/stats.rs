@@ -23,13 +23,13 @@ const SIMILAR_AROUND: i64 = 24 * 3_600_000_000_000;
 /// What spans are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum GroupBy {
-    /// By service.
+    /// By service (`service`), the default.
     Service,
-    /// By name.
+    /// By name of the span (`operation`).
     Operation,
-    /// By kind.
+    /// By span kind (`kind`).
     Kind,
-    /// By an attribute.
+    /// By the value of an attribute (`tag:<key>`); spans without it have the empty text.
     Tag(String),
 }
 

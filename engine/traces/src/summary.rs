@@ -11,11 +11,11 @@ use crate::tree::Tree;
 /// Spans of one service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServiceCount {
-    /// Service.
+    /// `service.name`; `unknown_service` when spans have none.
     pub name: String,
-    /// Spans.
+    /// Number of its spans in the trace.
     pub spans: u64,
-    /// Spans that failed.
+    /// Those of them that failed (status `error`).
     pub errors: u64,
 }
 
@@ -32,23 +32,23 @@ pub(crate) struct Matched {
 /// What is known of a trace at a glance.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Trace.
+    /// The trace id, all 16 bytes.
     pub id: TraceId,
-    /// Service of the main root.
+    /// Service of the main root; `unknown_service` when it has none.
     pub root_service: String,
     /// Name of the main root.
     pub root_name: String,
     /// Whether the root is not among the spans.
     pub root_missing: bool,
-    /// Earliest start.
+    /// Earliest start of a span, Unix nanoseconds.
     pub start: i64,
-    /// Latest end.
+    /// Latest end of a span, Unix nanoseconds.
     pub end: i64,
-    /// Spans.
+    /// Number of all spans of the trace, matching or not.
     pub spans: u64,
-    /// Spans that failed.
+    /// Those of them that failed (status `error`).
     pub errors: u64,
-    /// Spans whose parent is not there.
+    /// Spans that name a parent which is not among them.
     pub orphans: u64,
     /// By service, in order of names.
     pub services: Vec<ServiceCount>,

@@ -31,7 +31,7 @@ pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use stages::FoundSet;
 pub(crate) use terms::{Fixed, Sign, Term};
 
-/// A query.
+/// A parsed TraceQL query: spans, the stages that follow them, and the numbers that are made of them.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub(crate) spans: Spanset,
@@ -45,7 +45,7 @@ pub struct Query {
 /// Which spans of a trace are wanted.
 #[derive(Debug, Clone)]
 pub(crate) enum Spanset {
-    /// Those that match.
+    /// The spans that match: `{ … }`.
     Filter(Expr),
     /// Those of two sets that stand in a relation.
     Both(Relation, Box<Spanset>, Box<Spanset>),
@@ -58,15 +58,15 @@ pub(crate) enum Spanset {
 pub(crate) enum Relation {
     /// Both must be there.
     And,
-    /// Either.
+    /// The spans of either side.
     Or,
-    /// The right side lies so to the left one.
+    /// Spans of the right side by where they stand to spans of the left one.
     Structure {
         /// Where the right side stands: below, above or beside the left one.
         kind: Structure,
-        /// It must not.
+        /// Whether they must not stand so: `!>>`.
         negated: bool,
-        /// The left side is given, too.
+        /// Whether those of the left side are given, too: `&>>`.
         union: bool,
     },
 }
@@ -74,15 +74,15 @@ pub(crate) enum Relation {
 /// Where a span lies, seen from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Structure {
-    /// `>>`
+    /// `>>`: at any depth below
     Descendant,
-    /// `>`
+    /// `>`: right below
     Child,
-    /// `<<`
+    /// `<<`: anywhere on the way up to the root
     Ancestor,
-    /// `<`
+    /// `<`: right above
     Parent,
-    /// `~`
+    /// `~`: another child of the same parent
     Sibling,
 }
 
@@ -95,7 +95,7 @@ pub(crate) enum Expr {
     Or(Vec<Expr>),
     Not(Box<Expr>),
     Is(Field, Check),
-    /// What is worked out of both sides compares so.
+    /// Two values, each that of a field, a constant or arithmetic, compare so.
     Compare(Term, Compare, Term),
 }
 
@@ -106,9 +106,9 @@ pub(crate) enum Check {
     Passes(AttributeTest),
     /// There is a value, and it does not pass.
     Fails(AttributeTest),
-    /// There is none.
+    /// There is no value: `= nil`.
     Missing,
-    /// There is one.
+    /// There is a value: `!= nil`.
     There,
 }
 
@@ -135,7 +135,7 @@ pub(crate) enum Intrinsic {
     NestedSetParent,
     NestedSetLeft,
     NestedSetRight,
-    /// Spans right below.
+    /// Number of the spans right below.
     ChildCount,
     TraceId,
     RootName,
@@ -264,10 +264,10 @@ pub fn scope_name(place: Place) -> &'static str {
     if place == Place::Scope { "instrumentation" } else { place.name() }
 }
 
-/// What is done with the spans of a trace that were found.
+/// A stage behind `|`: what is done with the sets of spans that were found in a trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
-    /// Gives fields with each span.
+    /// `select(…)`: gives these fields with each span.
     Select(Vec<Field>),
     /// Keeps those that match.
     Filter(Expr),
@@ -275,24 +275,22 @@ pub(crate) enum Stage {
     Within(Spanset),
     /// Keeps a set of spans if its numbers compare so.
     Scalar(Scalar, Compare, Scalar),
-    /// Makes a set of those with equal values; with the name of these.
+    /// `by(…)`: makes a set of the spans with equal values; with the text of the field in the query.
     By(Term, Arc<str>),
-    /// Makes one set again.
+    /// `coalesce()`: makes one set of all sets of a trace again.
     Coalesce,
 }
 
 /// A number of a set of spans.
 #[derive(Debug, Clone)]
 pub(crate) enum Scalar {
-    /// A constant.
     Fixed(f64),
-    /// An aggregate, of what is worked out of each span; with its name.
+    /// An aggregate over the spans, of a value worked out of each (`count()` has none); with its text in the query.
     Aggregate(Aggregate, Option<Term>, Arc<str>),
-    /// Arithmetic.
+    /// Arithmetic between two numbers of the same set.
     Worked(Box<Scalar>, Sign, Box<Scalar>),
 }
 
-/// An aggregate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Aggregate {
     Count,
@@ -326,12 +324,12 @@ impl Compare {
     }
 }
 
-/// Numbers over time.
+/// A function of metrics: how spans become numbers over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Metric {
     /// What the spans of a step become.
     pub(crate) function: MetricFunction,
-    /// What series are told apart by.
+    /// Fields whose values tell series apart (`by (…)`); empty: one series.
     pub(crate) by: Vec<Field>,
     /// Which of its numbers are given, one choice after the other.
     pub(crate) choices: Vec<Choice>,
@@ -356,9 +354,9 @@ pub(crate) enum Choice {
 /// What the spans of a step become.
 #[derive(Debug, Clone)]
 pub(crate) enum MetricFunction {
-    /// How many there are, per second.
+    /// `rate()`: number of spans per second.
     Rate,
-    /// How many there are.
+    /// `count_over_time()`: number of spans in the step.
     Count,
     /// An aggregate of the values of a field.
     Of(Aggregate, Field),
@@ -377,14 +375,14 @@ pub(crate) struct Comparison {
     pub(crate) selection: Expr,
     /// if they start within: Unix nanoseconds, the end not included.
     pub(crate) window: Option<(i64, i64)>,
-    /// Most values of an attribute.
+    /// Most values that are given of an attribute; others are left out.
     pub(crate) values: usize,
 }
 
 /// A text that is no query, or one that is not supported.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TraceqlError {
-    /// Line, from 1.
+    /// Line of the query, from 1.
     pub line: usize,
     /// Character of the line, from 1.
     pub column: usize,

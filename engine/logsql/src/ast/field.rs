@@ -12,7 +12,7 @@ pub enum FieldPattern {
 }
 
 impl FieldPattern {
-    /// All fields.
+    /// All fields: `*`.
     pub fn all() -> Self {
         Self::Prefix(String::new())
     }

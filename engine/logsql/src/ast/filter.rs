@@ -22,11 +22,11 @@ pub enum Filter {
         /// What is asked of its value.
         test: Test,
     },
-    /// `{...}`.
+    /// `{app="nginx", env!="dev"}`: on the labels of streams.
     Stream(StreamFilter),
     /// `_stream_id:x`, `_stream_id:in(...)`: identifiers in hex.
     StreamId(Values),
-    /// `_time:...`.
+    /// `_time:5m` and the like: on the time of rows.
     Time(TimeFilter),
 }
 
@@ -47,25 +47,25 @@ pub enum Test {
     Phrase(String),
     /// `pre*`: begins at a word border; the empty prefix matches every value that is not empty.
     Prefix(String),
-    /// `*sub*`: anywhere.
+    /// `*sub*`: anywhere, whatever stands around it.
     Substring(String),
-    /// `i(phrase)`.
+    /// `i(phrase)`: a phrase without regard to case.
     AnyCasePhrase(String),
-    /// `i(pre*)`.
+    /// `i(pre*)`: a prefix without regard to case.
     AnyCasePrefix(String),
     /// `=x`: the whole value.
     Exact(String),
     /// `=x*`: the beginning of the value.
     ExactPrefix(String),
-    /// `in(...)`.
+    /// `in(a, b)`: the whole value is one of these.
     In(Values),
-    /// `contains_all(...)`.
+    /// `contains_all(a, b)`: the value has all of these phrases; an empty list matches every value.
     ContainsAll(Values),
-    /// `contains_any(...)`.
+    /// `contains_any(a, b)`: the value has one of these phrases; an empty list matches none.
     ContainsAny(Values),
-    /// `equals_common_case(...)`.
+    /// `equals_common_case(a, b)`: as `in`, over the cases that each text is commonly written in.
     EqualsCommonCase(Vec<String>),
-    /// `contains_common_case(...)`.
+    /// `contains_common_case(a, b)`: as `contains_any`, over the cases that each text is commonly written in.
     ContainsCommonCase(Vec<String>),
     /// `seq(...)`: phrases in this order.
     Sequence(Vec<String>),
@@ -103,25 +103,25 @@ pub enum Test {
     },
     /// `string_range(a, b)`: `a <= value < b` by bytes.
     StringRange {
-        /// First value.
+        /// The least value that matches.
         min: String,
-        /// First value beyond.
+        /// The least value that is too great.
         max: String,
     },
     /// `len_range(a, b)`: number of characters, both included.
     LenRange {
-        /// Least length.
+        /// Least number of characters that matches.
         min: Literal<u64>,
-        /// Greatest length; `u64::MAX` for `inf`.
+        /// Greatest number of characters that matches; `u64::MAX` for `inf`.
         max: Literal<u64>,
     },
-    /// `eq_field(other)`.
+    /// `eq_field(other)`: both fields have the same text.
     EqField(String),
-    /// `le_field(other)`.
+    /// `le_field(other)`: not greater than the value of the other field, as numbers when both are, else by bytes.
     LeField(String),
-    /// `lt_field(other)`.
+    /// `lt_field(other)`: less than the value of the other field, as numbers when both are, else by bytes.
     LtField(String),
-    /// `value_type(t)`.
+    /// `value_type(t)`: the text looks like `uint64`, `int64`, `float64`, `ipv4` or `iso8601`, or else is a `string`.
     ValueType(String),
     /// `pattern_match("..")` and its anchored forms.
     PatternMatch {
@@ -130,7 +130,7 @@ pub enum Test {
         /// Text with `<N>`, `<UUID>`, `<IP4>`, `<TIME>`, `<DATE>`, `<DATETIME>`, `<W>`.
         pattern: String,
     },
-    /// `json_array_contains_any(...)`.
+    /// `json_array_contains_any(a, b)`: a JSON array, one of whose items is one of these texts.
     JsonArrayContainsAny(Vec<String>),
 }
 
@@ -146,13 +146,13 @@ pub enum Bound<T> {
 /// How a value is compared with a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CompareOp {
-    /// `>`
+    /// `>`: greater by bytes
     Gt,
-    /// `>=`
+    /// `>=`: greater by bytes, or equal
     Ge,
-    /// `<`
+    /// `<`: less by bytes
     Lt,
-    /// `<=`
+    /// `<=`: less by bytes, or equal
     Le,
 }
 
@@ -200,16 +200,16 @@ pub struct StreamMatch {
 /// How a stream label is compared; a missing label is the empty text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamOp {
-    /// `=`
+    /// `=`: the label has this value
     Equal(String),
-    /// `!=`
+    /// `!=`: the label has another value
     NotEqual(String),
     /// `=~`, anchored at both ends.
     Regexp(String),
     /// `!~`, anchored at both ends.
     NotRegexp(String),
-    /// `in (...)`
+    /// `in (...)`: the label has one of these values
     In(Vec<String>),
-    /// `not_in (...)`
+    /// `not_in (...)`: the label has none of these values
     NotIn(Vec<String>),
 }

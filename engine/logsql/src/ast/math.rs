@@ -13,7 +13,7 @@ pub enum MathExpr {
     Field(String),
     /// `left op right`.
     Binary {
-        /// The operator.
+        /// What is done with both sides.
         op: MathOp,
         /// Its left side.
         #[serde(with = "quiver_types::nested")]
@@ -22,11 +22,11 @@ pub enum MathExpr {
         #[serde(with = "quiver_types::nested")]
         right: Box<MathExpr>,
     },
-    /// `-x`.
+    /// `-x`: the other sign.
     Negate(#[serde(with = "quiver_types::nested")] Box<MathExpr>),
     /// A function over its arguments.
     Call {
-        /// The function.
+        /// Which function of the pipe.
         func: MathFunc,
         /// Its arguments, as many as it takes.
         #[serde(with = "quiver_types::nested")]
@@ -37,23 +37,23 @@ pub enum MathExpr {
 /// Binary operators, tightest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MathOp {
-    /// `^`
+    /// `^`: power
     Pow,
-    /// `*`
+    /// `*`: product
     Mul,
-    /// `/`
+    /// `/`: quotient
     Div,
-    /// `%`
+    /// `%`: remainder with the sign of the left side; NaN by zero
     Rem,
-    /// `+`
+    /// `+`: sum
     Add,
-    /// `-`
+    /// `-`: difference
     Sub,
-    /// `&`
+    /// `&`: bits that both integers have
     And,
-    /// `xor`
+    /// `xor`: bits that one of the integers has
     Xor,
-    /// `or`
+    /// `or`: bits that at least one of the integers has
     Or,
     /// `default`: the right side where the left is not a number.
     Default,
@@ -80,24 +80,24 @@ impl MathOp {
 /// Functions of the `math` pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MathFunc {
-    /// `abs(x)`
+    /// `abs(x)`: without its sign
     Abs,
-    /// `ceil(x)`
+    /// `ceil(x)`: the least integer that is not below
     Ceil,
-    /// `exp(x)`
+    /// `exp(x)`: the power of e
     Exp,
-    /// `floor(x)`
+    /// `floor(x)`: the greatest integer that is not above
     Floor,
-    /// `ln(x)`
+    /// `ln(x)`: the logarithm to base e
     Ln,
-    /// `max(x, ...)`
+    /// `max(x, ...)`: the greatest argument that is a number
     Max,
-    /// `min(x, ...)`
+    /// `min(x, ...)`: the least argument that is a number
     Min,
     /// `now()`: Unix nanoseconds of the evaluation.
     Now,
     /// `rand()`: from 0 to 1.
     Rand,
-    /// `round(x[, step])`
+    /// `round(x[, step])`: to the nearest multiple of the step (1 without it), halves away from zero
     Round,
 }

@@ -16,11 +16,11 @@ pub struct GroupBy {
 /// `f(...) [if (filter)] as name`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StatsCall {
-    /// What is counted.
+    /// The function, with its fields and options.
     pub func: StatsFunc,
-    /// Only over rows that fit.
+    /// `if (filter)`: only rows that match are looked at; `None`: all rows.
     pub condition: Option<Filter>,
-    /// The name of the result.
+    /// Field of the result: as written, else the text of the call.
     pub name: String,
 }
 
@@ -35,29 +35,29 @@ pub enum StatsFunc {
     CountUniq {
         /// The fields whose values make a combination.
         fields: Vec<String>,
-        /// Counting stops here.
+        /// `limit N`: counting stops here; `None`: never.
         limit: Option<u64>,
     },
     /// `count_uniq_hash(a, b) [limit N]`
     CountUniqHash {
         /// The fields whose values make a combination.
         fields: Vec<String>,
-        /// Counting stops here.
+        /// `limit N`: counting stops here; `None`: never.
         limit: Option<u64>,
     },
-    /// `sum(...)`
+    /// `sum(a, b)`: of all values of the fields that are numbers; NaN without any
     Sum(Vec<FieldPattern>),
-    /// `avg(...)`
+    /// `avg(a, b)`: mean of all values of the fields that are numbers; NaN without any
     Avg(Vec<FieldPattern>),
-    /// `stddev(...)`
+    /// `stddev(a, b)`: standard deviation of the population, of the values that are numbers
     Stddev(Vec<FieldPattern>),
-    /// `min(...)`
+    /// `min(a, b)`: the least value of the fields, as text; numbers compare as numbers
     Min(Vec<FieldPattern>),
-    /// `max(...)`
+    /// `max(a, b)`: the greatest value of the fields, as text; numbers compare as numbers
     Max(Vec<FieldPattern>),
-    /// `median(...)`
+    /// `median(a, b)`: `quantile(0.5, a, b)`
     Median(Vec<FieldPattern>),
-    /// `quantile(phi, ...)`
+    /// `quantile(phi, a, b)`: nearest rank; exact up to 10 000 values of a group, beyond from a random sample
     Quantile {
         /// From 0 to 1.
         phi: Literal<f64>,
@@ -72,14 +72,14 @@ pub enum StatsFunc {
     UniqValues {
         /// Over the values of all of them.
         fields: Vec<FieldPattern>,
-        /// At most so many.
+        /// `limit N`: at most so many values; `None`: all.
         limit: Option<u64>,
     },
     /// `values(...) [limit N]`
     Values {
         /// Over the values of all of them.
         fields: Vec<FieldPattern>,
-        /// At most so many.
+        /// `limit N`: at most so many values; `None`: all.
         limit: Option<u64>,
     },
     /// `json_values(...) [sort by (...)] [limit N]`
@@ -88,19 +88,19 @@ pub enum StatsFunc {
         fields: Vec<FieldPattern>,
         /// Order of the objects: field, descending.
         sort: Vec<(String, bool)>,
-        /// At most so many.
+        /// `limit N`: at most so many objects; `None`: all.
         limit: Option<u64>,
     },
-    /// `row_any(...)`
+    /// `row_any(a, b)`: fields of some row as a JSON object
     RowAny(Vec<FieldPattern>),
-    /// `row_min(f, ...)`
+    /// `row_min(f, a, b)`: fields of the row with the least f as a JSON object
     RowMin {
         /// The row with the least value of it.
         by: String,
         /// Fields of the object.
         fields: Vec<FieldPattern>,
     },
-    /// `row_max(f, ...)`
+    /// `row_max(f, a, b)`: fields of the row with the greatest f as a JSON object
     RowMax {
         /// The row with the greatest value of it.
         by: String,
@@ -116,15 +116,15 @@ pub enum StatsFunc {
         /// The value taken.
         field: String,
     },
-    /// `field_max(f, g)`
+    /// `field_max(f, g)`: value of g in the row with the greatest f
     FieldMax {
         /// The row with the greatest value of it.
         by: String,
         /// The value taken.
         field: String,
     },
-    /// `sum_len(...)`
+    /// `sum_len(a, b)`: length of all values in bytes
     SumLen(Vec<FieldPattern>),
-    /// `histogram(a)`
+    /// `histogram(a)`: number of values in each range, 18 ranges per decade
     Histogram(String),
 }

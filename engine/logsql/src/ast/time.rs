@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Literal;
 
-/// `_time:...`.
+/// `_time:5m`, `_time:[a, b)`, `_time:day_range[08:00, 18:00]`, `_time:week_range[Mon, Fri]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TimeFilter {
     /// A range; the text is what stands after `_time:`, with `offset`.
@@ -15,7 +15,7 @@ pub enum TimeFilter {
         end: Moment,
         /// Moves the range into the past; nanoseconds.
         offset_ns: i64,
-        /// As written.
+        /// The filter as it is printed behind `_time:`, with `offset`.
         text: String,
     },
     /// `day_range[a, b]`: nanoseconds of the day, both included.
@@ -24,20 +24,20 @@ pub enum TimeFilter {
         start_ns: i64,
         /// Last nanosecond of the day.
         end_ns: i64,
-        /// East of UTC; nanoseconds.
+        /// Distance of the time zone east of UTC, nanoseconds.
         offset_ns: i64,
-        /// As written.
+        /// The filter as it is printed behind `_time:`, with `offset`.
         text: String,
     },
     /// `week_range[a, b]`: days of the week from 0 (Sunday), both included.
     WeekRange {
-        /// First day.
+        /// The first day of the week that matches; 0 is Sunday.
         first_day: u8,
-        /// Last day.
+        /// The last day of the week that matches, included.
         last_day: u8,
-        /// East of UTC; nanoseconds.
+        /// Distance of the time zone east of UTC, nanoseconds.
         offset_ns: i64,
-        /// As written.
+        /// The filter as it is printed behind `_time:`, with `offset`.
         text: String,
     },
 }
@@ -45,9 +45,9 @@ pub enum TimeFilter {
 /// A moment, fixed or counted from the time of evaluation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moment {
-    /// Nanoseconds since 1970.
+    /// A fixed moment in Unix nanoseconds.
     At(i64),
-    /// "now" plus this many nanoseconds.
+    /// "now" plus this many nanoseconds; below 0 in the past.
     Now(i64),
 }
 

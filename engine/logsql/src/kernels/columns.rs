@@ -20,9 +20,9 @@ const EXACT_MAX: u64 = 1 << 53;
 /// Texts of a column, whatever holds them.
 #[derive(Debug, Clone)]
 pub enum Texts {
-    /// `Utf8View`.
+    /// Text views (`Utf8View`), as plans pass texts on.
     View(StringViewArray),
-    /// `Utf8`.
+    /// Plain texts (`Utf8`).
     Plain(StringArray),
     /// Codes, and what they stand for.
     Dictionary(UInt32Array, StringArray),
@@ -156,9 +156,9 @@ pub struct TextColumn {
 pub enum NumberRule {
     /// Values without a unit: `1.5`, not `1.5KB` or `5ms`.
     Plain,
-    /// Those with units too.
+    /// Values with a unit as well: `1.5KB`, `5ms`.
     Units,
-    /// Those, times and addresses.
+    /// Values with a unit, times and IPv4 addresses as well.
     Any,
 }
 

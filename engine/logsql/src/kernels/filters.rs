@@ -96,7 +96,7 @@ fn form(kind: &str) -> MatcherForm {
     MatcherForm::new(written::OF, kind)
 }
 
-/// `name("a", "b")`.
+/// Writes `name("a","b")`, as plans show a filter of a list.
 fn describe_list(name: &str, values: &[impl AsRef<str>]) -> String {
     let list: Vec<String> = values.iter().map(|v| format!("{:?}", v.as_ref())).collect();
     format!("{name}({})", list.join(","))

@@ -26,9 +26,9 @@ pub enum Piece {
     Text(String),
     /// `<N>`: a decimal number, or hex digits of an even count of at least 4.
     Number,
-    /// `<UUID>`
+    /// `<UUID>`: five numbers with `-` between, such as `2edfed59-3e98-4073-bbb2-28d321ca71a7`.
     Uuid,
-    /// `<IP4>`
+    /// `<IP4>`: four numbers with `.` between, such as `10.0.0.1`.
     Ip4,
     /// `<TIME>`: `15:21:02`, with a fraction.
     Time,

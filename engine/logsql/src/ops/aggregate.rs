@@ -61,7 +61,7 @@ pub(crate) struct Aggregate {
 }
 
 impl Call {
-    /// Counts rows.
+    /// Makes a call that counts all rows of a group.
     pub(crate) fn count_rows(name: &str) -> Self {
         Self { function: Function::CountRows, args: Vec::new(), condition: None, name: name.to_owned() }
     }

@@ -27,9 +27,9 @@ pub(crate) struct Cells {
     pub(crate) sources: Vec<String>,
     /// Fields that are made.
     pub(crate) targets: Vec<String>,
-    /// What happens where a row has the field already.
+    /// Whether a result takes the place of a value that the row has already.
     pub(crate) overwrite: Overwrite,
-    /// Only rows that fit are changed.
+    /// Rows that do not match stay as they are; `None`: all are changed.
     pub(crate) condition: Option<LogFilter>,
 }
 

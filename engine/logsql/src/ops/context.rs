@@ -27,7 +27,7 @@ use crate::written::{StepKind, StepReader};
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Neighbours>()];
 
-/// What is asked for.
+/// What `stream_context` asks for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Context {
     pub(crate) filter: LogFilter,

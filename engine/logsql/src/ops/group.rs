@@ -242,7 +242,7 @@ struct Groups {
     combined: Vec<u64>,
     /// Group of each row of the batch at hand.
     of_row: Vec<usize>,
-    /// The same as runs, if they are few.
+    /// The groups as runs of rows of one group, if they are few.
     runs: Vec<(usize, Range<usize>)>,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Sort {
     pub(crate) limit: Option<u64>,
     /// Groups with an offset and limit of their own.
     pub(crate) partition_by: Vec<String>,
-    /// The column of positions.
+    /// The column that gets the position in the partition, from 1; `None`: there is none.
     pub(crate) rank: Option<String>,
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
@@ -58,12 +58,12 @@ pub(crate) enum Compared {
     Look,
     /// As `top` does: those behind the first as texts, of several the shorter one first.
     Top,
-    /// As texts, all but times.
+    /// As texts, byte by byte; columns of times as times.
     Texts,
 }
 
 impl Sort {
-    /// All rows by these fields.
+    /// Sorts all rows by these fields; `true`: descending.
     pub(crate) fn by(input: Shape, by: Vec<(String, bool)>) -> Self {
         Self {
             input,

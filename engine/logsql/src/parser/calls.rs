@@ -66,12 +66,12 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Parser<'_> {
-    /// `(a, b)`.
+    /// Reads `(a, b)`; the list may be empty.
     fn texts(&mut self) -> Result<Vec<String>> {
         self.in_parens(|parser| parser.argument("a value"))
     }
 
-    /// `(a)`.
+    /// Reads `(a)`.
     fn one_text(&mut self) -> Result<String> {
         let at = self.next;
         let mut texts = self.texts()?;

@@ -74,7 +74,7 @@ impl Parser<'_> {
         self.phrase(field)
     }
 
-    /// `(...)`.
+    /// Reads a filter in parentheses: `(...)`, or of a field `field:(...)`.
     fn in_group(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
         if let Some(before) = self.next.checked_sub(1).map(|i| &self.tokens[i])
             && !self.token().spaced

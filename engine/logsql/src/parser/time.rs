@@ -49,7 +49,7 @@ impl Parser<'_> {
         Ok(offset.value)
     }
 
-    /// `[a, b)`.
+    /// Reads `[a, b)`, with either bracket at either end; both ends that it gives are included.
     fn time_range(&mut self) -> Result<(Moment, Moment, String)> {
         let open = if self.skip("[") { '[' } else { self.expect("(").map(|()| '(')? };
         let (first, first_text) = self.bound()?;

@@ -22,12 +22,12 @@ pub enum AnswerOrder {
         value: String,
         /// The column of their counts.
         count: String,
-        /// At most so many rows.
+        /// At most so many rows; `None`: all.
         limit: Option<u64>,
     },
     /// Series by series, each in the order of time.
     Series {
-        /// What tells series apart.
+        /// Fields whose values together tell one series from another.
         labels: Vec<String>,
     },
 }

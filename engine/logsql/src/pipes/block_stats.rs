@@ -18,7 +18,7 @@ use crate::plan::Planned;
 use crate::rows::{Shape, batch};
 use crate::written::{StepKind, StepReader};
 
-/// `block_stats`
+/// `block_stats`: one row for each batch that reaches it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockStats;
 

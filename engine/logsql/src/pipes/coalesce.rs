@@ -28,9 +28,9 @@ use crate::written::{StepKind, StepReader};
 /// `coalesce(a, b) [default v] [as r]`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Coalesce {
-    /// In this order.
+    /// The first of these that is not empty gives the value.
     pub fields: Vec<FieldPattern>,
-    /// When all are empty.
+    /// The value when all are empty; itself empty unless said.
     pub default: String,
     /// The result field.
     pub to: String,

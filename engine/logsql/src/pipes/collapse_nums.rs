@@ -19,9 +19,9 @@ use crate::rowfn;
 pub struct CollapseNums {
     /// The field whose values are changed.
     pub at: String,
-    /// Name common groups.
+    /// Whether groups of numbers are named by what they are, such as `<UUID>` or `<IP4>`.
     pub prettify: bool,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -21,7 +21,7 @@ use crate::rowfn;
 pub struct Decolorize {
     /// The field whose values are changed.
     pub at: String,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -21,7 +21,7 @@ use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::written::{StepKind, StepReader};
 
-/// `drop_empty_fields`
+/// `drop_empty_fields`: has no options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DropEmptyFields;
 

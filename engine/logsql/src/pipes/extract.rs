@@ -23,9 +23,9 @@ pub struct Extract {
     pub pattern: String,
     /// The source field.
     pub from: String,
-    /// What happens to old values.
+    /// Whether a result takes the place of a value that the row has already.
     pub overwrite: Overwrite,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -28,13 +28,13 @@ use crate::written::{StepKind, StepReader};
 /// `facets [N] [max_values_per_field N] [max_value_len N] [keep_const_fields]`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Facets {
-    /// Values per field.
+    /// Most values of each field; 10 unless said.
     pub limit: u64,
-    /// Fields with more values are left out.
+    /// Fields with more distinct values are left out; 1000 unless said.
     pub max_values_per_field: u64,
-    /// Longer values are left out.
+    /// Values of more bytes are left out; 128 unless said.
     pub max_value_len: u64,
-    /// Fields with one value stay.
+    /// Whether fields that have one value throughout are kept.
     pub keep_const_fields: bool,
 }
 

@@ -17,7 +17,7 @@ use crate::print::word;
 pub struct FieldValues {
     /// The field whose values are listed.
     pub field: String,
-    /// At most so many.
+    /// `limit N`: at most so many values; `None`: all.
     pub limit: Option<u64>,
     /// Only values that hold this text.
     pub filter: Option<String>,

@@ -13,7 +13,7 @@ use crate::plan::Planned;
 use crate::plan::filter::{add_needs, lower};
 use crate::stats_labels::StatsColumns;
 
-/// `filter f`
+/// `filter f`, `where f`: the filter that rows must match.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterRows(pub Filter);
 

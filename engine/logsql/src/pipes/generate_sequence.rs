@@ -20,7 +20,7 @@ use crate::plan::{Planned, internal};
 use crate::rows::{Shape, batch};
 use crate::written::{StepKind, StepReader};
 
-/// `generate_sequence N`
+/// `generate_sequence N`: the number of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GenerateSequence(pub u64);
 

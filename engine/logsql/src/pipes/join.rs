@@ -18,9 +18,9 @@ use crate::print::word;
 /// `join by (...) (query) [inner] [prefix p]`
 #[derive(Debug, Clone, PartialEq)]
 pub struct Join {
-    /// Equal in both.
+    /// Fields whose values must be equal on both sides.
     pub by: Vec<String>,
-    /// The right side.
+    /// The query that gives the rows of the right side.
     pub query: Box<Query>,
     /// Rows without a match are left out.
     pub inner: bool,

@@ -34,18 +34,18 @@ pub(crate) struct At<'a> {
 /// What becomes of the order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// It stays as it was.
+    /// The rows after the pipe come as those before it.
     Kept,
-    /// Nobody knows it.
+    /// The rows after the pipe come in any order.
     Lost,
-    /// The pipe makes one.
+    /// The pipe puts its rows in an order of its own.
     Made,
 }
 
 /// What fields the rows of an answer have, as far as one alone can be told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output<'a> {
-    /// Those of the rows before.
+    /// The fields of the rows before the pipe.
     Same,
     /// Each row has this field and no other.
     One(&'a str),
@@ -95,7 +95,7 @@ pub(crate) trait PipeKind: Display + Debug + Send + Sync {
         false
     }
 
-    /// Whether it says something of rows as they come.
+    /// Whether a live tail may have it: it works on rows as they come.
     fn follows(&self) -> bool {
         self.keeps_rows()
     }
@@ -115,22 +115,22 @@ pub(crate) trait PipeKind: Display + Debug + Send + Sync {
         false
     }
 
-    /// The most rows that it lets through, as far as it takes any.
+    /// How many rows it needs to see at most: a scan right before it may stop there; `None`: all.
     fn most_rows(&self) -> Option<u64> {
         None
     }
 
-    /// What a scan is asked for that counts itself what the pipe is about.
+    /// The request to a scan that counts, in place of rows, what the pipe is about; `None`: there is no such scan.
     fn counted_by_scan(&self, _: &LogFilter) -> Option<LogRequest> {
         None
     }
 
-    /// Adds such counts up.
+    /// Adds up the counts of [`Self::counted_by_scan`] from all parts of the scan.
     fn add_counts(&self, _: Planned) -> Result<Planned> {
         Err(internal("a pipe without counts"))
     }
 
-    /// Rows that do not come from the rows before it.
+    /// Plans its own rows, for a pipe that does not read those before it.
     fn own_rows(&self) -> Option<Result<Planned>> {
         None
     }

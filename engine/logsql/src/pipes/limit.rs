@@ -12,7 +12,7 @@ use crate::parser::Parser;
 use crate::plan::Planned;
 use crate::stats_labels::StatsColumns;
 
-/// `limit N`
+/// `limit N`, `head N`: most rows that come through.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limit(pub u64);
 

@@ -11,7 +11,7 @@ use crate::parser::Parser;
 use crate::plan::Planned;
 use crate::stats_labels::StatsColumns;
 
-/// `offset N`
+/// `offset N`, `skip N`: the number of rows that are left out at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Offset(pub u64);
 

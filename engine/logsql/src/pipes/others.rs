@@ -25,9 +25,9 @@ use crate::written::{StepKind, StepReader};
 /// Empties the fields of a group, and says so, in the rows behind the first groups; rows come group by group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Others {
-    /// What tells groups apart.
+    /// Fields whose values together make a group.
     pub by: Vec<String>,
-    /// So many groups stay.
+    /// How many of the first groups stay as they are.
     pub limit: u64,
     /// The column that is `1` in the rows of others.
     pub to: String,

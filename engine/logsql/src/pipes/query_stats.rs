@@ -18,7 +18,7 @@ use crate::plan::Planned;
 use crate::rows::{Shape, batch};
 use crate::written::{StepKind, StepReader};
 
-/// `query_stats`
+/// `query_stats`: has no options.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueryStats;
 

@@ -18,15 +18,15 @@ use crate::rowfn;
 /// `replace [if (f)] ("a", "b") [at f] [limit N]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replace {
-    /// What is replaced.
+    /// The text that is replaced.
     pub old: String,
     /// What stands there afterwards.
     pub new: String,
     /// The field whose values are changed.
     pub at: String,
-    /// Only the first so many.
+    /// `limit N`: at most so many places of a value; 0 and `None`: all.
     pub limit: Option<u64>,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -44,22 +44,22 @@ pub(crate) trait RowPipe:
     /// A pattern or an expression that is none, which the parser refused already.
     fn compute(&self, now_ns: i64) -> crate::error::Result<Compute>;
 
-    /// What happens where a row has the field already.
+    /// Whether a result takes the place of a value that the row has already.
     fn overwrite(&self) -> Overwrite {
         Overwrite::Always
     }
 
-    /// Only rows that fit are changed.
+    /// `if (f)`: rows that do not match stay as they are.
     fn condition(&self) -> Option<&Filter> {
         None
     }
 
-    /// The same, to be changed.
+    /// The condition to be changed: subqueries in it are replaced by their values.
     fn condition_mut(&mut self) -> Option<&mut Filter> {
         None
     }
 
-    /// As [`PipeKind::follow_columns`].
+    /// Follows labels and results of `stats` through the pipe, as [`PipeKind::follow_columns`].
     fn follow(&self, _: &mut StatsColumns) -> Result<()> {
         Err(refused(format!("`{self}` cannot stand behind `stats` here")))
     }

@@ -23,7 +23,7 @@ use crate::plan::Planned;
 use crate::rows::Shape;
 use crate::written::{StepKind, StepReader};
 
-/// `sample N`
+/// `sample N`: one of so many rows comes through, above 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample(pub u64);
 

@@ -29,9 +29,9 @@ use crate::written::{StepKind, StepReader};
 /// `set_stream_fields [if (f)] a, b*`
 #[derive(Debug, Clone, PartialEq)]
 pub struct SetStreamFields {
-    /// Which become the stream.
+    /// Fields whose values become the labels of the stream.
     pub fields: Vec<FieldPattern>,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -36,11 +36,11 @@ pub struct Sort {
 /// How a sort was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SortForm {
-    /// `sort`
+    /// `sort by (a, b desc)`
     Sort,
-    /// `first N`
+    /// `first N by (a)`: sorted, and only so many rows
     First,
-    /// `last N`: turned around.
+    /// `last N by (a)`: as `first`, with the order turned around.
     Last,
 }
 

@@ -78,7 +78,7 @@ pub(crate) fn template(parser: &mut Parser<'_>, what: &str) -> Result<String> {
     Ok(parser.join(|token| token.is_any(&["|", ")", "("])))
 }
 
-/// `("a", "b")`.
+/// Reads `("a", "b")`, as `replace` has it.
 pub(crate) fn two_texts(parser: &mut Parser<'_>) -> Result<(String, String)> {
     parser.expect("(")?;
     let old = parser.argument("the text to replace")?;

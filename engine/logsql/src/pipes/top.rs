@@ -19,7 +19,7 @@ use crate::print::word;
 pub struct Top {
     /// The combination; all fields when empty.
     pub by: Vec<String>,
-    /// At most so many rows.
+    /// At most so many rows; 10 unless said.
     pub limit: u64,
     /// Whether the limit was written.
     pub limit_text: Option<String>,

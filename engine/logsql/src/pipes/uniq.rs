@@ -31,9 +31,9 @@ use crate::written::{StepKind, StepReader};
 pub struct Uniq {
     /// The fields whose values make a combination.
     pub by: Vec<String>,
-    /// The column of the counts.
+    /// `with hits`: the column of the counts of rows; `None`: they are not given.
     pub hits: Option<String>,
-    /// At most so many rows.
+    /// `limit N`: at most so many rows; `None`: all.
     pub limit: Option<u64>,
     /// Only values that hold this text.
     pub filter: Option<String>,

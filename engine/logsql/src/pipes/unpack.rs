@@ -28,9 +28,9 @@ pub struct Unpack {
     pub result_prefix: String,
     /// Keys of JSON whose values stay as they are written, objects too.
     pub preserve_keys: Vec<String>,
-    /// What happens to old values.
+    /// Whether a result takes the place of a value that the row has already.
     pub overwrite: Overwrite,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -21,9 +21,9 @@ pub struct UnpackWords {
     pub from: String,
     /// The result field.
     pub to: String,
-    /// Each word once.
+    /// Whether each word is given once only.
     pub drop_duplicates: bool,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

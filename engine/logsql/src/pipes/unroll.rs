@@ -31,7 +31,7 @@ use crate::written::{StepKind, StepReader};
 pub struct Unroll {
     /// The fields, whose items go side by side.
     pub fields: Vec<String>,
-    /// Only for rows that fit.
+    /// `if (f)`: rows that do not match stay as they are; `None`: all are worked on.
     pub condition: Option<Filter>,
 }
 

@@ -48,7 +48,7 @@ pub struct WindowCall {
     pub func: WindowFunc,
     /// Its fields; `*` for `count()`.
     pub fields: Vec<FieldPattern>,
-    /// Of `first` and `last`: so many rows from there.
+    /// Of `first` and `last`: so many rows behind the first one, or before the last one.
     pub offset: usize,
     /// The name of the result.
     pub name: String,
@@ -57,17 +57,17 @@ pub struct WindowCall {
 /// Functions of `running_stats` and `total_stats`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WindowFunc {
-    /// `count(...)`
+    /// `count(a, b)`: rows with a value in one of the fields; `count()`: rows
     Count,
-    /// `sum(...)`
+    /// `sum(a, b)`: of the values that are plain numbers; NaN without any
     Sum,
-    /// `min(...)`
+    /// `min(a, b)`: the least value, as text; numbers compare as numbers
     Min,
-    /// `max(...)`
+    /// `max(a, b)`: the greatest value, as text; numbers compare as numbers
     Max,
-    /// `first(...)`
+    /// `first(a)`: value of the first row of the group
     First,
-    /// `last(...)`
+    /// `last(a)`: value of the last row of the group
     Last,
 }
 
@@ -86,7 +86,7 @@ pub(super) const DEFS: &[PipeDef] = &[
 
 const STEPS: &[StepReader] = &[StepReader::of::<Window>()];
 
-/// Values of so many rows are kept per group.
+/// Greatest `offset` of `first` and `last`: values of so many rows are kept per group.
 const WINDOW_OFFSET_MAX: usize = 1000;
 
 const FUNCS: &[(&str, WindowFunc)] = &[
@@ -132,7 +132,7 @@ fn call(parser: &mut Parser<'_>) -> crate::error::Result<WindowCall> {
 }
 
 impl WindowCall {
-    /// `f(a, b)`.
+    /// Writes the call as a query has it, without `as`: `sum(a, b)`.
     fn text(&self) -> String {
         let name = FUNCS.iter().find(|(_, func)| *func == self.func).map_or("", |(name, _)| name);
         let text = format!("{name}({})", patterns(&self.fields));

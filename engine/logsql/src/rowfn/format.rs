@@ -10,7 +10,7 @@ use crate::kernels::values::{
     push_rfc3339,
 };
 
-/// A template.
+/// A template of `format`, taken apart: texts, fields, and how their values are written.
 #[derive(Debug, Clone)]
 pub struct Format {
     steps: Vec<Step>,

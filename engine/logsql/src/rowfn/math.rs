@@ -8,15 +8,15 @@ use crate::kernels::values::numeric;
 /// An expression whose fields are numbered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Expr {
-    /// A number.
+    /// A constant; what has a unit was turned into a number when it was parsed.
     Number(f64),
     /// The field with this number.
     Field(usize),
-    /// `-x`
+    /// `-x`: the other sign
     Negate(Box<Expr>),
     /// `left op right`
     Binary(MathOp, Box<Expr>, Box<Expr>),
-    /// A function.
+    /// A function of its arguments, in order.
     Call(MathFunc, Vec<Expr>),
 }
 

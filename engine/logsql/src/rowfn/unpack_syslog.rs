@@ -112,7 +112,7 @@ fn message(text: &str, out: &mut Fields) {
     }
 }
 
-/// `version|vendor|product|version|class|name|severity|key=value key=value`
+/// Reads `version|vendor|product|version|class|name|severity|key=value key=value`.
 fn cef(text: &str, out: &mut Fields) -> Option<()> {
     const HEAD: [&str; 7] = [
         "cef.version",

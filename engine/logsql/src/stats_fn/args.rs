@@ -9,7 +9,7 @@ use crate::kernels::columns::TextColumn;
 /// Names of fields that are meant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NamePattern {
-    /// This one.
+    /// The field of this name alone.
     Name(String),
     /// Those that begin so; the empty text means all.
     Prefix(String),
@@ -37,19 +37,19 @@ pub enum Arg {
     Rest(Vec<NamePattern>),
 }
 
-/// The columns of a batch.
+/// The columns of a batch that a function looks at.
 pub(super) struct Args<'a> {
     pub(super) columns: Vec<Column<'a>>,
     pub(super) rows: usize,
 }
 
-/// One of them.
+/// A column of one field (`named`: asked for by its whole name, so that empty values count), or the map.
 pub(super) enum Column<'a> {
     Field { name: &'a str, text: Box<TextColumn>, named: bool },
     Rest(Rest<'a>),
 }
 
-/// The map column.
+/// The map column of the fields without a column, and which of them are meant.
 pub(super) struct Rest<'a> {
     map: &'a MapArray,
     names: &'a StringArray,

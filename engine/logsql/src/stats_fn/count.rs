@@ -16,7 +16,7 @@ use crate::kernels::values::push_f64;
 /// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum What {
-    /// Rows.
+    /// Rows, whatever they hold.
     Rows,
     /// Rows with a field that is not empty.
     Filled,

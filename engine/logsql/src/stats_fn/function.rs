@@ -36,26 +36,26 @@ pub enum Function {
     Count,
     /// `count_empty(a, b)`: rows without any of the fields.
     CountEmpty,
-    /// `count_uniq(a, b)`
+    /// `count_uniq(a, b)`: distinct combinations of values, but for that of empty ones
     CountUniq {
-        /// Counting stops here.
+        /// `limit N`: counting stops here; `None`: never.
         limit: Option<u64>,
     },
-    /// `count_uniq_hash(a, b)`
+    /// `count_uniq_hash(a, b)`: distinct 64-bit hashes of combinations
     CountUniqHash {
-        /// Counting stops here.
+        /// `limit N`: counting stops here; `None`: never.
         limit: Option<u64>,
     },
     /// `sum(...)`: the reference counts values with units over all rows, and plain numbers only under `by`; which of the
     /// rules holds is the caller's choice, for the functions that follow too.
     Sum(NumberRule),
-    /// `avg(...)`
+    /// `avg(...)`: mean of the numbers; NaN without any
     Avg(NumberRule),
-    /// `stddev(...)`
+    /// `stddev(...)`: standard deviation of the population
     Stddev(NumberRule),
-    /// `min(...)`
+    /// `min(...)`: the least value as text, by the order of values
     Min,
-    /// `max(...)`
+    /// `max(...)`: the greatest value as text, by the order of values
     Max,
     /// `quantile(phi, ...)`, `median(...)`
     Quantile {
@@ -67,50 +67,50 @@ pub enum Function {
         /// Seconds of the range, as bits of a double; rows without them.
         seconds_bits: Option<u64>,
     },
-    /// `rate_sum(...)`
+    /// `rate_sum(...)`: sum per second
     RateSum {
         /// As in `sum`.
         rule: NumberRule,
         /// Seconds of the range, as bits of a double; the sum without them.
         seconds_bits: Option<u64>,
     },
-    /// `uniq_values(...)`
+    /// `uniq_values(...)`: distinct values that are not empty, a sorted JSON array
     UniqValues {
-        /// At most so many.
+        /// At most so many values; `None`: all.
         limit: Option<u64>,
     },
-    /// `values(...)`
+    /// `values(...)`: all values, a JSON array
     Values {
-        /// At most so many.
+        /// At most so many values; `None`: all.
         limit: Option<u64>,
     },
     /// `json_values(...)`: the last columns are those of `sort by`.
     JsonValues {
         /// For each of the last columns whether descending.
         sort: Vec<bool>,
-        /// At most so many.
+        /// At most so many objects; `None`: all.
         limit: Option<u64>,
     },
-    /// `row_any(...)`
+    /// `row_any(...)`: some row as a JSON object
     RowAny,
     /// `row_min(f, ...)`: the first column is f.
     RowMin,
     /// `row_max(f, ...)`: the first column is f.
     RowMax,
-    /// `any(...)`
+    /// `any(...)`: some value that is not empty
     Any,
-    /// `field_min(f, g)`
+    /// `field_min(f, g)`: value of g in the row with the least f
     FieldMin,
-    /// `field_max(f, g)`
+    /// `field_max(f, g)`: value of g in the row with the greatest f
     FieldMax,
-    /// `sum_len(...)`
+    /// `sum_len(...)`: length of all values in bytes
     SumLen,
-    /// `histogram(a)`
+    /// `histogram(a)`: number of values in each range, as a JSON array
     Histogram,
 }
 
 impl Function {
-    /// `quantile(phi, ...)`
+    /// Makes `quantile(phi, ...)`; phi is from 0 to 1.
     pub fn quantile(phi: f64) -> Self {
         Self::Quantile { phi_bits: phi.to_bits() }
     }
@@ -120,7 +120,7 @@ impl Function {
         Self::Rate { seconds_bits: seconds.map(f64::to_bits) }
     }
 
-    /// `rate_sum(...)`, likewise.
+    /// Makes `rate_sum(...)` over a range of so many seconds, if there is one.
     pub fn rate_sum(rule: NumberRule, seconds: Option<f64>) -> Self {
         Self::RateSum { rule, seconds_bits: seconds.map(f64::to_bits) }
     }

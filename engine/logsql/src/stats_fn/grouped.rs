@@ -21,15 +21,15 @@ pub(super) trait GroupState: Debug + Default + Send + Sync + 'static {
     type Config: Debug + Send + Sync + 'static;
     /// Adds a row. Gives the bytes by which the state has grown.
     fn add(&mut self, config: &Self::Config, args: &Args<'_>, row: usize, buffer: &mut String) -> usize;
-    /// Adds rows, likewise.
+    /// Adds rows that follow each other; gives the bytes like [`Self::add`].
     fn add_run(&mut self, config: &Self::Config, args: &Args<'_>, rows: Range<usize>, buffer: &mut String) -> usize {
         rows.map(|row| self.add(config, args, row, buffer)).sum()
     }
-    /// Writes the state.
+    /// Appends the state as bytes, for [`Self::merge`] in another accumulator.
     fn encode(&self, out: &mut Vec<u8>);
     /// Adds a state that was written. Gives the bytes by which the own one has grown.
     fn merge(&mut self, config: &Self::Config, from: &mut Reader<'_>) -> Result<usize>;
-    /// Writes the result.
+    /// Appends the text of the result; an empty text is a missing value.
     fn finish(self, config: &Self::Config, out: &mut String);
 }
 

@@ -33,7 +33,7 @@ static NAMES: LazyLock<Vec<String>> = LazyLock::new(|| {
     names
 });
 
-/// `1.136e+03`
+/// Writes a bound of a range: `1.136e+03`.
 fn exponent_text(value: f64) -> String {
     let text = format!("{value:.3e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));

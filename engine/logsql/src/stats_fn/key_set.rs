@@ -16,7 +16,7 @@ const HASHER: FixedState = FixedState::with_seed(0x5eed);
 /// Bytes of a text that a view holds.
 const VIEW_BYTES: usize = 12;
 
-/// The set.
+/// Distinct keys, held as shortly as each allows.
 #[derive(Debug, Default)]
 pub(super) struct KeySet {
     /// Entries of 32 lower-case hex digits.

@@ -155,7 +155,7 @@ impl Quantile {
         self.bytes.set(self.sample.iter().map(Kept::bytes).sum())
     }
 
-    /// Keeps so many at random.
+    /// Keeps `keep` values of a sample, each with the same chance.
     fn thin(&mut self, sample: &mut Vec<Kept>, keep: usize) {
         let keep = keep.min(sample.len());
         for place in 0..keep {

@@ -16,15 +16,15 @@ use crate::kernels::columns::{NumberRule, TextColumn};
 pub(super) trait StatsState: Debug + Send + Sync + 'static {
     /// Makes room for so many groups.
     fn resize(&mut self, groups: usize);
-    /// Adds rows.
+    /// Adds the rows of a batch, each to its group.
     fn update(&mut self, args: &Args<'_>, rows: &Rows<'_>);
     /// Adds states of other accumulators: row i belongs to group `groups[i]`.
     fn merge(&mut self, states: &[ArrayRef], groups: &[usize]) -> Result<()>;
     /// Takes out the state of the first groups; those that are left are numbered from 0 again.
     fn state(&mut self, emit: EmitTo) -> Vec<ArrayRef>;
-    /// Takes out the results of the first groups, likewise.
+    /// Takes out the results of the first groups, as texts; those that are left are numbered from 0 again.
     fn finish(&mut self, emit: EmitTo, out: &mut Results);
-    /// Bytes in memory.
+    /// Bytes that the state takes in memory, about.
     fn size(&self) -> usize;
 }
 
@@ -83,7 +83,7 @@ impl Rows<'_> {
     }
 }
 
-/// Groups of the rows of a batch.
+/// Which group each row of a batch belongs to.
 #[derive(Debug)]
 pub struct GroupRows<'a> {
     /// Number of rows.
@@ -121,7 +121,7 @@ pub struct StatsAccumulator {
     function: super::Function,
     args: Arc<[Arg]>,
     state: Box<dyn StatsState>,
-    /// Zeros, for the plain accumulator.
+    /// The group of each row for the plain accumulator, which has the one group 0.
     zeros: Vec<usize>,
 }
 

@@ -30,9 +30,9 @@ pub struct CountValues {
 /// An output row: group, label value, counts by step (0: no element).
 #[derive(Debug, Clone, PartialEq)]
 pub struct CountedValue {
-    /// Group.
+    /// Number of the group, from 0.
     pub group: u32,
-    /// Value of the label.
+    /// Value that the label gets: the counted sample value, written out.
     pub value: String,
     /// Counts; a row has no element where the count is 0.
     pub counts: Vec<f64>,
@@ -47,7 +47,7 @@ impl CountValues {
     /// Counts the elements of a row; `grow` is asked for the memory of each value that is new.
     ///
     /// # Errors
-    /// Those of `grow`.
+    /// What `grow` gives, unchanged.
     pub fn fold(
         &mut self,
         group: u32,

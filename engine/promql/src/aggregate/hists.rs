@@ -40,11 +40,11 @@ struct Slot {
 pub struct HistogramPart {
     /// Row and step: row × steps + step.
     pub slot: usize,
-    /// The sum, or the mean.
+    /// Sum of the histograms so far, or their mean when `incremental`.
     pub total: Histogram,
-    /// What its numbers lost.
+    /// Rounding errors of `total`, number by number (Kahan summation).
     pub lost: Compensation,
-    /// Number of histograms (means; else 0).
+    /// Number of histograms, for means; 0 for sums.
     pub count: f64,
     /// Whether it is a mean already and not a sum to be divided (means).
     pub incremental: bool,
@@ -52,7 +52,7 @@ pub struct HistogramPart {
     pub saw_reset: bool,
     /// Whether one said that there was none.
     pub saw_no_reset: bool,
-    /// Whether there is no result.
+    /// Whether exponential and custom buckets met, so that there is no result.
     pub incompatible: bool,
     /// Name of the first metric.
     pub metric: String,

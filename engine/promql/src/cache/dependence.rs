@@ -9,9 +9,9 @@ use crate::kernel::Grid;
 /// Stretches of time that a step at `t` reads: `t + before ..= t + after`, or fixed ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Dependence {
-    /// Relative to the step.
+    /// `(before, after)` in milliseconds relative to the step, both included; `before` is mostly below 0.
     moving: Vec<(i64, i64)>,
-    /// The same for all steps.
+    /// Ranges of time that all steps read alike (a fixed `@`).
     fixed: Vec<MillisRange>,
 }
 
@@ -20,7 +20,7 @@ pub(crate) struct Dependence {
 enum Origin {
     /// The step: at most so far before and behind it.
     Step(i64, i64),
-    /// These moments.
+    /// From the first moment to the last, both included, whatever the step.
     Fixed(Millis, Millis),
 }
 

@@ -15,22 +15,21 @@ use crate::result::StepResult;
 pub(crate) struct Key {
     /// The expression, printed.
     pub(crate) expr: String,
-    /// Distance of steps.
+    /// Distance of steps in milliseconds.
     pub(crate) step_ms: i64,
     /// Remainder of the steps' times by the distance.
     pub(crate) phase_ms: i64,
-    /// Look-back.
+    /// How old a sample may be that an instant selector finds, in milliseconds.
     pub(crate) lookback_ms: i64,
-    /// Rights.
+    /// What the caller may see; results are shared among equal rights only.
     pub(crate) access: Access,
 }
 
 /// A result and the moment at which it was true.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// The result.
     pub(crate) result: Arc<StepResult>,
-    /// The moment.
+    /// State of the source before the query was evaluated.
     pub(crate) version: Version,
 }
 
@@ -60,9 +59,9 @@ struct Slot {
 /// What a cache holds and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultCacheStats {
-    /// Results now.
+    /// Results that are held now.
     pub entries: u64,
-    /// Bytes now.
+    /// Bytes that they take now, keys included.
     pub bytes: u64,
     /// Steps that were taken from here.
     pub steps_kept: u64,

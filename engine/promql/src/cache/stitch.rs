@@ -20,7 +20,6 @@ const ROW_BYTES: usize = 256;
 /// Steps of a result, and where they begin in the whole.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    /// The result.
     pub(crate) result: Arc<StepResult>,
     /// Its steps that are wanted.
     pub(crate) steps: Range<usize>,

@@ -51,7 +51,7 @@ impl<'a> ScalarSteps<'a> {
 pub struct RangeCall<'a> {
     /// Steps of the result.
     pub grid: Grid,
-    /// Range, offset, `anchored`, `smoothed`.
+    /// Range and offset of the windows, and whether the selector is `anchored` or `smoothed`.
     pub window: Window,
     /// A fixed `@`: all steps look at the window that ends at this time (minus the offset). Only needed where the
     /// result depends on the step all the same (`predict_linear`); elsewhere use a grid of one step.

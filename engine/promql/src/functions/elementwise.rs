@@ -7,16 +7,16 @@ use quiver_types::Histogram;
 use super::call::ScalarSteps;
 use crate::kernel::Block;
 
-/// A function of an element.
+/// How a function of an instant vector treats each element.
 #[derive(Debug, Clone, Copy)]
 pub enum ElementwiseKernel {
-    /// A function of the float.
+    /// A function of the float; histograms are dropped.
     Float(fn(f64) -> f64),
     /// A function of the floats of a row and the scalar arguments of the call. Gets values and presence of one row.
     WithScalars(fn(&mut [f64], &mut [bool], &[ScalarSteps<'_>])),
     /// A function of the float as Unix time in seconds. Without arguments in the call its input is `vector(time())`.
     Date(fn(i64) -> f64),
-    /// A function of the histogram.
+    /// A function of the native histogram that gives a float; floats are dropped.
     Histogram(fn(&Histogram) -> f64),
 }
 

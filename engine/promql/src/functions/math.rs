@@ -66,7 +66,7 @@ pub(crate) fn go_max(a: f64, b: f64) -> f64 {
     }
 }
 
-/// Go's `math.Min`, likewise.
+/// Go's `math.Min`: -infinity beats NaN, NaN beats numbers, -0 beats +0.
 pub(crate) fn go_min(a: f64, b: f64) -> f64 {
     -go_max(-a, -b)
 }

@@ -57,7 +57,7 @@ pub(crate) mod of_range {
         serializer.serialize_str(function.name)
     }
 
-    /// Finds it.
+    /// Finds the range function of that name in the registry; any other name is an error.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static FunctionDef, D::Error> {
         let function = registered(deserializer)?;
         if matches!(function.kernel, Kernel::Range(_)) { Ok(function) } else { Err(other_kind::<D>(function)) }

@@ -179,7 +179,7 @@ impl Edges {
     }
 }
 
-/// See [`Edges::place`].
+/// What [`Edges::place`] gives: milliseconds to the first sample, between first and last, and behind; number of gaps.
 type Place = (i64, i64, i64, usize);
 
 /// Seconds between the samples of a window, and those for which their growth is taken to have gone on.

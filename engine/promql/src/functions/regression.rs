@@ -140,7 +140,7 @@ impl Times {
         })
     }
 
-    /// The same for two windows.
+    /// The lines of two windows that have these times, which is faster than one after the other.
     fn two_lines(&self, a: &[f64], b: &[f64]) -> [Line; 2] {
         if constant(a).is_some() || constant(b).is_some() {
             return [self.line(a), self.line(b)];

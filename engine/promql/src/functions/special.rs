@@ -10,7 +10,7 @@ pub enum SpecialKind {
     /// `absent(v)`: 1 at steps without any element; labels: those that occur in exactly one `=` matcher of the
     /// selector and in no other matcher, the name left out.
     Absent,
-    /// `absent_over_time(m)`: likewise, at steps where no series has a sample in its window
+    /// `absent_over_time(m)`: as `absent`, at steps where no series has a sample in its window
     /// (`present_over_time` gives the windows).
     AbsentOverTime,
     /// `scalar(v)`: the float of the only element with a float, else NaN.
@@ -23,7 +23,7 @@ pub enum SpecialKind {
     Pi,
     /// `start()`: first step of the query in seconds.
     Start,
-    /// `end()`: last step of the query in seconds.
+    /// `end()`: end of the query in seconds, as asked for; the last step may lie before it.
     End,
     /// `step()`: step of the query in seconds.
     Step,
@@ -31,7 +31,7 @@ pub enum SpecialKind {
     Range,
     /// `label_replace(v, dst, replacement, src, regex)`; the regex is anchored and `.` matches line ends.
     LabelReplace,
-    /// `label_join(v, dst, separator, src...)`
+    /// `label_join(v, dst, separator, src...)`: the values of the labels `src` with the separator between
     LabelJoin,
     /// `sort(v)`: ascending, NaN last, histograms dropped; warns in range queries (`notes::sort_in_range_query`).
     Sort,
@@ -44,7 +44,7 @@ pub enum SpecialKind {
     /// `histogram_quantile(q, v)`: rows grouped by labels without `le`; `quantile::bucket_quantile` for the floats of
     /// a group, `quantile::histogram_quantile` for histograms. Both at once: a warning and no result.
     HistogramQuantile,
-    /// `histogram_quantiles(v, label, q...)`: the same for each q, which becomes the value of `label`.
+    /// `histogram_quantiles(v, label, q...)`: `histogram_quantile` for each q, which becomes the value of `label`.
     HistogramQuantiles,
     /// `histogram_fraction(lower, upper, v)`: with `quantile::bucket_fraction`, `quantile::histogram_fraction`.
     HistogramFraction,

@@ -8,11 +8,11 @@ use super::uses_custom_buckets;
 /// A bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Bucket {
-    /// Lower bound.
+    /// Lower bound; of the lowest bucket it may be -Inf.
     pub lower: f64,
-    /// Upper bound.
+    /// Upper bound; of the highest bucket it may be +Inf.
     pub upper: f64,
-    /// Observations.
+    /// Observations in this bucket alone, not cumulative; may be a fraction.
     pub count: f64,
     /// Index in its schema; 0 for the zero bucket.
     pub index: i32,

@@ -32,7 +32,6 @@ use crate::run::RunState;
 /// What both halves of the node share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fold {
-    /// Operator.
     pub(crate) op: AggregateOp,
     /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,

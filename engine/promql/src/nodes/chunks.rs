@@ -93,7 +93,7 @@ impl Form for SampleChunks {
 struct ChunksWorker {
     chunks: Arc<SampleChunks>,
     buffers: SampleBuffers,
-    /// That of the rows that were given last.
+    /// What the rows that were given last take.
     memory: MemoryReservation,
     run: Arc<RunState>,
 }

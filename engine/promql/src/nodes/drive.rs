@@ -21,7 +21,7 @@ pub(crate) trait Worker: Send + 'static {
     /// Takes a batch, gives what is ready.
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>>;
 
-    /// Gives what is left.
+    /// Gives what is left when the input has ended.
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(vec![])
     }
@@ -41,10 +41,10 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
     struct State<W> {
         input: Option<SendableRecordBatchStream>,
         worker: W,
-        /// Of the batch at hand.
+        /// Rows of the batch at hand that the worker has not taken yet.
         rest: Option<RecordBatch>,
         ready: VecDeque<RecordBatch>,
-        /// Since it gave way.
+        /// How long it has worked since it last let other queries run.
         worked: Duration,
     }
     let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new(), worked: Duration::ZERO };

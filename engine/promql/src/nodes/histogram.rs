@@ -30,7 +30,7 @@ use crate::quantile::{
 pub(crate) struct HistogramGroup {
     /// Classic buckets: row and upper bound, by bound.
     pub(crate) classic: Vec<(u32, f64)>,
-    /// Native histograms.
+    /// Row of native histograms, if there is one.
     pub(crate) native: Option<u32>,
     /// Rows of the output: one, or one per quantile.
     pub(crate) out: Vec<u32>,
@@ -45,7 +45,7 @@ pub(crate) enum HistogramFunction {
     Fraction,
 }
 
-/// The operator.
+/// Quantiles or fractions of classic and native histograms, by step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepHistogram {
     /// What is computed.
@@ -54,7 +54,7 @@ pub(crate) struct StepHistogram {
     pub(crate) params: Vec<Param>,
     /// Times of the steps.
     pub(crate) grid: Grid,
-    /// Groups.
+    /// One for each set of labels without `le`.
     pub(crate) groups: Vec<HistogramGroup>,
     /// Rows whose `le` is missing or malformed.
     pub(crate) bad: Vec<u32>,
@@ -113,7 +113,7 @@ struct Work<'a> {
     op: &'a StepHistogram,
     params: Vec<ScalarSteps<'a>>,
     annotations: Annotations,
-    /// By metric.
+    /// What was mended in classic histograms whose counts fell, by metric.
     fixes: BTreeMap<&'a str, ForcedMonotonicity>,
 }
 

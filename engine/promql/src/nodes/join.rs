@@ -45,13 +45,12 @@ pub(crate) struct JoinGroup {
     pub(crate) lone: SmallVec<[u32; 2]>,
 }
 
-/// The operator.
+/// A binary operator between two vectors, whose rows are matched beforehand by their labels.
 #[derive(Debug, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "the words of a binary operator")]
 pub(crate) struct StepJoin {
-    /// Operator.
     pub(crate) op: BinaryOp,
-    /// `bool`
+    /// Whether a comparison gives 0 or 1 instead of filtering (`bool`).
     pub(crate) return_bool: bool,
     /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
@@ -65,7 +64,7 @@ pub(crate) struct StepJoin {
     pub(crate) fill_many: Option<f64>,
     /// Stands in for a missing row of "one".
     pub(crate) fill_one: Option<f64>,
-    /// Who belongs together.
+    /// Rows of both sides that match, one entry per signature (the values of the labels that must be equal).
     pub(crate) groups: Vec<JoinGroup>,
     /// Whether a row of the output may come from several pairs.
     pub(crate) merges: bool,

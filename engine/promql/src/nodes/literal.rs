@@ -21,7 +21,7 @@ pub(crate) struct Literal {
     /// Schema of the batches.
     #[serde(with = "quiver_types::written::schema")]
     pub(crate) schema: SchemaRef,
-    /// The matrix.
+    /// Rows that were known when the query was planned.
     #[serde(with = "quiver_types::written::batches")]
     pub(crate) batches: Vec<RecordBatch>,
 }

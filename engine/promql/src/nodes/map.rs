@@ -26,24 +26,22 @@ use crate::run::RunState;
 /// One piece of elementwise work.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// `-v`
+    /// `-v`: floats and histograms with the other sign
     Negate,
     /// A function of the elements.
     Function {
-        /// Which one.
         function: Named<ElementwiseKernel>,
-        /// Scalar arguments.
+        /// Scalar arguments in order, constant or by step.
         params: Vec<Param>,
     },
     /// An operator between the elements and a scalar.
     Binary {
-        /// Operator.
         op: BinaryOp,
-        /// `bool`
+        /// Whether a comparison gives 0 or 1 instead of filtering (`bool`).
         return_bool: bool,
         /// Whether the scalar stands on the left.
         scalar_left: bool,
-        /// The scalar.
+        /// The operand that is no vector, constant or by step.
         scalar: Param,
         /// Position of the expression.
         pos: PosRange,
@@ -54,9 +52,9 @@ pub(crate) enum Stage {
     ScalarFunction(Named<ScalarKernel>, Param),
     /// The time of the step instead of the value.
     StepTime,
-    /// Drops histograms.
+    /// Drops histograms, keeps floats as they are.
     FloatsOnly,
-    /// Drops everything.
+    /// Drops all elements, keeps the rows.
     Nothing,
 }
 

@@ -173,9 +173,9 @@ impl Rows {
 /// The value of a sample.
 #[derive(Debug, Clone, PartialEq)]
 pub enum NewestValue {
-    /// Float.
+    /// A float; never the stale marker.
     Float(f64),
-    /// Native histogram.
+    /// A native histogram; never stale.
     Histogram(Box<Histogram>),
 }
 

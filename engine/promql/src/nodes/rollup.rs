@@ -41,7 +41,7 @@ pub(crate) enum RollupFunction {
 /// Where samples come from.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum SampleSource {
-    /// A scan.
+    /// A scan of stored samples.
     Scan,
     /// The matrix of a subquery on its own grid.
     Grid(Grid),
@@ -50,17 +50,15 @@ pub(crate) enum SampleSource {
 /// All that a rollup needs to know.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rollup {
-    /// Function.
     pub(crate) function: RollupFunction,
-    /// Source.
     pub(crate) source: SampleSource,
     /// Steps of the result.
     pub(crate) grid: Grid,
-    /// Windows.
+    /// Range and offset of the windows, one window per step.
     pub(crate) window: Window,
     /// Fixed end of all windows, for functions whose result depends on the step all the same.
     pub(crate) at: Option<Millis>,
-    /// Scalar arguments.
+    /// Scalar arguments of the function, constant or by step.
     pub(crate) params: Vec<Param>,
     /// Position that annotations are about.
     pub(crate) pos: PosRange,

@@ -31,7 +31,7 @@ pub(crate) struct MapRows {
     pub(crate) to: Arc<Vec<u32>>,
     /// Whether two rows may go to one number.
     pub(crate) merges: bool,
-    /// What the labels went through.
+    /// What changed the labels, as plans show it.
     pub(crate) shown: String,
 }
 
@@ -105,7 +105,7 @@ impl Merger {
     /// Lets what is held count as memory of the query.
     ///
     /// # Errors
-    /// Those of the pool.
+    /// The memory pool has no room.
     pub(crate) fn within(mut self, env: &Env) -> Result<Self> {
         self.memory = Some(env.reserve("merged rows", 0)?);
         Ok(self)

@@ -22,7 +22,7 @@ use crate::kernel::Block;
 /// Keeps rows by step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepSelect {
-    /// Operator.
+    /// `topk`, `bottomk`, `limitk` or `limit_ratio`.
     pub(crate) op: AggregateOp,
     /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,

@@ -21,7 +21,7 @@ use crate::run::RunState;
 /// A set operator over two inputs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepSet {
-    /// `and`, `unless`.
+    /// `and` or `unless`.
     pub(crate) op: BinaryOp,
     /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,

@@ -21,7 +21,7 @@ use crate::sorting::{self, sort_numbers};
 pub(crate) enum SortBy {
     /// The value; histograms are dropped.
     Value {
-        /// Greatest first.
+        /// Whether the greatest comes first.
         descending: bool,
     },
     /// The place of each row, known from its labels.
@@ -31,7 +31,6 @@ pub(crate) enum SortBy {
 /// Sorts the rows of an instant vector.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Sort {
-    /// What decides.
     pub(crate) by: SortBy,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,

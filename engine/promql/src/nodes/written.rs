@@ -137,7 +137,7 @@ pub(crate) mod few {
         numbers.serialize(serializer)
     }
 
-    /// Reads it.
+    /// Reads any list of row numbers.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[u32; 2]>, D::Error> {
         Vec::<u32>::deserialize(deserializer).map(|numbers| SmallVec::from_slice(&numbers))
     }

@@ -142,7 +142,7 @@ impl Planner {
         Planned::Vector(v)
     }
 
-    /// `and`, `unless`.
+    /// Plans `and` and `unless`.
     fn set(
         &self,
         op: BinaryOp,

@@ -24,7 +24,7 @@ use crate::nodes::rollup::{Rollup, RollupFunction};
 pub(crate) struct Scanned {
     /// Name that plans show.
     pub(crate) name: Arc<str>,
-    /// The series.
+    /// The series of the selector.
     pub(crate) selected: SelectedSeries,
     /// What is read of them.
     pub(crate) request: SampleRequest,

@@ -35,13 +35,13 @@ pub(crate) struct Samples {
     pub(crate) plan: LogicalPlan,
     /// Where they come from.
     pub(crate) source: SampleSource,
-    /// Labels.
+    /// Labels of the rows, by row number.
     pub(crate) table: Arc<SeriesTable>,
     /// Names that go already (subqueries).
     pub(crate) drop_name: Arc<Vec<bool>>,
     /// Whether there may be histograms.
     pub(crate) histograms: bool,
-    /// Windows.
+    /// Range and offset of the windows, one window per step.
     pub(crate) window: Window,
     /// Fixed end of the windows.
     pub(crate) at: Option<Millis>,

@@ -8,7 +8,7 @@ const TOLERANCE: f64 = 1e-12;
 pub struct ClassicBucket {
     /// The number in `le`.
     pub upper_bound: f64,
-    /// Cumulative count.
+    /// Observations up to the bound: those of lower buckets included.
     pub count: f64,
 }
 
@@ -19,7 +19,7 @@ pub struct Fix {
     pub min_bucket: f64,
     /// Highest bound with a lifted count.
     pub max_bucket: f64,
-    /// Largest lift.
+    /// Most that a count was lifted by.
     pub max_diff: f64,
 }
 
@@ -28,15 +28,15 @@ pub struct Fix {
 pub struct ForcedMonotonicity {
     /// Number of fixed histograms.
     pub samples: u64,
-    /// First step.
+    /// First step at which counts fell, Unix milliseconds.
     pub min_ts: i64,
-    /// Last step.
+    /// Last step at which counts fell, Unix milliseconds.
     pub max_ts: i64,
     /// Lowest bound with a lifted count.
     pub min_bucket: f64,
     /// Highest bound with a lifted count.
     pub max_bucket: f64,
-    /// Largest lift.
+    /// Most that a count was lifted by.
     pub max_diff: f64,
 }
 

@@ -27,7 +27,7 @@ const VALUE_BYTES: u64 = 9;
 /// A matrix that takes so many times the memory for queries is refused at once.
 const HOPELESS: u64 = 16;
 
-/// One query on its way.
+/// One query that is being evaluated: planner, checked expression, steps.
 pub(super) struct Job {
     pub(super) planner: Planner,
     pub(super) expr: Expr,

@@ -60,7 +60,7 @@ impl BitWriter {
         self.prefixed(value as u64, |bits| fits(value, bits));
     }
 
-    /// Appends an unsigned number likewise (`putVarbitUint`).
+    /// Appends an unsigned number whose prefix says how many bits follow (`putVarbitUint`).
     pub(crate) fn uvarbit(&mut self, value: u64) {
         self.prefixed(value, |bits| value >> bits == 0);
     }

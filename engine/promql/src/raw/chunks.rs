@@ -16,7 +16,7 @@ const SAMPLES_MAX: usize = 120;
 /// How a chunk is encoded: the number in `prometheus.Chunk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
-    /// Floats.
+    /// Floats, as XOR of neighbours (Gorilla).
     Xor = 1,
     /// A histogram of whole counts.
     Histogram = 2,
@@ -31,16 +31,16 @@ impl Encoding {
     }
 }
 
-/// One chunk.
+/// Some samples of one series, encoded as Prometheus' TSDB does.
 #[derive(Debug, Clone)]
 pub struct Chunk {
-    /// Time of the first sample.
+    /// Time of the first sample, Unix milliseconds.
     pub min_ms: i64,
-    /// Time of the last sample.
+    /// Time of the last sample, Unix milliseconds.
     pub max_ms: i64,
-    /// Encoding.
+    /// How `data` is to be read.
     pub encoding: Encoding,
-    /// The bytes.
+    /// The bytes of the chunk, without its length and checksum.
     pub data: Vec<u8>,
 }
 

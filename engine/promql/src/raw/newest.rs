@@ -23,11 +23,11 @@ pub use crate::nodes::newest::NewestValue;
 
 /// The newest samples, in the order of their names, then of the other labels.
 pub struct NewestSamples {
-    /// Labels.
+    /// Labels of the series; a row number stands for a series.
     pub table: Arc<SeriesTable>,
     batches: SendableRecordBatchStream,
     ctx: QueryContext,
-    /// That of the labels.
+    /// What the labels take of the query's memory.
     _memory: MemoryReservation,
 }
 

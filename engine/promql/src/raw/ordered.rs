@@ -21,13 +21,13 @@ use crate::run::RunState;
 
 /// The chunks of each series, in the order of labels.
 pub struct OrderedChunks {
-    /// Labels.
+    /// Labels of the series; a row number stands for a series.
     pub table: Arc<SeriesTable>,
     /// Row of the table of each place.
     rows: Vec<u32>,
     batches: SendableRecordBatchStream,
     ctx: QueryContext,
-    /// That of the order.
+    /// What the order takes of the query's memory.
     _memory: MemoryReservation,
 }
 

@@ -16,7 +16,7 @@ use crate::kernel::{SeriesOut, SeriesSamples};
 /// What to give of the sample that is found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstantValue {
-    /// Its value.
+    /// Its value, float or histogram.
     Value,
     /// Its time in seconds.
     Timestamp,

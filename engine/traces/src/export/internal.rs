@@ -14,10 +14,10 @@ use crate::assemble::{Trace, contexts};
 use crate::tree::Tree;
 use crate::writer::JsonWriter;
 
-/// The format.
+/// `trace/1`: all that is known of a trace. It is not in [`super::FORMATS`]; [`write_trace`] serves it.
 pub const FORMAT: ExportFormat = ExportFormat { name: "trace", write };
 
-/// Names of the states, by number.
+/// Names of the states by number, as OTLP has them.
 pub(crate) const STATUS: [&str; 3] = ["unset", "ok", "error"];
 
 fn write(trace: &Trace, _: ExportOptions, w: &mut JsonWriter<'_>) {

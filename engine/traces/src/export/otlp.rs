@@ -10,7 +10,7 @@ use super::{ExportFormat, ExportOptions, any_value};
 use crate::assemble::{Trace, contexts};
 use crate::writer::JsonWriter;
 
-/// The format.
+/// OTLP/JSON: one `ExportTraceServiceRequest` with all spans.
 pub const FORMAT: ExportFormat = ExportFormat { name: "otlp", write };
 
 /// Writes an `ExportTraceServiceRequest`.

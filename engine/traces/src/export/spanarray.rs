@@ -9,7 +9,7 @@ use super::{ExportFormat, ExportOptions, extras, plain_object};
 use crate::assemble::Trace;
 use crate::writer::JsonWriter;
 
-/// The format.
+/// A JSON array of spans in the flat form of Zipkin v2.
 pub const FORMAT: ExportFormat = ExportFormat { name: "spanarray", write };
 
 /// Names of the kinds, by number; the flat model has none for unset and internal.

@@ -14,7 +14,7 @@ use crate::writer::{JsonWriter, push_id, push_text};
 /// What stands as `code` of an error about a file that cannot be read: the HTTP status that it would have as a whole.
 pub const DAMAGED_CODE: u16 = 500;
 
-/// The format.
+/// Jaeger's JSON: a trace object within the `data` of its wrapper.
 pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
 
 /// Writes a trace in its wrapper.

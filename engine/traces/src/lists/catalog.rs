@@ -24,7 +24,7 @@ use super::{InstanceRow, OperationRow, ServiceRow, columns, shown};
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
 
-/// Any time.
+/// The window without bounds: spans are not filtered by their start.
 const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 
 /// What is asked of roll-ups, and the filters of the spans that are read beside.

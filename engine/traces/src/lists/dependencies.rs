@@ -25,10 +25,10 @@ use serde_json::{Value, json};
 use super::shown;
 use crate::engine::{Reader, TraceError, TracesEngine};
 
-/// A node.
+/// A node of the service graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Node {
-    /// Name.
+    /// Name of the service, database, queue or other system; `user` for callers that send no spans.
     pub id: String,
     /// `service`, `database`, `queue`, `external`, `user`.
     pub kind: &'static str,
@@ -40,16 +40,16 @@ pub struct Node {
     pub p95: i64,
 }
 
-/// An edge.
+/// Calls from one node to another, whatever their kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
-    /// Who calls.
+    /// [`Node::id`] of the caller.
     pub source: String,
-    /// Who is called.
+    /// [`Node::id`] of what is called.
     pub target: String,
     /// `http`, `rpc`, `messaging`, `db`, or empty.
     pub protocol: &'static str,
-    /// Calls.
+    /// Number of calls.
     pub calls: u64,
     /// Calls that failed.
     pub errors: u64,
@@ -57,7 +57,7 @@ pub struct Edge {
     pub quantiles: [i64; 2],
 }
 
-/// The graph.
+/// The service graph of a window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Dependencies {
     /// In order of names.

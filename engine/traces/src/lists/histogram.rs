@@ -35,13 +35,13 @@ const SERIES_MAX: usize = 100;
 pub enum SplitBy {
     /// Not at all.
     Nothing,
-    /// By service.
+    /// By service (`service`).
     Service,
-    /// By name.
+    /// By name of the span (`operation`).
     Operation,
-    /// By status.
+    /// By status (`status`): `unset`, `ok`, `error`.
     Status,
-    /// By the value of an attribute.
+    /// By the value of an attribute (`tag:<key>`), looked for at one place or at any.
     Tag(Option<Place>, String),
 }
 
@@ -72,9 +72,9 @@ impl SplitBy {
 /// What is shown of the spans of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// How many spans.
+    /// Number of spans that start in the step.
     Count,
-    /// How many failed.
+    /// Those of them that failed (status `error`).
     Errors,
     /// A percentile of their duration in nanoseconds.
     Quantile(u8),
@@ -83,7 +83,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// The words.
+    /// Values of the parameter `measure`; `avg` is the mean duration.
     pub const WORDS: [&'static str; 6] = ["count", "errors", "p50", "p95", "p99", "avg"];
 
     /// Reads one of [`Measure::WORDS`].

@@ -22,9 +22,9 @@ const CELL_BYTES: usize = 512;
 /// What is asked for.
 #[derive(Debug, Clone)]
 pub struct RateRequest {
-    /// Services, as shown.
+    /// Services, as shown: `unknown_service` is that of spans without one.
     pub services: Vec<String>,
-    /// Kinds of spans.
+    /// Kinds of spans (0 to 5) that count as calls.
     pub kinds: Vec<u8>,
     /// Whether each operation is a series of its own.
     pub by_operation: bool,
@@ -34,14 +34,14 @@ pub struct RateRequest {
     pub step: i64,
     /// How far back each point looks, in nanoseconds.
     pub per: i64,
-    /// Which quantile of the durations.
+    /// Which quantile of the durations, from 0 to 1.
     pub quantile: f64,
 }
 
-/// One point.
+/// The calls whose spans start in `[time - per, time)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint {
-    /// Unix nanoseconds.
+    /// End of that time, not included; Unix nanoseconds.
     pub time: i64,
     /// Calls each second.
     pub calls_per_s: f64,
@@ -51,10 +51,10 @@ pub struct RatePoint {
     pub latency_ms: f64,
 }
 
-/// One series.
+/// Calls of one service, or of one of its operations, over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// Service.
+    /// `service.name`; `unknown_service` when spans have none.
     pub service: String,
     /// Operation, when they are told apart.
     pub operation: Option<String>,

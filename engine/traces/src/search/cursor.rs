@@ -7,11 +7,11 @@ use quiver_types::spans::{TraceId, hex, parse_hex};
 /// See the module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// Hash of filter and sort.
+    /// Hash of filter and sort: a cursor goes on with the search that it came from, and no other.
     pub(crate) binds: u64,
     pub(crate) key: i64,
     pub(crate) trace: TraceId,
-    /// Spans received later are not seen.
+    /// Unix nanoseconds: spans that were received later are not seen, so that pages fit together.
     pub(crate) received: i64,
     pub(crate) range: (i64, i64),
 }

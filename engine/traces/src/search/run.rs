@@ -51,7 +51,7 @@ const SLICE_SPANS_MAX: usize = 256 * 1024;
 /// than to go over some ten thousand, and searches look at one slice after the other.
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
 
-/// Traces of a page.
+/// Whole traces that were read for a page, by id.
 pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
 
 /// A trace with the start of its newest matching span: it cannot begin after that.
@@ -59,15 +59,15 @@ type Candidate = (TraceId, i64);
 
 /// Candidates of a part of the window, newest first.
 struct Candidates {
-    /// Those that the plan has still to give, in order; none: all are there.
+    /// Candidates that the plan has still to give, in order; `None`: all are in `ready`.
     rows: Option<SendableRecordBatchStream>,
     ready: VecDeque<Candidate>,
-    /// What those count that were there at once.
+    /// Memory of the candidates that were all there at once.
     _memory: Option<Collected>,
 }
 
 impl Candidates {
-    /// Gives so many more at most.
+    /// Gives the next candidates, `many` at most; none when all were given.
     async fn next(&mut self, many: usize) -> Result<Vec<Candidate>, TraceError> {
         while self.ready.len() < many
             && let Some(rows) = &mut self.rows

@@ -19,7 +19,7 @@ use crate::writer::JsonWriter;
 /// What a query found in a trace.
 #[derive(Debug, Clone, Default)]
 pub struct Found {
-    /// Wanted spans by their place in the trace.
+    /// Indexes of the wanted spans in [`Trace::spans`].
     pub spans: Vec<usize>,
     /// The sets that they are in.
     pub sets: Vec<FoundSet>,

@@ -25,22 +25,19 @@ pub struct Figures(Node);
 /// What numbers are made of.
 #[derive(Debug, Clone)]
 pub(super) enum Node {
-    /// Those of a query, which has a function of metrics.
+    /// The series of one query with a function of metrics.
     Query(Box<Query>),
-    /// Of both sides.
+    /// Arithmetic between series of both sides.
     Worked(Box<Node>, Sign, Box<Node>),
-    /// Of a side and a constant, which may stand on the left.
+    /// Arithmetic between series and a constant, which may stand on the left.
     Fixed {
-        /// The side.
         of: Box<Node>,
-        /// What is done.
         sign: Sign,
-        /// The constant.
         fixed: f64,
-        /// It comes first.
+        /// Whether the constant is the left operand.
         is_left: bool,
     },
-    /// Those that compare so.
+    /// The numbers of series that compare so with a constant.
     Kept(Box<Node>, Compare, f64),
     /// The greatest (`true`) or least of each step.
     Picked(Box<Node>, bool, usize),

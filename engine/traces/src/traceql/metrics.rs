@@ -47,11 +47,11 @@ pub struct MetricSeries {
 /// A span that a number is made of.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct MetricExemplar {
-    /// Its trace.
+    /// The trace that the span is of.
     pub trace: TraceId,
     /// Its start in Unix nanoseconds.
     pub start: i64,
-    /// Start of the step.
+    /// Start of the step that shows it, Unix nanoseconds.
     pub at: i64,
     /// Its own value; none where spans are counted.
     pub value: Option<f64>,
@@ -66,7 +66,7 @@ pub(super) struct Cell {
     most: f64,
     /// Counts by the power of two that values do not pass.
     buckets: BTreeMap<u64, u64>,
-    /// The first span, with its value.
+    /// The first span, for exemplars: its trace, its start in Unix nanoseconds, its value.
     pub(super) first: Option<(TraceId, i64, f64)>,
 }
 

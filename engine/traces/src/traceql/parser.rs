@@ -23,7 +23,7 @@ use super::{
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: usize = 64;
-/// Most conditions.
+/// Most conditions of a query, those of all its parts together.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
 /// Most stages of a query, and those of them that group: each may make a set of every span, and of each set again.
@@ -46,7 +46,7 @@ struct Parser<'a> {
     conditions: usize,
     /// Stages so far, those in parentheses among them.
     stages: usize,
-    /// Those of them that group.
+    /// How many of these are `by(…)`.
     groups: usize,
     /// Numbers over time that are being read are constants, and no queries.
     only_constants: bool,

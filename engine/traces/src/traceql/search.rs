@@ -18,22 +18,22 @@ use crate::summary::{Summary, summarize};
 /// A search for traces.
 #[derive(Debug, Clone)]
 pub struct TraceqlSearch {
-    /// What is wanted.
+    /// What spans are wanted of a trace.
     pub query: Arc<Query>,
     /// Unix nanoseconds, both included: a wanted span starts within.
     pub range: (i64, i64),
     /// Conditions on spans beside the query.
     pub conditions: Vec<SpanFilter>,
-    /// Most traces.
+    /// Most traces; the newest are given.
     pub limit: usize,
-    /// Most spans of each.
+    /// Most spans that are shown of each set.
     pub spans: usize,
 }
 
 /// A trace that was found.
 #[derive(Debug, Clone)]
 pub struct TraceqlHit {
-    /// The trace.
+    /// The trace as a whole, with its spans that are not wanted.
     pub summary: Summary,
     /// Spans that the query wants, in the sets that it makes of them.
     pub sets: Vec<HitSet>,
@@ -42,9 +42,9 @@ pub struct TraceqlHit {
 /// Spans that go together.
 #[derive(Debug, Clone)]
 pub struct HitSet {
-    /// How many there are.
+    /// How many spans it has, shown or not.
     pub matched: usize,
-    /// The first of them.
+    /// The first of them, [`TraceqlSearch::spans`] at most.
     pub spans: Vec<HitSpan>,
     /// What they have in common, and numbers that were compared; values in OTLP/JSON.
     pub attributes: Vec<(Arc<str>, Value)>,
@@ -53,13 +53,13 @@ pub struct HitSet {
 /// A span that was found.
 #[derive(Debug, Clone)]
 pub struct HitSpan {
-    /// Identifier.
+    /// The span id, all 8 bytes.
     pub id: [u8; 8],
     /// Name, if the query asks for it.
     pub name: Option<String>,
-    /// Unix nanoseconds.
+    /// Start, Unix nanoseconds.
     pub start: i64,
-    /// Nanoseconds.
+    /// From start to end, in nanoseconds.
     pub duration: i64,
     /// Fields that the query names, values in OTLP/JSON.
     pub attributes: Vec<(String, Value)>,

@@ -11,11 +11,11 @@ use super::{Check, Expr, Field, Intrinsic, Query, Relation, Scalar, Spanset, Sta
 /// When a field that a query names is given.
 #[derive(Debug, Clone, Copy)]
 enum Given<'q> {
-    /// Always, also when there is none.
+    /// With every span, also when it has no value (`nil`).
     Always,
-    /// Where there is one.
+    /// With the spans that have a value.
     There,
-    /// Where this holds.
+    /// With the spans that this condition holds for.
     Where(&'q Expr),
 }
 

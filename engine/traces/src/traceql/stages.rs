@@ -16,7 +16,7 @@ const ATTRIBUTES_MAX: usize = 16;
 /// Spans of a trace that go together.
 #[derive(Debug, Clone, Default)]
 pub struct FoundSet {
-    /// By their place in the trace.
+    /// Indexes of the spans in the trace, in its order.
     pub spans: Vec<usize>,
     /// What they have in common, and numbers that were compared; values in OTLP/JSON.
     pub attributes: Vec<(Arc<str>, Json)>,

@@ -13,19 +13,18 @@ use super::{Compare, Field};
 pub(crate) enum Term {
     /// The value of a field.
     Field(Field),
-    /// A constant.
     Fixed(Fixed),
-    /// Arithmetic.
+    /// Arithmetic between two values of the same span.
     Worked(Box<Term>, Sign, Box<Term>),
 }
 
-/// A value that is known.
+/// A constant, or the value that a span has.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fixed {
     Number(f64),
     /// A whole number, with which arithmetic stays whole.
     Whole(i64),
-    /// A duration in nanoseconds, with which it does not.
+    /// A duration in nanoseconds; with it, arithmetic gives a double.
     Nanos(i64),
     Text(String),
     Bool(bool),

@@ -14,7 +14,7 @@ pub enum FieldOp {
     Eq,
     /// `<=`: as numbers when both are, else by bytes.
     Le,
-    /// `<`, likewise.
+    /// `<`: as numbers when both are, else by bytes.
     Lt,
 }
 

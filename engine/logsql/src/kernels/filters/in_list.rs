@@ -10,7 +10,7 @@ use super::{describe_list, exact_hints, form};
 pub struct InList {
     /// Ascending, each once.
     values: Vec<String>,
-    /// The same, when there are many.
+    /// The values again, when there are many; else empty.
     set: HashSet<String>,
 }
 

@@ -100,7 +100,6 @@ impl ValueMatcher for Regexp {
 /// A piece of a way to match.
 #[derive(Debug, Clone, PartialEq)]
 enum Piece {
-    /// This text.
     Text(String),
     /// The beginning of the value.
     Begin,

@@ -7,13 +7,13 @@ use super::form;
 /// How texts are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextOp {
-    /// `>`
+    /// `>`: greater by bytes
     Gt,
-    /// `>=`
+    /// `>=`: greater by bytes, or equal
     Ge,
-    /// `<`
+    /// `<`: less by bytes
     Lt,
-    /// `<=`
+    /// `<=`: less by bytes, or equal
     Le,
 }
 

@@ -12,7 +12,7 @@ use super::{
     Phrase, Prefix, Range, Regexp, Sequence, StringRange, Substring, TextCompare, TextOp, ValueType,
 };
 
-/// Whose they are.
+/// The owner that written forms of matchers of this crate name.
 pub(super) const OF: &str = "logsql";
 
 /// How all of them are read.
@@ -26,7 +26,7 @@ fn value(form: &MatcherForm) -> Result<Option<Arc<dyn ValueMatcher>>> {
     Ok(found.or_else(|| of_numbers(form)).or_else(|| of_list(form)))
 }
 
-/// Those of one text.
+/// Makes the matchers that are made of one text.
 fn of_text(kind: &str, text: &str) -> Result<Option<Arc<dyn ValueMatcher>>> {
     Ok(Some(match kind {
         "phrase" => Arc::new(Phrase::new(text)),
@@ -42,7 +42,7 @@ fn of_text(kind: &str, text: &str) -> Result<Option<Arc<dyn ValueMatcher>>> {
     }))
 }
 
-/// Those of numbers, or of one among a few.
+/// Makes the matchers that are made of numbers, or of one word among a few.
 fn of_numbers(form: &MatcherForm) -> Option<Arc<dyn ValueMatcher>> {
     Some(match (form.kind.as_str(), form.texts.as_slice(), form.numbers.as_slice()) {
         ("range", [], [min, max]) => Arc::new(Range::new(f64::from_bits(*min), f64::from_bits(*max))),
@@ -66,7 +66,7 @@ fn of_numbers(form: &MatcherForm) -> Option<Arc<dyn ValueMatcher>> {
     })
 }
 
-/// Those of any number of texts.
+/// Makes the matchers that are made of a list of texts.
 fn of_list(form: &MatcherForm) -> Option<Arc<dyn ValueMatcher>> {
     if !form.numbers.is_empty() {
         return None;

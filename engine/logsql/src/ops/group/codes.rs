@@ -179,7 +179,7 @@ fn hash_text(view: u128, long: &[u8]) -> u64 {
 #[derive(Debug)]
 pub(super) struct Codes {
     of_row: Vec<u32>,
-    /// The same where a dictionary has them.
+    /// Codes of the rows in place of `of_row`, where a dictionary column has them.
     shared: Option<ScalarBuffer<u32>>,
     /// What the codes stand for.
     pub(super) values: KeyValues,

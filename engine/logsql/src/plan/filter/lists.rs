@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::ast::{FieldPattern, Filter, Test, Values};
 
-/// From so many alternatives on.
+/// Fewer alternatives than this stay as they are.
 const MANY: usize = 16;
 
 /// How the alternatives of a field are compared.

@@ -19,11 +19,11 @@ use super::Sketch;
 /// What is put together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Of {
-    /// Nanoseconds.
+    /// Durations of single spans in nanoseconds (`Int64`).
     Durations,
     /// Durations as roll-ups hold them.
     Buckets,
-    /// Sketches.
+    /// Sketches that were made before.
     Sketches,
 }
 

@@ -33,7 +33,7 @@ pub(super) fn count_hashes(of: Expr) -> Expr {
     FUNCTION.call(vec![of])
 }
 
-/// The function.
+/// The aggregate function `count_hashes`, for the registry of the engine.
 pub(crate) fn function() -> &'static Arc<AggregateUDF> {
     &FUNCTION
 }

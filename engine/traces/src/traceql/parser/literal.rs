@@ -3,7 +3,6 @@
 use super::{Parser, Result};
 use crate::params::duration;
 
-/// A literal.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Literal {
     Text(String),
