@@ -48,7 +48,7 @@ pub type Given = HashMap<MemberId, Expr>;
 /// What planning needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Planner<'a> {
-    /// All models.
+    /// Where names of models and members are looked up.
     pub catalog: &'a Catalog,
     /// Functions and rules.
     pub state: &'a SessionState,

@@ -60,7 +60,7 @@ pub enum CacheMode {
     StaleIfSlow,
     /// An older one at once.
     StaleWhileRevalidate,
-    /// Fresh.
+    /// Fresh, however long that takes.
     MustRevalidate,
     /// Fresh, and not kept.
     NoCache,
@@ -84,7 +84,7 @@ impl CacheMode {
 /// A time dimension of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeEntry {
-    /// The member.
+    /// The dimension, of type `time`.
     pub member: MemberId,
     /// Buckets, where rows fall into some.
     pub granularity: Option<Granularity>,
@@ -113,13 +113,13 @@ pub struct OrderKey {
 /// A checked query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// Measures.
+    /// Measures; empty: the groups alone.
     pub measures: Vec<MemberId>,
-    /// Dimensions.
+    /// Dimensions by which rows are grouped; empty, and without granularities: one group of all rows.
     pub dimensions: Vec<MemberId>,
-    /// Segments.
+    /// Segments, all of which must hold.
     pub segments: Vec<MemberId>,
-    /// Time dimensions.
+    /// Time dimensions, with the buckets and ranges that are asked for.
     pub times: Vec<TimeEntry>,
     /// Conditions, all of which must hold.
     pub filters: Vec<Filter>,
@@ -139,7 +139,7 @@ pub struct Query {
     pub ungrouped: bool,
     /// Form of rows; none: not asked for.
     pub format: Option<Format>,
-    /// How fresh.
+    /// How fresh the answer must be, unless `cache` of the request says; none: `stale-if-slow`.
     pub cache: Option<CacheMode>,
     /// Ways over joins.
     pub hints: Vec<Vec<String>>,
