@@ -63,7 +63,7 @@ pub struct GroupView<'a> {
     pub route: usize,
     /// Key of the group.
     pub key: &'a str,
-    /// Its labels.
+    /// The labels of `group_by` that its alerts share.
     pub labels: &'a LabelSet,
     alerts: &'a BTreeMap<LabelSetKey, Alert>,
 }

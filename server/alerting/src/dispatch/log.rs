@@ -78,7 +78,7 @@ pub struct Decision {
     pub entry: Entry,
 }
 
-/// The log.
+/// What each integration was told last of each group, so that nothing is told twice or forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationLog(BTreeMap<LogKey, Entry>);
 

@@ -25,7 +25,7 @@ pub struct ParsedExpr {
     pub canonical: String,
 }
 
-/// Longest expression.
+/// Longest expression, in bytes.
 const EXPR_BYTES_MAX: usize = 64 << 10;
 
 /// Says whether a text is a label name: any UTF-8 text but the empty one and the metric's name.

@@ -31,7 +31,7 @@ pub enum Health {
 /// A rule with its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleStatus {
-    /// The rule.
+    /// The rule as it was read.
     pub rule: Rule,
     /// How it goes.
     pub health: Health,
@@ -57,7 +57,7 @@ pub struct RuleStatus {
 pub struct Sending {
     /// Index of the rule.
     pub rule: usize,
-    /// The alert.
+    /// The alert as it is after the evaluation that sends it.
     pub alert: ActiveAlert,
 }
 
