@@ -23,7 +23,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Counts one.
+    /// Counts one run that took so long.
     pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(at) = BOUNDS.iter().position(|bound| seconds <= *bound) {
@@ -55,7 +55,7 @@ pub(crate) struct Integration {
     pub(crate) latency: Times,
 }
 
-/// All figures.
+/// All figures of alerting, counted since the process began.
 #[derive(Debug)]
 pub struct AlertMetrics {
     /// Evaluations of groups.

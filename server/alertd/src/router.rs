@@ -81,7 +81,7 @@ impl Given {
     }
 }
 
-/// The router.
+/// Takes alerts, groups them by the policy, and tells receivers when it is time.
 #[derive(Debug)]
 pub struct Router {
     settings: RouterSettings,

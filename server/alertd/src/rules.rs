@@ -47,9 +47,9 @@ pub struct RuleSettings {
 pub struct Asker {
     /// Where the group comes from.
     pub file: String,
-    /// Its name.
+    /// Name of the group.
     pub group: String,
-    /// Its interval.
+    /// Time from one evaluation of the group to the next.
     pub interval: Duration,
     /// Longest run of one query.
     pub timeout: Duration,
@@ -72,7 +72,7 @@ pub trait Engines: Send + Sync + std::fmt::Debug {
 pub struct Source {
     /// File or namespace.
     pub file: String,
-    /// The group.
+    /// The group as it was read.
     pub group: RuleGroup,
     /// Whose rights the queries of each rule have: those of the last editors of stored rules; rules of files are the
     /// operator's.
@@ -129,7 +129,7 @@ struct Slot {
     inbox: Option<mpsc::UnboundedReceiver<Command>>,
 }
 
-/// All groups.
+/// All groups of files and of the stored configuration, each evaluated by a task of its own.
 #[derive(Debug)]
 pub struct Rules {
     settings: Arc<RuleSettings>,
