@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::error::TokenError;
 use crate::keys::PublicKey;
 
-/// Longest token.
+/// Longest token that is looked at, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// How far clocks may differ, in seconds.
 const LEEWAY_S: i64 = 5;

@@ -23,7 +23,7 @@ const PUBLISHED_MS: i64 = 24 * 3_600_000;
 /// How long after that it verifies: life of a token, and a minute.
 pub(crate) const VERIFIES_MS: i64 = (300 + 60) * 1000;
 
-/// A key.
+/// A key pair (RSA) that signs tokens for a time, with its public half. Times are Unix milliseconds.
 struct SigningKey {
     kid: String,
     modulus: String,
