@@ -52,7 +52,7 @@ pub struct AuditEvent {
     pub family: &'static str,
     /// Which entity, if one is meant.
     pub entity_id: Option<String>,
-    /// Its name.
+    /// Name of that entity, or of what was asked for, like `GET /path`.
     pub entity_name: Option<String>,
     /// `ok`, `refused`, `failed`.
     pub outcome: &'static str,

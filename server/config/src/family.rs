@@ -43,7 +43,7 @@ pub struct Link {
     pub pointer: String,
     /// The families in which the id may be.
     pub families: &'static [&'static str],
-    /// The id.
+    /// Id of the entity that is named.
     pub id: String,
     /// What becomes of the one that names.
     pub on_delete: OnDelete,
@@ -71,7 +71,7 @@ pub struct Making<'a> {
     pub before: Option<&'a Entity>,
     /// The interval of groups of rules that name none.
     pub group_interval: &'a str,
-    /// Makes ids.
+    /// Makes an id that nothing else has, for parts of the entity that need one.
     pub new_id: &'a (dyn Fn() -> String + Send + Sync),
 }
 
@@ -134,7 +134,7 @@ pub struct Family {
     pub builtin: fn() -> Vec<(&'static str, Value)>,
     /// Who sees which.
     pub rows: Rows,
-    /// Most entities.
+    /// Most entities of the whole family, owners together; more are refused.
     pub entities_max: i64,
     /// The natural order of an ordered family: fields with whether they descend. Its last one is `position`.
     pub natural: &'static [(&'static str, bool)],
@@ -247,20 +247,20 @@ pub struct KeyBounds {
     pub networks: Vec<String>,
 }
 
-/// Who asks.
+/// Who asks, by what and with which rights: what changes and reads are checked against and noted under.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Stable: `user:<id>`, `serviceAccount:<id>`, `oidc:<issuer>:<subject>`, `system`.
     pub subject: String,
     /// The user that somebody of another issuer is here.
     pub external_id: Option<String>,
-    /// For people.
+    /// Name that people know the caller by; it may change.
     pub name: String,
     /// `user`, `serviceAccount`, `system`, `anonymous`.
     pub kind: &'static str,
-    /// Where from.
+    /// Address of the client; none: it is not known, or the service itself asks.
     pub ip: Option<IpAddr>,
-    /// Which request.
+    /// Id of the HTTP request, by which its log lines and audit entries are found.
     pub request_id: String,
     /// What it may do.
     pub rights: Rights,

@@ -39,7 +39,7 @@ pub enum Direction {
     Down,
     /// From target to source.
     Up,
-    /// Either way.
+    /// Either way, at each step anew.
     Both,
 }
 
@@ -47,7 +47,7 @@ pub enum Direction {
 pub struct Walk<'a> {
     /// Where it begins.
     pub roots: &'a [String],
-    /// Which way.
+    /// Which way relationships are followed from there.
     pub direction: Direction,
     /// How many relationships away.
     pub depth: usize,

@@ -29,7 +29,7 @@ fn ppm(progress: f64) -> i64 {
 /// A long operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Its id.
+    /// Its id, by which it is asked for and cancelled.
     pub id: String,
     /// What it does.
     pub kind: String,

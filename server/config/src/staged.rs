@@ -25,7 +25,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// Both.
+    /// All areas, each of which is deployed alone.
     pub const ALL: [Self; 2] = [Self::Rules, Self::Policy];
 
     /// Its name in the settings.
