@@ -95,9 +95,9 @@ impl Default for ServeSettings {
 /// A bound socket and what answers on it.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket.
+    /// The socket, bound and listening.
     pub socket: TcpListener,
-    /// What answers.
+    /// What answers requests of its connections.
     pub router: Router,
     /// What meets its connections, where there is TLS.
     pub tls: Option<Arc<Tls>>,

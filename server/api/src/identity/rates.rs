@@ -112,7 +112,7 @@ impl Buckets {
     }
 }
 
-/// The buckets.
+/// What each API key has left of requests, bytes and records at this moment.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: Buckets,
