@@ -19,7 +19,7 @@ pub struct Silence {
     pub id: String,
     /// What it covers.
     pub matchers: Matchers,
-    /// When it begins to mute; [`Silences::set`] moves a start of a new one that lies in the past to now.
+    /// When it begins to mute; of a new one not before it is made.
     pub starts_at: i64,
     /// When it ends; at this time it mutes no more.
     pub ends_at: i64,
