@@ -72,7 +72,7 @@ pub struct Common {
     pub meta: Option<Value>,
     /// `percent`, `currency`, and the like.
     pub format: Option<Value>,
-    /// Currency of an amount.
+    /// Currency of an amount, as the model writes it, like `EUR`.
     pub currency: Option<String>,
     /// Where it stands.
     pub place: Place,

@@ -15,7 +15,7 @@ use crate::dates::range::WallRange;
 use crate::model::MemberId;
 pub use filter::Filter;
 
-/// Rows unless asked otherwise.
+/// Most rows of an answer whose query has no `limit`.
 pub const LIMIT_DEFAULT: u64 = 10_000;
 /// Most rows of an answer in JSON.
 pub const LIMIT_MAX: u64 = 50_000;
@@ -133,7 +133,7 @@ pub struct Query {
     pub total: bool,
     /// Zone of buckets and rendered times.
     pub tz: Tz,
-    /// Its name as given.
+    /// Name of that zone as the query gives it.
     pub timezone: String,
     /// Whether rows are not grouped.
     pub ungrouped: bool,
@@ -141,7 +141,7 @@ pub struct Query {
     pub format: Option<Format>,
     /// How fresh the answer must be, unless `cache` of the request says; none: `stale-if-slow`.
     pub cache: Option<CacheMode>,
-    /// Ways over joins.
+    /// Models over which joins are to lead where there are several ways (`joinHints`).
     pub hints: Vec<Vec<String>>,
     /// How many spans each row shows that are behind it.
     pub exemplars: u64,
