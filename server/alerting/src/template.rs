@@ -257,7 +257,7 @@ impl Budget {
 pub struct Options<'a> {
     /// What becomes of a key that is not there.
     pub missing_key: MissingKey,
-    /// What it may spend.
+    /// How much it may do and write before it fails.
     pub budget: Budget,
     /// What its functions take from outside.
     pub host: Host<'a>,

@@ -34,7 +34,7 @@ pub struct Flush {
     pub route: usize,
     /// Key of the group.
     pub key: String,
-    /// Labels of the group.
+    /// The labels of `group_by` that its alerts share.
     pub labels: LabelSet,
     /// Options of the route.
     pub options: RouteOptions,

@@ -33,7 +33,7 @@ pub enum Health {
 pub struct RuleStatus {
     /// The rule as it was read.
     pub rule: Rule,
-    /// How it goes.
+    /// Whether its last evaluation went well.
     pub health: Health,
     /// When it was evaluated last.
     pub last_evaluation: Option<Millis>,
@@ -55,7 +55,7 @@ pub struct RuleStatus {
 /// An alert that goes to the router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sending {
-    /// Index of the rule.
+    /// Place of the rule in its group, from 0.
     pub rule: usize,
     /// The alert as it is after the evaluation that sends it.
     pub alert: ActiveAlert,
