@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 /// A rule, as records name it; all empty: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleRef {
-    /// Of a stored rule.
+    /// Id of a stored rule; empty: it stands in a file.
     pub id: String,
     /// Name of the alert or metric.
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Event {
     pub annotations: Vec<(String, String)>,
     /// `inactive`, `pending`, `firing`.
     pub from: &'static str,
-    /// These and `resolved`.
+    /// `inactive`, `pending`, `firing`, or `resolved`.
     pub to: &'static str,
     /// Since when it fires; of one that does not: since when the expression has it.
     pub starts_at: Millis,
@@ -51,7 +51,7 @@ pub struct Event {
     pub source: &'static str,
     /// Whose alert it is.
     pub rule: RuleRef,
-    /// Where it leads.
+    /// Address of a page about what made the alert, as its sender gives it.
     pub generator_url: String,
 }
 
@@ -80,7 +80,7 @@ pub struct Action {
     pub action: &'static str,
     /// Who; empty: the service itself.
     pub actor: String,
-    /// By what: the silence.
+    /// Id of the silence by which that was done; empty: it was done by none.
     pub subject: String,
     /// Why, in words of who did it.
     pub comment: String,
@@ -93,7 +93,7 @@ pub struct Action {
 pub struct Evaluation {
     /// When it was due.
     pub scheduled_at: Millis,
-    /// When its group began.
+    /// When the evaluation of its group began.
     pub started_at: Millis,
     /// Which rule it was.
     pub rule: RuleRef,

@@ -55,7 +55,7 @@ pub(crate) struct Integration {
     pub(crate) latency: Times,
 }
 
-/// All figures of alerting, counted since the process began.
+/// All figures of alerting: counters since the process began, but for `alerts` and `queue`, which are of now.
 #[derive(Debug)]
 pub struct AlertMetrics {
     /// Evaluations of groups.
@@ -72,9 +72,9 @@ pub struct AlertMetrics {
     pub received: AtomicU64,
     /// Alerts that were refused.
     pub invalid: AtomicU64,
-    /// Alerts that are known.
+    /// Alerts that the router knows now.
     pub alerts: AtomicU64,
-    /// Notifications under way.
+    /// Notifications that are under way now.
     pub queue: AtomicU64,
     /// Records of what was done; it counts those that are lost.
     pub history: Arc<History>,

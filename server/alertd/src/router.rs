@@ -70,7 +70,7 @@ struct State {
 pub struct Given {
     /// That of a file: it goes before the stored one.
     pub file: Option<Policy>,
-    /// The stored one.
+    /// That of the stored configuration.
     pub stored: Option<Policy>,
 }
 

@@ -83,11 +83,11 @@ impl Shown {
 
 /// Which alerts are asked for.
 pub struct Asked<'a> {
-    /// By what mutes them.
+    /// Whether those that are muted in one way or another are asked for.
     pub shown: Shown,
-    /// By their labels.
+    /// Says of the labels of an alert whether it is asked for.
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
-    /// By a receiver.
+    /// Says of the name of a receiver whether its alerts are asked for.
     pub receiver: &'a dyn Fn(&str) -> bool,
 }
 
