@@ -67,7 +67,7 @@ pub struct Making<'a> {
     pub caller: &'a Caller,
     /// Its id, where it has one already.
     pub id: Option<&'a str>,
-    /// What was there.
+    /// The entity as it was; none: it is new.
     pub before: Option<&'a Entity>,
     /// The interval of groups of rules that name none.
     pub group_interval: &'a str,
@@ -104,9 +104,9 @@ pub struct Family {
     pub name: &'static str,
     /// Its collection path; `{owner}` stands for the owner's collection and id.
     pub path: &'static str,
-    /// The domain of rights.
+    /// Domain of the rights that reading and changing it need.
     pub domain: Domain,
-    /// What is needed to change it.
+    /// The right that is needed to change it.
     pub write: Right,
     /// The field that names an entity.
     pub title: &'static str,
@@ -122,17 +122,17 @@ pub struct Family {
     pub unique: &'static [&'static [&'static str]],
     /// Families of the owner that the path names, if there is one.
     pub owners: &'static [&'static str],
-    /// What an entity names.
+    /// Gives the other entities that an entity names.
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
-    /// Rules over several fields.
+    /// Checks what must hold between several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
-    /// Rules over several entities.
+    /// Checks what must hold between several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.
     pub service: fn(&Map<String, Value>) -> String,
     /// Entities that are always there: id and body.
     pub builtin: fn() -> Vec<(&'static str, Value)>,
-    /// Who sees which.
+    /// Which of its entities a caller sees.
     pub rows: Rows,
     /// Most entities of the whole family, owners together; more are refused.
     pub entities_max: i64,

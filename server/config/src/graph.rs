@@ -78,7 +78,7 @@ pub struct Found {
     pub nodes: Vec<Map<String, Value>>,
     /// Relationships between them: `{id, typeId, sourceId, targetId}`.
     pub edges: Vec<Value>,
-    /// Whether the limit cut.
+    /// Whether resources are left out for the limit.
     pub truncated: bool,
     /// Shown resources from which more could be reached.
     pub frontier: Vec<String>,

@@ -43,7 +43,7 @@ pub struct Job {
     pub params: Value,
     /// How far it is, for whoever goes on with it.
     pub checkpoint: Value,
-    /// From 0 to 1.
+    /// How much of it is done, from 0 to 1.
     pub progress: f64,
     /// What it did so far.
     pub counters: Map<String, Value>,

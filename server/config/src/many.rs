@@ -49,9 +49,9 @@ pub struct Imported {
     pub created: usize,
     /// Number of entities that differed and were replaced.
     pub updated: usize,
-    /// Those that went.
+    /// Number of entities that were deleted.
     pub deleted: usize,
-    /// Those that were so already.
+    /// Number of entities that were as the import has them.
     pub unchanged: usize,
     /// One for each that changed: `{op, id, name, diff}`.
     pub changes: Vec<Value>,
