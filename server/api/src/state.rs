@@ -122,7 +122,7 @@ pub struct AppState {
     pub live: Arc<ArcSwap<LiveSettings>>,
     /// Reads settings anew.
     pub reloader: Reloader,
-    /// Names of requests.
+    /// Makes ids of requests that bring none.
     pub request_ids: RequestIds,
     /// Memory of bodies that are being read.
     pub bodies: BodyBudget,
