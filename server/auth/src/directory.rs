@@ -57,15 +57,15 @@ pub struct Account {
 pub struct Key {
     /// Id of the entity in `rbac/keys`.
     pub entity_id: String,
-    /// Its twelve characters.
+    /// The twelve characters of the key that name it.
     pub key_id: String,
     /// SHA-256 of the whole key, hexadecimal.
     pub hash: Secret,
-    /// Whose it is.
+    /// Kind and id of the account whose it is.
     pub owner: (AccountKind, String),
     /// What it may do of that; none: all of it.
     pub rights: Option<Rights>,
-    /// When it ends.
+    /// Until when it is good, in Unix milliseconds; none: for ever.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,
@@ -89,7 +89,7 @@ pub struct Grant {
     pub to: BoundTo,
     /// What it lets them do.
     pub rights: Rights,
-    /// By which role.
+    /// Name of the role that gives it.
     pub role: String,
     /// Until when it holds, in Unix milliseconds, not included; none: for ever.
     pub expires_ms: Option<i64>,

@@ -59,7 +59,7 @@ struct Ring {
     by_kid: HashMap<String, Arc<SigningKey>>,
 }
 
-/// See the module.
+/// The keys that sign tokens and check them, rotated by time; see the module.
 pub struct SigningKeys {
     pool: Database,
     vault: Arc<dyn Vault>,
@@ -79,9 +79,9 @@ impl std::fmt::Debug for SigningKeys {
 /// What a rotation did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
-    /// The key that signs.
+    /// Id (`kid`) of the key that signs now.
     pub kid: String,
-    /// The one that is next.
+    /// Id of the key that will sign next and is published already.
     pub next_kid: String,
 }
 
