@@ -58,7 +58,7 @@ pub struct MemoryPart {
 pub struct Bounds {
     /// Memory of the store and the engine of a test; none: as much as a server takes.
     pub memory: Option<MemoryPart>,
-    /// Ends what runs.
+    /// Ends evaluations that run, once nobody waits for them.
     pub stop: CancellationToken,
 }
 
