@@ -199,7 +199,7 @@ impl MeasureType {
 pub struct Case {
     /// Conditions with what they give.
     pub when: Vec<(Template, Label)>,
-    /// What the others have.
+    /// What rows have for which no condition is true; none: NULL.
     pub otherwise: Option<Label>,
 }
 
@@ -295,7 +295,7 @@ pub struct Measure {
     pub case: Option<Case>,
     /// Conditions on rows.
     pub filters: Vec<Template>,
-    /// What is shown behind a value.
+    /// Members that are shown of the rows behind a value; empty: those of the first measure of the model that has some.
     pub drill_members: Vec<MemberId>,
     /// Window of time.
     pub rolling_window: Option<RollingWindow>,
@@ -393,7 +393,7 @@ pub struct OwnRows {
 pub struct RowRight {
     /// Members that name services.
     pub services: Vec<String>,
-    /// Of which domain the right is asked.
+    /// Domain in which a caller needs the right to see the row.
     pub domain: quiver_types::Domain,
     /// Member that names the caller.
     pub own: Option<String>,
@@ -451,7 +451,7 @@ pub struct Model {
     pub extends: Option<String>,
     /// Where the rows are read; none: where the cube that it extends reads them.
     pub source: Option<Source>,
-    /// Which of these; none: all.
+    /// Which of the rows of `source` are the model's; none: all.
     pub rows: Option<OwnRows>,
     /// Columns of its SELECT that are made of all rows there are, whatever the range of a query.
     pub whole: Vec<String>,
@@ -471,7 +471,7 @@ pub struct Model {
     pub pre_aggregations: Vec<PreAggregation>,
     /// When the reference reads rows anew, as the model says it.
     pub refresh_key: Option<Value>,
-    /// Who sees rows; none: who sees all.
+    /// Who sees a row; none: only callers who see everything do.
     pub row_right: Option<RowRight>,
 }
 

@@ -104,7 +104,7 @@ impl TimeEntry {
 /// A key of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderKey {
-    /// As the query names it.
+    /// Name of the member or column, as the query gives it.
     pub id: String,
     /// Whether it descends.
     pub descends: bool,

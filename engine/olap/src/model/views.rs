@@ -18,7 +18,7 @@ pub struct ViewPart {
     pub includes: Option<Vec<Include>>,
     /// What it leaves out.
     pub excludes: Vec<String>,
-    /// What stands before names.
+    /// Stands before the names of its members, with `_` between: `Users_name`; none: names are as in the model.
     pub prefix: Option<String>,
     /// Where it stands.
     pub place: Place,
