@@ -24,7 +24,7 @@ pub struct Alert {
     pub is_timeout: bool,
     /// When it was reported last.
     pub updated_at: i64,
-    /// Where it comes from.
+    /// Address of a page about what made it, as its sender gives it.
     pub generator_url: String,
 }
 

@@ -21,7 +21,7 @@ pub trait Expressions {
 /// An expression that parses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedExpr {
-    /// As its language prints it.
+    /// The expression as its language prints it back.
     pub canonical: String,
 }
 

@@ -101,7 +101,7 @@ impl RuleStatus {
 /// A group that is evaluated from time to time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What it was made of.
+    /// The group as it was read from a file or the stored configuration.
     pub model: RuleGroup,
     /// Time from one evaluation to the next.
     pub interval_ms: Millis,
