@@ -46,7 +46,7 @@ pub struct Message {
     pub group_labels: LabelSet,
     /// Labels of the route.
     pub route_labels: BTreeMap<String, String>,
-    /// Why the group is told now.
+    /// Why the group is told now, like `new alerts added`.
     pub reason: String,
     /// The alerts, in order.
     pub alerts: Vec<Alert>,

@@ -128,7 +128,7 @@ pub struct Attempt {
     pub index: usize,
     /// Key of the group.
     pub group_key: String,
-    /// Why it is told.
+    /// Why it is told, like `repeat interval elapsed`.
     pub reason: String,
     /// Which try of the same message it was, from 1.
     pub attempt: u32,

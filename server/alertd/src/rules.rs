@@ -38,14 +38,14 @@ pub struct RuleSettings {
     pub error_hold_ms: Millis,
     /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
     pub concurrent_max: usize,
-    /// What templates are told.
+    /// What templates of rules know of this service.
     pub setting: Setting,
 }
 
 /// Who asks: what the engine of a group goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// Where the group comes from.
+    /// File or namespace that the group stands in.
     pub file: String,
     /// Name of the group.
     pub group: String,
@@ -116,7 +116,7 @@ pub struct GroupView {
     pub last_evaluation: Option<Millis>,
     /// How long that took.
     pub evaluation_time: Duration,
-    /// Cycles that were left out.
+    /// Number of evaluations that were left out because the one before still ran.
     pub missed: u64,
 }
 
