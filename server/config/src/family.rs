@@ -241,7 +241,7 @@ impl Family {
 /// What bounds an API key beside its rights.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyBounds {
-    /// When it ends, in Unix milliseconds.
+    /// Until when it is good, in Unix milliseconds; none: for ever.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,

@@ -49,7 +49,7 @@ pub struct Walk<'a> {
     pub roots: &'a [String],
     /// Which way relationships are followed from there.
     pub direction: Direction,
-    /// How many relationships away.
+    /// Most relationships between a root and what is shown.
     pub depth: usize,
     /// Most resources that are shown, the roots included.
     pub limit: usize,

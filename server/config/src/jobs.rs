@@ -31,13 +31,13 @@ fn ppm(progress: f64) -> i64 {
 pub struct Job {
     /// Its id, by which it is asked for and cancelled.
     pub id: String,
-    /// What it does.
+    /// What it does, as a word of whoever carries it out, like `bt-apply-to-all`.
     pub kind: String,
     /// The domain whose right it needs, as a word.
     pub domain: String,
     /// `queued`, `running`, `succeeded`, `failed`, `cancelled`.
     pub state: String,
-    /// Who made it.
+    /// Subject of the caller who made it, like `user:<id>`.
     pub subject: String,
     /// What it was asked.
     pub params: Value,

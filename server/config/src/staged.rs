@@ -80,7 +80,7 @@ pub struct Release<'a> {
     pub area: Area,
     /// As the audit log calls it: `DEPLOY`, `ROLLBACK`.
     pub action: &'static str,
-    /// Which entities, whether they are saved or were deployed.
+    /// Says of an entity, saved or deployed before, whether it is released.
     pub covers: &'a (dyn Fn(&Family, &Entity) -> bool + Send + Sync),
 }
 
