@@ -84,7 +84,7 @@ pub enum Way {
 pub struct Identity {
     /// Who.
     pub subject: Subject,
-    /// By which name.
+    /// Name that people know the caller by.
     pub name: String,
     /// What it may do at this moment.
     pub rights: Arc<Rights>,
