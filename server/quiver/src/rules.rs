@@ -78,7 +78,7 @@ pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
 pub struct Checks {
     /// What is looked for besides errors.
     pub lint: Lint,
-    /// Exit with 3 where that is found.
+    /// Whether the command exits with 3 where that is found.
     pub lint_fatal: bool,
     /// What fields that nobody knows are.
     pub unknown: UnknownFields,
