@@ -19,11 +19,11 @@ use crate::query::{Format, Query};
 /// What stands in every answer.
 #[derive(Debug, Clone)]
 pub struct Frame<'a> {
-    /// The models.
+    /// Titles, types and formats of members are taken from it for the annotations.
     pub catalog: &'a Catalog,
     /// Time of the snapshot: RFC 3339.
     pub refreshed: String,
-    /// Name of the request.
+    /// Id of the HTTP request; empty outside of one.
     pub request_id: String,
     /// Whether an older result is given.
     pub slow: bool,

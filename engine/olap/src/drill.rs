@@ -16,11 +16,11 @@ const LIMIT_DEFAULT: u64 = 100;
 /// What is asked for beside the query.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The row of the answer.
+    /// The row of the answer that is looked behind: its members with their values.
     pub row: Map<String, Value>,
     /// The measure; none: the only one.
     pub measure: Option<String>,
-    /// Rows at most.
+    /// Most rows that are shown.
     pub limit: u64,
 }
 

@@ -61,7 +61,7 @@ pub struct ResultSet {
     pub columns: Vec<String>,
     /// Types of the columns.
     pub schema: SchemaRef,
-    /// Rows.
+    /// The rows in order, split anywhere; all batches have `schema`.
     pub batches: Vec<RecordBatch>,
     /// Number of groups, where it is asked for.
     pub total: Option<i64>,
@@ -80,7 +80,7 @@ pub struct ResultSet {
 pub struct Drilled {
     /// The query that gives them.
     pub request: Request,
-    /// The rows.
+    /// What `request` answers.
     pub rows: ResultSet,
     /// Where traces and logs of the same service and time are.
     pub links: Value,

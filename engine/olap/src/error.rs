@@ -85,7 +85,7 @@ impl Reason {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
 pub struct QueryError {
-    /// The sub-code.
+    /// Which fault it is, for programs; the API shows it beside the message.
     pub reason: Reason,
     /// JSON pointer to the place within the query; empty: the query as a whole.
     pub pointer: String,

@@ -68,7 +68,7 @@ fn buckets(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<Optio
 }
 
 impl WallBucket {
-    /// The function.
+    /// Makes it a function that a session can register.
     pub(crate) fn udf() -> Arc<ScalarUDF> {
         let long = DataType::Int64;
         let arguments =
@@ -141,7 +141,6 @@ pub(crate) struct WallEdge {
 }
 
 impl WallEdge {
-    /// The function.
     fn udf() -> Arc<ScalarUDF> {
         let long = DataType::Int64;
         let arguments = vec![wall_type(), DataType::Utf8, long.clone(), long.clone(), long, DataType::Boolean];
@@ -204,7 +203,6 @@ pub(crate) struct WallMove {
 }
 
 impl WallMove {
-    /// The function.
     fn udf() -> Arc<ScalarUDF> {
         let arguments = vec![wall_type(), DataType::Int64, DataType::Int64, DataType::Int64];
         let signature = Signature::one_of(vec![TypeSignature::Exact(arguments)], Volatility::Immutable);

@@ -15,9 +15,9 @@ const KEPT_MAX: usize = 16;
 /// A list as it is sent.
 #[derive(Debug)]
 pub struct Listed {
-    /// The document.
+    /// The answer of `/meta` as JSON.
     pub body: String,
-    /// Tells it from others.
+    /// Made of the body, so that who has it already is told so (HTTP `ETag`).
     hash: String,
 }
 

@@ -99,11 +99,11 @@ fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
 /// Which list of models is meant.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wanted {
-    /// Views alone.
+    /// Whether models are left out, so that only views are listed.
     pub only_views: bool,
-    /// Also how they are made.
+    /// Whether the definitions are shown too: SQL, joins and rollups.
     pub extended: bool,
-    /// One model or view alone.
+    /// Name of the only model or view that is wanted; none: all.
     pub model: Option<String>,
 }
 

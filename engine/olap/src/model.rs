@@ -34,12 +34,12 @@ pub struct MemberId {
 }
 
 impl MemberId {
-    /// Makes one.
+    /// Makes an id of names that are known to be right; nothing is checked.
     pub fn new(model: impl Into<String>, member: impl Into<String>) -> Self {
         Self { model: model.into(), member: member.into() }
     }
 
-    /// Reads `Model.member`.
+    /// Reads the form `Model.member`; none: there is not exactly one dot, or a part is no name.
     pub fn parse(text: &str) -> Option<Self> {
         let (model, member) = text.split_once('.')?;
         (is_name(model) && is_name(member)).then(|| Self::new(model, member))
@@ -60,11 +60,11 @@ pub fn is_name(text: &str) -> bool {
 /// What all members and models have.
 #[derive(Debug, Clone, Default)]
 pub struct Common {
-    /// Identifier.
+    /// Name in queries, without that of the model: ASCII letters, digits and `_`.
     pub name: String,
     /// What people read; none: made of the name.
     pub title: Option<String>,
-    /// One sentence.
+    /// What it is and what it is for, for people; shown by `/meta`.
     pub description: Option<String>,
     /// Whether queries may name it; none: as its kind has it.
     pub public: Option<bool>,
@@ -72,7 +72,7 @@ pub struct Common {
     pub meta: Option<Value>,
     /// `percent`, `currency`, and the like.
     pub format: Option<Value>,
-    /// Currency of an amount.
+    /// Currency of an amount, as the model writes it, like `EUR`.
     pub currency: Option<String>,
     /// Where it stands.
     pub place: Place,
@@ -88,15 +88,15 @@ impl Common {
 /// Type of a dimension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DimensionType {
-    /// Text.
+    /// Text; filters may also ask for a part of it, ignoring case.
     String,
     /// Number of any kind.
     Number,
-    /// Truth value.
+    /// `true` or `false`.
     Boolean,
-    /// Instant.
+    /// Instant in nanoseconds UTC; queries group it into buckets of their time zone.
     Time,
-    /// `latitude,longitude`.
+    /// Place on earth; its value is the text `latitude,longitude`.
     Geo,
     /// One of listed texts.
     Switch,
@@ -129,17 +129,17 @@ impl DimensionType {
 pub enum MeasureType {
     /// Rows, or values that are not NULL.
     Count,
-    /// Different values.
+    /// Number of different values, NULL not counted; exact.
     CountDistinct,
-    /// The same, about.
+    /// Number of different values, estimated by a sketch of fixed size.
     CountDistinctApprox,
-    /// Sum.
+    /// Sum of the values that are not NULL; NULL if there are none.
     Sum,
-    /// Mean.
+    /// Mean of the values that are not NULL.
     Avg,
-    /// Smallest.
+    /// Smallest value that is not NULL.
     Min,
-    /// Largest.
+    /// Largest value that is not NULL.
     Max,
     /// An expression that is a number.
     Number,
@@ -173,7 +173,7 @@ impl MeasureType {
         (Self::Rank, "rank", "rank"),
     ];
 
-    /// Its `aggType`.
+    /// The word that `/meta` shows as `aggType`, in camel case.
     pub fn agg_type(self) -> &'static str {
         Self::ALL[self as usize].2
     }
@@ -199,32 +199,32 @@ impl MeasureType {
 pub struct Case {
     /// Conditions with what they give.
     pub when: Vec<(Template, Label)>,
-    /// What the others have.
+    /// What rows have for which no condition is true; none: NULL.
     pub otherwise: Option<Label>,
 }
 
 /// What a case gives.
 #[derive(Debug, Clone)]
 pub enum Label {
-    /// A text.
+    /// Text as it stands.
     Text(String),
-    /// An expression.
+    /// SQL expression over a row of the model.
     Sql(Template),
 }
 
-/// A dimension.
+/// Something that rows are grouped and filtered by: a value of each row.
 #[derive(Debug, Clone)]
 #[allow(clippy::struct_excessive_bools, reason = "the switches of the format of models")]
 pub struct Dimension {
     /// Name and what people read.
     pub common: Common,
-    /// Type.
+    /// Type of its values.
     pub ty: DimensionType,
-    /// Expression over a row.
+    /// Expression over a row; except for a switch, exactly one of this, `case` and `geo` is there.
     pub sql: Option<Template>,
-    /// Or cases.
+    /// Conditions that are tried in order, in place of `sql`.
     pub case: Option<Case>,
-    /// Or a place: latitude, longitude.
+    /// SQL of latitude and longitude, in place of `sql`.
     pub geo: Option<(Template, Template)>,
     /// Whether it is part of the key.
     pub primary_key: bool,
@@ -240,9 +240,9 @@ pub struct Dimension {
     pub per_bucket: bool,
     /// The member from which on a row lives.
     pub since: Option<String>,
-    /// Own granularities.
+    /// Granularities that the model defines for it, beside the built-in ones like `day`.
     pub granularities: Vec<Granularity>,
-    /// Values of a switch.
+    /// The words that it may have; empty but for a switch.
     pub values: Vec<String>,
 }
 
@@ -251,7 +251,7 @@ pub struct Dimension {
 pub enum Reach {
     /// As far as there are rows.
     Unbounded,
-    /// So far.
+    /// As long as this from the border.
     Of(Interval),
 }
 
@@ -282,20 +282,20 @@ pub struct TimeShift {
     pub ranges: i64,
 }
 
-/// A measure.
+/// Something that is computed over the rows of a group, mostly an aggregate.
 #[derive(Debug, Clone)]
 pub struct Measure {
     /// Name and what people read.
     pub common: Common,
-    /// Type.
+    /// Which aggregate it is, or which type its expression has.
     pub ty: MeasureType,
-    /// Argument or expression.
+    /// Argument of the aggregate, or the whole expression where the type is no aggregate; none: `count` counts rows.
     pub sql: Option<Template>,
-    /// Or cases.
+    /// Conditions that are tried in order, in place of `sql`.
     pub case: Option<Case>,
     /// Conditions on rows.
     pub filters: Vec<Template>,
-    /// What is shown behind a value.
+    /// Members that are shown of the rows behind a value; empty: those of the first measure of the model that has some.
     pub drill_members: Vec<MemberId>,
     /// Window of time.
     pub rolling_window: Option<RollingWindow>,
@@ -320,7 +320,7 @@ pub struct Measure {
 pub struct Segment {
     /// Name and what people read.
     pub common: Common,
-    /// Condition.
+    /// SQL condition; the rows, or groups where it names measures, for which it is true stay.
     pub sql: Template,
     /// Members that a condition over measures goes by; empty: the key.
     pub by: Vec<MemberId>,
@@ -364,7 +364,7 @@ pub struct Join {
     pub target: String,
     /// How rows meet.
     pub relationship: Relationship,
-    /// Condition.
+    /// SQL condition over a row of each of the two models.
     pub sql: Template,
     /// Where it stands.
     pub place: Place,
@@ -375,14 +375,14 @@ pub struct Join {
 pub enum Source {
     /// A table: schema, where one is named, and name.
     Table(Option<String>, String),
-    /// A SELECT.
+    /// SQL text of a SELECT, used as a subquery.
     Select(String),
 }
 
 /// Which rows of its table a model is made of.
 #[derive(Debug, Clone)]
 pub struct OwnRows {
-    /// Condition.
+    /// SQL condition over a row of the table.
     pub sql: Template,
     /// The segment with which a query has all rows.
     pub unless: Option<String>,
@@ -393,7 +393,7 @@ pub struct OwnRows {
 pub struct RowRight {
     /// Members that name services.
     pub services: Vec<String>,
-    /// Of which domain the right is asked.
+    /// Domain in which a caller needs the right to see the row.
     pub domain: quiver_types::Domain,
     /// Member that names the caller.
     pub own: Option<String>,
@@ -419,28 +419,28 @@ pub enum Reads {
 pub struct Hierarchy {
     /// Name and what people read.
     pub common: Common,
-    /// Members.
+    /// Dimensions, the coarsest first.
     pub levels: Vec<MemberId>,
 }
 
 /// A rollup that the model asks for.
 #[derive(Debug, Clone)]
 pub struct PreAggregation {
-    /// Name.
+    /// Name without that of the model; answers show `Model.name`.
     pub name: String,
     /// `rollup`, `original_sql`, `rollup_join`, `rollup_lambda`.
     pub kind: String,
-    /// Measures.
+    /// Measures that are kept of each group.
     pub measures: Vec<MemberId>,
-    /// Dimensions.
+    /// Dimensions by which its rows are grouped.
     pub dimensions: Vec<MemberId>,
-    /// Segments.
+    /// Segments by which its rows are grouped too, as truth values.
     pub segments: Vec<MemberId>,
     /// Time dimension and granularity.
     pub time: Option<(MemberId, String)>,
 }
 
-/// A cube.
+/// A model (`cubes` in files): rows of one table or SELECT with the members that are read of them.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// Name and what people read.
@@ -449,29 +449,29 @@ pub struct Model {
     pub file: Arc<str>,
     /// The cube whose members it takes over.
     pub extends: Option<String>,
-    /// Rows.
+    /// Where the rows are read; none: where the cube that it extends reads them.
     pub source: Option<Source>,
-    /// Which of these; none: all.
+    /// Which of the rows of `source` are the model's; none: all.
     pub rows: Option<OwnRows>,
     /// Columns of its SELECT that are made of all rows there are, whatever the range of a query.
     pub whole: Vec<String>,
     /// Joins to other models.
     pub joins: Vec<Join>,
-    /// Dimensions.
+    /// Dimensions, in the order of the file.
     pub dimensions: Vec<Dimension>,
-    /// Measures.
+    /// Measures, in the order of the file.
     pub measures: Vec<Measure>,
-    /// Segments.
+    /// Segments, in the order of the file.
     pub segments: Vec<Segment>,
     /// Dimensions that are made of their names.
     pub open: Option<OpenMembers>,
-    /// Hierarchies.
+    /// Hierarchies, in the order of the file.
     pub hierarchies: Vec<Hierarchy>,
-    /// Rollups.
+    /// Rollups that may be kept for quicker answers, in the order of the file.
     pub pre_aggregations: Vec<PreAggregation>,
     /// When the reference reads rows anew, as the model says it.
     pub refresh_key: Option<Value>,
-    /// Who sees rows; none: who sees all.
+    /// Who sees a row; none: only callers who see everything do.
     pub row_right: Option<RowRight>,
 }
 

@@ -48,9 +48,9 @@ pub type Given = HashMap<MemberId, Expr>;
 /// What planning needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Planner<'a> {
-    /// All models.
+    /// Where names of models and members are looked up.
     pub catalog: &'a Catalog,
-    /// Functions and rules.
+    /// The session of the query engine, with its functions and the rules of its optimizer.
     pub state: &'a SessionState,
     /// Tables of the models.
     pub sources: &'a Sources,
@@ -136,7 +136,7 @@ pub struct Planned {
     pub rows: LogicalPlan,
     /// Gives one row with the number of groups.
     pub total: Option<LogicalPlan>,
-    /// Names of the columns.
+    /// Names of the columns as answers have them, like `Model.member`.
     pub columns: Vec<String>,
     /// How models are joined.
     pub tree: Option<Tree>,

@@ -15,7 +15,7 @@ use crate::dates::range::WallRange;
 use crate::model::MemberId;
 pub use filter::Filter;
 
-/// Rows unless asked otherwise.
+/// Most rows of an answer whose query has no `limit`.
 pub const LIMIT_DEFAULT: u64 = 10_000;
 /// Most rows of an answer in JSON.
 pub const LIMIT_MAX: u64 = 50_000;
@@ -60,7 +60,7 @@ pub enum CacheMode {
     StaleIfSlow,
     /// An older one at once.
     StaleWhileRevalidate,
-    /// Fresh.
+    /// Fresh, however long that takes.
     MustRevalidate,
     /// Fresh, and not kept.
     NoCache,
@@ -84,7 +84,7 @@ impl CacheMode {
 /// A time dimension of a query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TimeEntry {
-    /// The member.
+    /// The dimension, of type `time`.
     pub member: MemberId,
     /// Buckets, where rows fall into some.
     pub granularity: Option<Granularity>,
@@ -104,7 +104,7 @@ impl TimeEntry {
 /// A key of an order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OrderKey {
-    /// As the query names it.
+    /// Name of the member or column, as the query gives it.
     pub id: String,
     /// Whether it descends.
     pub descends: bool,
@@ -113,13 +113,13 @@ pub struct OrderKey {
 /// A checked query.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Query {
-    /// Measures.
+    /// Measures; empty: the groups alone.
     pub measures: Vec<MemberId>,
-    /// Dimensions.
+    /// Dimensions by which rows are grouped; empty, and without granularities: one group of all rows.
     pub dimensions: Vec<MemberId>,
-    /// Segments.
+    /// Segments, all of which must hold.
     pub segments: Vec<MemberId>,
-    /// Time dimensions.
+    /// Time dimensions, with the buckets and ranges that are asked for.
     pub times: Vec<TimeEntry>,
     /// Conditions, all of which must hold.
     pub filters: Vec<Filter>,
@@ -133,15 +133,15 @@ pub struct Query {
     pub total: bool,
     /// Zone of buckets and rendered times.
     pub tz: Tz,
-    /// Its name as given.
+    /// Name of that zone as the query gives it.
     pub timezone: String,
     /// Whether rows are not grouped.
     pub ungrouped: bool,
     /// Form of rows; none: not asked for.
     pub format: Option<Format>,
-    /// How fresh.
+    /// How fresh the answer must be, unless `cache` of the request says; none: `stale-if-slow`.
     pub cache: Option<CacheMode>,
-    /// Ways over joins.
+    /// Models over which joins are to lead where there are several ways (`joinHints`).
     pub hints: Vec<Vec<String>>,
     /// How many spans each row shows that are behind it.
     pub exemplars: u64,

@@ -32,7 +32,7 @@ use crate::query::{CacheMode, Query};
 /// A rollup of the models that a query is about.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    /// `Model.rollup`.
+    /// Name of the rollup as `Model.rollup`.
     pub(crate) id: String,
     /// What serves the query, or why it does not.
     pub(crate) fit: Result<Held, String>,
@@ -41,9 +41,9 @@ pub(crate) struct Candidate {
 /// A rollup that an answer came from.
 #[derive(Debug, Clone)]
 pub struct Used {
-    /// `Model.rollup`.
+    /// Name of the rollup as `Model.rollup`.
     pub id: String,
-    /// Its type.
+    /// `rollup` or `rollup_lambda`.
     pub kind: String,
     /// When its rows were made, in ms.
     pub made_ms: i64,

@@ -25,7 +25,7 @@ pub(crate) use values::{instant_text, marked};
 /// A statement with the values of its parameters `$1`, `$2`, ….
 #[derive(Debug, Clone, PartialEq)]
 pub struct SqlText {
-    /// The statement.
+    /// SQL text with `$1`, `$2`, … for values.
     pub text: String,
     /// Values by place.
     pub params: Vec<Value>,

@@ -117,9 +117,9 @@ fn read_parquet(path: &Path) -> Result<(SchemaRef, Vec<RecordBatch>), String> {
 /// The operator's tables before those of the product.
 #[derive(Debug)]
 pub struct LayeredTables {
-    /// Those of folders; replaced as a whole when files change.
+    /// Tables of files in folders; replaced as a whole when files change.
     pub folders: Arc<ArcSwap<FolderTables>>,
-    /// Those of the product, where there are some.
+    /// Tables of the product; none: there are only those of folders.
     pub product: Option<Arc<dyn Tables>>,
 }
 

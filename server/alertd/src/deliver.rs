@@ -42,11 +42,11 @@ pub struct Message {
     pub receiver: String,
     /// Key of the group.
     pub group_key: String,
-    /// Its labels.
+    /// Labels of `group_by` that all alerts of the group share.
     pub group_labels: LabelSet,
     /// Labels of the route.
     pub route_labels: BTreeMap<String, String>,
-    /// Why the group is told now.
+    /// Why the group is told now, like `new alerts added`.
     pub reason: String,
     /// The alerts, in order.
     pub alerts: Vec<Alert>,
@@ -131,7 +131,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Tells receivers.
+/// Tells receivers: writes the message of each kind and sends it, over HTTP or SMTP.
 #[derive(Debug)]
 pub struct Sender {
     clients: Clients,
@@ -149,7 +149,7 @@ const WAIT_FIRST: Duration = Duration::from_millis(500);
 const WAIT_MAX: Duration = Duration::from_mins(1);
 
 impl Sender {
-    /// Makes one.
+    /// Makes a sender that calls only where `egress` lets it.
     pub fn new(egress: Egress, proxies: ProxyEnvironment, clock: Arc<dyn Clock>, metrics: Arc<AlertMetrics>) -> Self {
         Self { clients: Clients::new(egress, proxies), clock, metrics }
     }

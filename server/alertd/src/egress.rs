@@ -49,9 +49,9 @@ impl Network {
 /// Where calls may go.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Egress {
-    /// Open whatever they are.
+    /// Networks that are open, private ones too.
     pub allow: Vec<Network>,
-    /// Closed whatever they are; wins over `allow`.
+    /// Networks that are closed, those of `allow` too.
     pub deny: Vec<Network>,
     /// Whether private networks are open.
     pub allow_private: bool,
@@ -221,7 +221,7 @@ impl Egress {
 /// Resolves names for the HTTP client, which then connects to nothing else.
 #[derive(Debug, Clone)]
 pub struct Resolver {
-    /// What judges their addresses.
+    /// Says to which of the addresses of a name calls may go.
     pub egress: Arc<Egress>,
     /// What is looked up instead, whatever name is asked for.
     pub host: Option<String>,

@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 /// A rule, as records name it; all empty: none.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RuleRef {
-    /// Of a stored rule.
+    /// Id of a stored rule; empty: it stands in a file.
     pub id: String,
     /// Name of the alert or metric.
     pub name: String,
     /// File or namespace of its group.
     pub namespace: String,
-    /// Its group.
+    /// Name of its group.
     pub group: String,
 }
 
@@ -35,11 +35,11 @@ pub struct Event {
     pub at: Millis,
     /// Labels as receivers are told them.
     pub labels: LabelSet,
-    /// Annotations.
+    /// Annotations by name, made by templates already.
     pub annotations: Vec<(String, String)>,
     /// `inactive`, `pending`, `firing`.
     pub from: &'static str,
-    /// These and `resolved`.
+    /// `inactive`, `pending`, `firing`, or `resolved`.
     pub to: &'static str,
     /// Since when it fires; of one that does not: since when the expression has it.
     pub starts_at: Millis,
@@ -51,7 +51,7 @@ pub struct Event {
     pub source: &'static str,
     /// Whose alert it is.
     pub rule: RuleRef,
-    /// Where it leads.
+    /// Address of a page about what made the alert, as its sender gives it.
     pub generator_url: String,
 }
 
@@ -80,7 +80,7 @@ pub struct Action {
     pub action: &'static str,
     /// Who; empty: the service itself.
     pub actor: String,
-    /// By what: the silence.
+    /// Id of the silence by which that was done; empty: it was done by none.
     pub subject: String,
     /// Why, in words of who did it.
     pub comment: String,
@@ -93,13 +93,13 @@ pub struct Action {
 pub struct Evaluation {
     /// When it was due.
     pub scheduled_at: Millis,
-    /// When its group began.
+    /// When the evaluation of its group began.
     pub started_at: Millis,
-    /// The rule.
+    /// Which rule it was.
     pub rule: RuleRef,
     /// Its labels, which name its service.
     pub labels: Vec<(String, String)>,
-    /// Its language.
+    /// Its language: `promql`, `logsql` or `olap`.
     pub language: &'static str,
     /// `ok`, `error` or `missed`.
     pub outcome: &'static str,
@@ -128,9 +128,9 @@ pub struct Attempt {
     pub index: usize,
     /// Key of the group.
     pub group_key: String,
-    /// Why it is told.
+    /// Why it is told, like `repeat interval elapsed`.
     pub reason: String,
-    /// From 1.
+    /// Which try of the same message it was, from 1.
     pub attempt: u32,
     /// Class and text of the error; `None`: it was taken.
     pub failure: Option<(&'static str, String)>,
@@ -146,16 +146,16 @@ pub struct Attempt {
     pub alerts: Vec<LabelSet>,
 }
 
-/// A record.
+/// A record of the history, named by the table that it goes to.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Record {
-    /// Of `alert_events`.
+    /// A row of `alert_events`: an alert changed its state.
     Event(Event),
-    /// Of `alert_actions`.
+    /// A row of `alert_actions`: somebody did something.
     Action(Action),
-    /// Of `rule_evaluations`.
+    /// A row of `rule_evaluations`: a rule was evaluated or left out.
     Evaluation(Evaluation),
-    /// Of `notifications`.
+    /// A row of `notifications`: a receiver was called.
     Attempt(Attempt),
 }
 
@@ -174,7 +174,7 @@ const GATHER: Duration = Duration::from_millis(200);
 /// How often records are handed over that were not taken.
 const TRIES: u32 = 30;
 
-/// Takes records.
+/// Takes records without waiting and hands them to the store; past a bound they are lost and counted.
 #[derive(Debug)]
 pub struct History {
     queue: mpsc::UnboundedSender<Vec<Record>>,
@@ -192,7 +192,7 @@ impl Default for History {
 }
 
 impl History {
-    /// Notes records.
+    /// Notes records; they are lost, and counted, where too many wait already.
     pub fn note(&self, records: Vec<Record>) {
         if records.is_empty() {
             return;

@@ -51,7 +51,7 @@ impl Kind {
 pub struct Change {
     /// What it is about.
     pub kind: Kind,
-    /// Which one.
+    /// Names the row within its kind; the kind says how it is written.
     pub key: Vec<u8>,
     /// The new value, JSON.
     pub value: Option<String>,
@@ -75,7 +75,7 @@ struct Batch {
     done: oneshot::Sender<Result<()>>,
 }
 
-/// The database.
+/// The database in which the state of alerting is kept over restarts (SQLite).
 #[derive(Debug)]
 pub struct Kept {
     pool: SqlitePool,

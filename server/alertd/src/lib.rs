@@ -37,9 +37,9 @@ use crate::rules::{Engines, RuleSettings, Rules};
 /// How alerting runs.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Of rules.
+    /// How rules are evaluated.
     pub rules: RuleSettings,
-    /// Of the router.
+    /// How alerts are grouped and told.
     pub router: RouterSettings,
     /// Where calls may go.
     pub egress: Egress,
@@ -56,7 +56,7 @@ pub struct Alertd {
     pub router: Arc<Router>,
     /// Policies that were live.
     pub revisions: Revisions,
-    /// Figures.
+    /// What `/metrics` shows of alerting.
     pub metrics: Arc<AlertMetrics>,
 }
 

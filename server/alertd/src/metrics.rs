@@ -23,7 +23,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Counts one.
+    /// Counts one run that took so long.
     pub fn observe(&self, took: Duration) {
         let seconds = took.as_secs_f64();
         if let Some(at) = BOUNDS.iter().position(|bound| seconds <= *bound) {
@@ -55,7 +55,7 @@ pub(crate) struct Integration {
     pub(crate) latency: Times,
 }
 
-/// All figures.
+/// All figures of alerting: counters since the process began, but for `alerts` and `queue`, which are of now.
 #[derive(Debug)]
 pub struct AlertMetrics {
     /// Evaluations of groups.
@@ -72,9 +72,9 @@ pub struct AlertMetrics {
     pub received: AtomicU64,
     /// Alerts that were refused.
     pub invalid: AtomicU64,
-    /// Alerts that are known.
+    /// Alerts that the router knows now.
     pub alerts: AtomicU64,
-    /// Notifications under way.
+    /// Notifications that are under way now.
     pub queue: AtomicU64,
     /// Records of what was done; it counts those that are lost.
     pub history: Arc<History>,

@@ -6,10 +6,10 @@ use quiver_yaml as yaml;
 
 use crate::deliver::unsupported;
 
-/// A policy.
+/// What the router goes by: a configuration that was checked, with its templates.
 #[derive(Debug, Clone)]
 pub struct Policy {
-    /// The configuration.
+    /// The configuration as it was read.
     pub config: Config,
     /// Built-in templates and those of its files.
     pub templates: Templates,

@@ -91,7 +91,7 @@ impl Revisions {
         self.all.lock().iter().rev().cloned().collect()
     }
 
-    /// Finds one.
+    /// Finds the revision of a number; none: it is not kept any more, or never was.
     pub fn get(&self, number: u64) -> Option<Arc<Revision>> {
         self.all.lock().iter().find(|revision| revision.number == number).cloned()
     }

@@ -70,7 +70,7 @@ struct State {
 pub struct Given {
     /// That of a file: it goes before the stored one.
     pub file: Option<Policy>,
-    /// The stored one.
+    /// That of the stored configuration.
     pub stored: Option<Policy>,
 }
 
@@ -81,7 +81,7 @@ impl Given {
     }
 }
 
-/// The router.
+/// Takes alerts, groups them by the policy, and tells receivers when it is time.
 #[derive(Debug)]
 pub struct Router {
     settings: RouterSettings,

@@ -38,18 +38,18 @@ pub struct RuleSettings {
     pub error_hold_ms: Millis,
     /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
     pub concurrent_max: usize,
-    /// What templates are told.
+    /// What templates of rules know of this service.
     pub setting: Setting,
 }
 
 /// Who asks: what the engine of a group goes by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Asker {
-    /// Where the group comes from.
+    /// File or namespace that the group stands in.
     pub file: String,
-    /// Its name.
+    /// Name of the group.
     pub group: String,
-    /// Its interval.
+    /// Time from one evaluation of the group to the next.
     pub interval: Duration,
     /// Longest run of one query.
     pub timeout: Duration,
@@ -72,7 +72,7 @@ pub trait Engines: Send + Sync + std::fmt::Debug {
 pub struct Source {
     /// File or namespace.
     pub file: String,
-    /// The group.
+    /// The group as it was read.
     pub group: RuleGroup,
     /// Whose rights the queries of each rule have: those of the last editors of stored rules; rules of files are the
     /// operator's.
@@ -116,7 +116,7 @@ pub struct GroupView {
     pub last_evaluation: Option<Millis>,
     /// How long that took.
     pub evaluation_time: Duration,
-    /// Cycles that were left out.
+    /// Number of evaluations that were left out because the one before still ran.
     pub missed: u64,
 }
 
@@ -129,7 +129,7 @@ struct Slot {
     inbox: Option<mpsc::UnboundedReceiver<Command>>,
 }
 
-/// All groups.
+/// All groups of files and of the stored configuration, each evaluated by a task of its own.
 #[derive(Debug)]
 pub struct Rules {
     settings: Arc<RuleSettings>,

@@ -26,7 +26,7 @@ pub use show::{config_json, global_secrets, integrations_json, json_of, receiver
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Receiver {
-    /// Its name.
+    /// Name by which routes call it; unlike that of any other receiver.
     pub name: String,
     /// Its labels, `name` included.
     pub labels: BTreeMap<String, String>,
@@ -34,16 +34,16 @@ pub struct Receiver {
     pub integrations: Vec<Integration>,
 }
 
-/// A configuration.
+/// A whole Alertmanager configuration, read and checked, in the order of its sections.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     /// Globals, with their defaults.
     pub global: Options,
     /// The tree as it is written.
     pub route: RouteConfig,
-    /// Receivers.
+    /// Receivers, in the order in which they are written.
     pub receivers: Vec<Receiver>,
-    /// Inhibition.
+    /// Rules by which alerts that fire mute others.
     pub inhibit_rules: Vec<InhibitRule>,
     /// Intervals by name.
     pub time_intervals: BTreeMap<String, Vec<TimeInterval>>,

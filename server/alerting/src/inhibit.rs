@@ -15,9 +15,9 @@ use crate::routes::{read_match, read_matchers};
 pub struct InhibitRule {
     /// Name, if it has one.
     pub name: String,
-    /// What mutes.
+    /// What an alert must match to mute others while it fires.
     pub source: Matchers,
-    /// What is muted.
+    /// What an alert must match to be muted.
     pub target: Matchers,
     /// Labels that must be equal; a missing one is the empty text.
     pub equal: BTreeSet<String>,

@@ -18,7 +18,7 @@ pub struct TimeInterval {
     pub days_of_month: Option<Vec<Range>>,
     /// Months, 1 is January.
     pub months: Option<Vec<Range>>,
-    /// Years.
+    /// Calendar years, like 2026.
     pub years: Option<Vec<Range>>,
     /// Where all of it is read; absent: UTC.
     pub location: Option<Tz>,
@@ -27,18 +27,18 @@ pub struct TimeInterval {
 /// Minutes of a day, the end excluded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MinuteRange {
-    /// First minute.
+    /// First minute, from 0 at midnight.
     pub start: u32,
-    /// Minute behind the last.
+    /// Minute behind the last; 1440 is the end of the day.
     pub end: u32,
 }
 
 /// Numbers, both ends included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Range {
-    /// First.
+    /// First, included.
     pub begin: i64,
-    /// Last.
+    /// Last, included.
     pub end: i64,
 }
 
@@ -79,7 +79,7 @@ impl TimeInterval {
             && any(self.years.as_ref(), |range| range.holds(i64::from(local.year())))
     }
 
-    /// Reads one.
+    /// Reads an entry of `time_intervals`; what is wrong is added to `problems`.
     pub fn read(node: &Node, path: &str, problems: &mut Problems) -> Self {
         let mut out = Self::default();
         let Some(mut fields) = Fields::new(node, path, problems) else { return out };

@@ -111,7 +111,7 @@ fn order(op: MatchOp) -> u8 {
 }
 
 impl Matchers {
-    /// Sorts matchers.
+    /// Sorts matchers by name, value and operator, so that the same set is written in one way.
     pub fn new(mut matchers: Vec<Matcher>) -> Self {
         matchers.sort_by(|a, b| (&a.name, &a.value, order(a.op)).cmp(&(&b.name, &b.value, order(b.op))));
         Self(matchers)

@@ -32,7 +32,7 @@ use crate::config::{HTTP, OptionValue, Options, Schema, Shape, TLS};
 /// A kind of integration.
 #[derive(Debug)]
 pub struct Kind {
-    /// Its name.
+    /// Its word in keys of groups, figures and history, like `webhook`.
     pub name: &'static str,
     /// The field of a receiver that lists them.
     pub field: &'static str,
@@ -42,12 +42,12 @@ pub struct Kind {
     pub is_delivered: bool,
     /// Whether an entry may be nothing, and then is all defaults.
     may_be_empty: bool,
-    /// Its options.
+    /// Fields of an entry, with their defaults.
     pub schema: &'static Schema,
     inherit: fn(&mut Options, &Options) -> Result<(), String>,
 }
 
-/// All kinds.
+/// All kinds; integrations of a receiver come in this order.
 pub static KINDS: &[&Kind] = &[
     &discord::KIND,
     &email::KIND,
@@ -72,7 +72,7 @@ pub static KINDS: &[&Kind] = &[
 /// One entry of a receiver.
 #[derive(Debug, Clone)]
 pub struct Integration {
-    /// Its kind.
+    /// What it calls: a webhook, a mailbox, a chat.
     pub kind: &'static Kind,
     /// Its place among those of its kind.
     pub idx: usize,
@@ -127,7 +127,7 @@ const fn with_default(name: &'static str, shape: Shape, default: &'static str) -
     FieldDef { name, shape, default }
 }
 
-/// `global`
+/// Fields of `global`, which entries of receivers inherit.
 pub(crate) static GLOBAL: Schema = Schema {
     fields: &[
         with_default("resolve_timeout", Shape::Duration, "5m"),

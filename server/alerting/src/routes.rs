@@ -14,7 +14,7 @@ use crate::matchers::{self, Matchers};
 pub struct RouteConfig {
     /// Where it stands.
     pub place: Place,
-    /// Receiver.
+    /// Name of the receiver; the root must name one.
     pub receiver: Option<String>,
     /// Labels to group by; an explicit empty list overrides.
     pub group_by: Option<Vec<String>>,
@@ -36,14 +36,14 @@ pub struct RouteConfig {
     pub active_time_intervals: Vec<String>,
     /// Labels of the route, templates.
     pub labels: BTreeMap<String, String>,
-    /// Children.
+    /// Routes below it, of which the first that matches takes an alert.
     pub routes: Vec<RouteConfig>,
 }
 
 /// Options of a route with what it inherits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RouteOptions {
-    /// Receiver.
+    /// Name of the receiver that is told.
     pub receiver: String,
     /// Labels to group by; none beside `group_by_all`.
     pub group_by: BTreeSet<String>,
@@ -92,7 +92,7 @@ pub struct Route {
     pub matchers: Matchers,
     /// Whether siblings behind it are tried, too.
     pub continues: bool,
-    /// Children.
+    /// Routes below it, in the order in which they are tried.
     pub routes: Vec<Route>,
 }
 
@@ -173,7 +173,7 @@ impl Route {
     }
 }
 
-/// Deepest tree.
+/// Most levels of nested routes; deeper ones are refused.
 const DEPTH_MAX: usize = 60;
 
 impl RouteConfig {

@@ -31,14 +31,14 @@ pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
 pub struct Element {
     /// Labels, the name included where the expression keeps it.
     pub labels: LabelSet,
-    /// The value.
+    /// The value at the time of the evaluation.
     pub value: ElementValue,
 }
 
 /// A value of an element.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ElementValue {
-    /// Number.
+    /// A float; it may be NaN or infinite.
     Float(f64),
     /// Native histogram, with its text.
     Histogram(Box<Histogram>, String),
@@ -49,7 +49,7 @@ pub enum ElementValue {
 pub struct Written {
     /// Labels, the name included.
     pub labels: LabelSet,
-    /// Time.
+    /// Time of the sample in Unix milliseconds: that of the evaluation less the query offset.
     pub ts: Millis,
     /// The value; a staleness mark ends the series.
     pub value: ElementValue,

@@ -15,13 +15,13 @@ const MATCHERS_BYTES_MAX: usize = 16 << 10;
 /// A silence. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Silence {
-    /// Its id.
+    /// Its id; empty: it is a new one, which [`Silences::set`] gives an id.
     pub id: String,
     /// What it covers.
     pub matchers: Matchers,
-    /// From.
+    /// When it begins to mute; of a new one not before it is made.
     pub starts_at: i64,
-    /// Until, excluded.
+    /// When it ends; at this time it mutes no more.
     pub ends_at: i64,
     /// When it was changed last.
     pub updated_at: i64,
@@ -46,7 +46,7 @@ pub struct Silence {
 /// State of a silence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SilenceState {
-    /// It holds.
+    /// It mutes: its start is reached, its end is not.
     Active,
     /// It will hold.
     Pending,
@@ -144,7 +144,7 @@ const ENTRY_BYTES: usize = 96;
 /// A pattern is kept for both directions, with what makes it quick.
 const PATTERN_TIMES: usize = 3;
 
-/// All silences.
+/// All silences by id, those that expired included until they are removed.
 #[derive(Debug, Clone, Default)]
 pub struct Silences {
     all: BTreeMap<String, Silence>,

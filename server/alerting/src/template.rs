@@ -70,7 +70,7 @@ pub struct ParseError {
     pub line: u32,
     /// Column from 1, in characters.
     pub column: u32,
-    /// The reason.
+    /// What is wrong at this place, without the place.
     pub message: String,
 }
 
@@ -100,7 +100,7 @@ pub enum MissingKey {
     /// The zero of what the mapping holds: the empty text of a label set.
     #[default]
     Zero,
-    /// An error.
+    /// The template fails, as with Go's `missingkey=error`.
     Error,
 }
 
@@ -134,9 +134,9 @@ impl fmt::Debug for Host<'_> {
 pub enum Param {
     /// A value of any type.
     Any,
-    /// A text.
+    /// A text (`string` in Go).
     Text,
-    /// A time.
+    /// A time (`time.Time` in Go).
     Time,
     /// The result of a query.
     Query,
@@ -165,7 +165,7 @@ impl Param {
 /// A function of templates.
 #[derive(Debug)]
 pub struct Function {
-    /// Its name.
+    /// What templates call it by.
     pub name: &'static str,
     /// What it takes; with `variadic` the last may be there any number of times.
     pub params: &'static [Param],
@@ -257,7 +257,7 @@ impl Budget {
 pub struct Options<'a> {
     /// What becomes of a key that is not there.
     pub missing_key: MissingKey,
-    /// What it may spend.
+    /// How much it may do and write before it fails.
     pub budget: Budget,
     /// What its functions take from outside.
     pub host: Host<'a>,

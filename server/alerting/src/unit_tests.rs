@@ -26,7 +26,7 @@ pub struct TestFile {
     pub group_eval_order: Vec<String>,
     /// Whether numbers may differ in their last place.
     pub fuzzy_compare: bool,
-    /// The tests.
+    /// The tests, each with series of its own.
     pub tests: Vec<TestGroup>,
 }
 
@@ -41,9 +41,9 @@ pub struct TestGroup {
     pub interval_ms: Millis,
     /// Series and their values in promtool's notation.
     pub input_series: Vec<(String, String)>,
-    /// Expected alerts.
+    /// Alerts that must fire at certain times.
     pub alerts: Vec<AlertTest>,
-    /// Expected results.
+    /// Results that expressions must have at certain times.
     pub exprs: Vec<ExprTest>,
     /// Labels that templates see.
     pub external_labels: BTreeMap<String, String>,
@@ -75,20 +75,20 @@ pub struct AlertTest {
 /// An expected result at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExprTest {
-    /// The expression.
+    /// An expression of `PromQL`.
     pub expr: String,
     /// When, from the start.
     pub eval_time_ms: Millis,
-    /// The samples.
+    /// The samples that must come, and no others; empty: no result.
     pub samples: Vec<ExpectedSample>,
 }
 
 /// A sample of it, as written.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ExpectedSample {
-    /// Labels.
+    /// Name and labels in the notation of `PromQL`: `up{job="a"}`.
     pub labels: String,
-    /// Number.
+    /// The float that is expected.
     pub value: f64,
     /// Native histogram; then the number does not count.
     pub histogram: String,

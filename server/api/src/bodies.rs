@@ -352,7 +352,7 @@ mod tests {
 
     use super::*;
 
-    /// `query=1`.
+    /// The form `query=1`, compressed by gzip.
     const GZIP: [u8; 27] =
         [31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 43, 44, 77, 45, 170, 180, 53, 4, 0, 226, 19, 110, 124, 7, 0, 0, 0];
 

@@ -37,9 +37,7 @@ const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 /// What data-extraction rules are applied to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Signal {
-    /// Log records.
     Logs,
-    /// Spans.
     Spans,
     /// Spans and log records of browsers.
     Rum,
@@ -48,7 +46,7 @@ pub(crate) enum Signal {
 }
 
 impl Signal {
-    /// All.
+    /// All signals, each of which has rules of its own.
     pub(crate) const ALL: [Self; 4] = [Self::Logs, Self::Spans, Self::Rum, Self::Alerts];
 
     /// As rules name it.

@@ -9,7 +9,7 @@ use crate::otlp_grpc::{Metrics, route};
 use crate::state::AppState;
 use crate::traces_grpc::Traces;
 
-/// All paths.
+/// The methods of all gRPC services, each at `/package.Service/Method`.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for (path, handler) in [route::<Traces>(), route::<Metrics>(), route::<Logs>()] {

@@ -37,9 +37,9 @@ const DIRECTORY_STALE: Duration = Duration::from_hours(1);
 pub struct Identities {
     /// Tokens and rights.
     pub auth: Auth,
-    /// Entities.
+    /// Stored configuration, in which users, keys, roles and bindings are.
     pub config: Config,
-    /// `{base_url}/realms/platform`.
+    /// What tokens have as `iss`: `{base_url}/realms/platform`.
     pub issuer: String,
     /// Whether callers must say who they are (`rbac.mode`). Without it accounts and token service are there all the same.
     pub enforced: bool,

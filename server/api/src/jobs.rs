@@ -29,7 +29,7 @@ const LOOK: Duration = Duration::from_secs(30);
 const LOOK_CANCELLED: Duration = Duration::from_millis(500);
 /// What cannot be done now is tried again after a while.
 const AGAIN: Duration = Duration::from_secs(2);
-/// So often.
+/// How often that is tried before the job fails.
 const TRIES: u32 = 30;
 /// How often a server says that it is there, where it shares its database; one that just came back has so long for it.
 const HOLD: Duration = Duration::from_mins(1);

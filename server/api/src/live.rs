@@ -57,9 +57,9 @@ impl Token {
 /// What a reload did, by names of settings (`section.key`).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Changed, and in force.
+    /// Settings that changed and are in force.
     pub applied: Vec<String>,
-    /// Changed, but read at the start only.
+    /// Settings that changed but are read at the start only.
     pub needs_restart: Vec<String>,
 }
 

@@ -25,7 +25,7 @@ pub struct ApiMetrics {
     pub phases: Phases,
     /// Queries slower than the setting.
     pub slow_queries: AtomicU64,
-    /// Log rows.
+    /// Counters of log rows on their way in.
     pub logs: LogsMetrics,
     /// Spans on their way in.
     pub spans: SpanMetrics,

@@ -33,10 +33,10 @@ use cancel::Cancels;
 /// How long connections that are cut may take to notice.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
-/// The port.
+/// The port for PostgreSQL's wire protocol.
 #[derive(Debug)]
 pub struct PostgresListener {
-    /// The socket.
+    /// The socket, bound and listening.
     pub socket: TcpListener,
     /// What meets its connections, where there is TLS.
     pub tls: Option<Arc<Tls>>,

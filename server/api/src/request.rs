@@ -49,7 +49,7 @@ fn is_sane(id: &[u8]) -> bool {
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// One request.
+/// What is known of an HTTP request while it is handled.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
     /// Its id, which [`is_sane`].

@@ -9,7 +9,7 @@ use quiver_types::{Domain, Right, Rights, Services, Triple};
 /// What a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing.
+    /// Nothing: callers need not say who they are.
     Public,
     /// To be let in.
     Anyone,

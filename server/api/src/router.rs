@@ -81,7 +81,7 @@ pub fn grpc_router(state: Arc<AppState>) -> Router {
     finish(grpc_api::routes().fallback(otlp_grpc::unknown), state)
 }
 
-/// Zipkin's port.
+/// The router of Zipkin's own port: its API and nothing else.
 pub fn zipkin_router(state: Arc<AppState>) -> Router {
     finish(zipkin_routes().fallback(not_found), state)
 }

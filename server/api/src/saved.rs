@@ -18,7 +18,7 @@ pub fn schemas() -> [&'static Schema; 2] {
 /// The configuration of a server, for its backups.
 #[derive(Debug)]
 pub struct SavedConfiguration {
-    /// The configuration.
+    /// Stored configuration, by whose database the backup is made.
     pub config: Config,
     /// Version of this build.
     pub version: &'static str,

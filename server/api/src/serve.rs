@@ -48,7 +48,7 @@ const CUT_WITHIN: Duration = Duration::from_secs(1);
 pub struct ServeSettings {
     /// A place for each connection of all ports together; those beyond get 503.
     pub places: Arc<Semaphore>,
-    /// How many these are.
+    /// How many places there are.
     pub connections_max: usize,
     /// How long a client may take to send the head of a request, the first one counted from when it connected.
     pub header_timeout: Duration,
@@ -95,9 +95,9 @@ impl Default for ServeSettings {
 /// A bound socket and what answers on it.
 #[derive(Debug)]
 pub struct Listener {
-    /// The socket.
+    /// The socket, bound and listening.
     pub socket: TcpListener,
-    /// What answers.
+    /// What answers requests of its connections.
     pub router: Router,
     /// What meets its connections, where there is TLS.
     pub tls: Option<Arc<Tls>>,

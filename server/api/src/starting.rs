@@ -11,7 +11,7 @@ use crate::request::{ID_HEADER, RequestIds};
 /// Answers while the store is being opened.
 #[derive(Debug)]
 pub struct Starting {
-    /// Names of requests.
+    /// Makes ids of requests that bring none.
     pub ids: RequestIds,
     /// Version of the product.
     pub version: &'static str,

@@ -45,7 +45,7 @@ pub struct ApiSettings {
     pub body_bytes_max: usize,
     /// Largest body of a form or JSON request.
     pub form_bytes_max: usize,
-    /// Largest answer.
+    /// Largest answer of a query, of federation or of remote read, in bytes; a larger one fails.
     pub answer_bytes_max: usize,
     /// Whether queries go on without files that are damaged, and say so.
     pub partial_answers: bool,
@@ -74,7 +74,7 @@ pub struct Places {
     pub(crate) tests: Arc<Semaphore>,
 }
 
-/// See [`Places`].
+/// Places for long traces that are written; see [`Places`].
 const WRITERS: usize = 64;
 
 impl Places {
@@ -92,17 +92,17 @@ impl Places {
 
 /// Shared by all handlers.
 pub struct AppState {
-    /// The store.
+    /// The store of metrics, logs and traces.
     pub store: Arc<Store>,
     /// Series and labels of the store.
     pub source: Arc<dyn SeriesSource>,
-    /// The engine.
+    /// Runs queries of all languages, within their limits.
     pub engine: Arc<QueryEngine>,
-    /// Traces.
+    /// Look-ups and searches of traces.
     pub traces: Arc<TracesEngine>,
-    /// PromQL.
+    /// Queries of metrics.
     pub promql: Arc<PromqlEngine>,
-    /// LogsQL.
+    /// Queries of logs.
     pub logsql: Arc<LogsqlEngine>,
     /// SQL over all of them.
     pub sql: Arc<SqlEngine>,
@@ -110,7 +110,7 @@ pub struct AppState {
     pub olap: Arc<OlapEngine>,
     /// Its executions that requests share.
     pub olap_waiting: Waiting,
-    /// Wall clock.
+    /// Wall clock; tests have one that they set.
     pub clock: Arc<dyn Clock>,
     /// When the process began, in Unix milliseconds.
     pub started_ms: i64,
@@ -122,7 +122,7 @@ pub struct AppState {
     pub live: Arc<ArcSwap<LiveSettings>>,
     /// Reads settings anew.
     pub reloader: Reloader,
-    /// Names of requests.
+    /// Makes ids of requests that bring none.
     pub request_ids: RequestIds,
     /// Memory of bodies that are being read.
     pub bodies: BodyBudget,
@@ -130,7 +130,7 @@ pub struct AppState {
     pub answers: AnswerBudget,
     /// Places for requests that are bounded in number.
     pub places: Places,
-    /// Counters.
+    /// Counters and histograms that `/metrics` shows.
     pub metrics: Arc<ApiMetrics>,
     /// Configuration of all families.
     pub config: Config,

@@ -32,7 +32,7 @@ use crate::segments::{Narrowed, of_request};
 use crate::state::AppState;
 use crate::{explained, parameters};
 
-/// All paths.
+/// Paths of the product's own API of traces.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new()
         .route("/platform-api/traces/{id}/{format}", get(export::handle))

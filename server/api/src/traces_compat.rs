@@ -16,7 +16,7 @@ use quiver_types::ErrorKind;
 use crate::error::{log, public_text, status_of};
 use crate::state::AppState;
 
-/// All paths.
+/// Paths of the APIs of Jaeger, Zipkin and Tempo.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let jaeger = jaeger::routes().merge(jaeger_metrics::routes()).merge(jaeger_v3::routes());
     jaeger.merge(zipkin::routes()).merge(tempo::routes())

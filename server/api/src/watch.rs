@@ -16,7 +16,7 @@ use crate::metrics::ApiMetrics;
 pub struct QueryWatch {
     /// Where they are counted.
     pub metrics: Arc<ApiMetrics>,
-    /// Says what is slow.
+    /// Settings, of which one says from when on a query is slow.
     pub live: Arc<ArcSwap<LiveSettings>>,
 }
 

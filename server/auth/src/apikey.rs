@@ -35,7 +35,7 @@ fn base62(bytes: &[u8], width: usize) -> String {
     String::from_utf8(out).expect("ASCII digits")
 }
 
-/// Makes a key.
+/// Makes the text of a new API key.
 pub fn make(random: &dyn Random) -> String {
     // Nine bytes give 72 bits for 71.5 bits of twelve digits: the highest ones are cut.
     let id = base62(&random_bytes::<9>(random), ID);

@@ -20,9 +20,9 @@ pub enum Shown {
     ApiKey(Secret),
     /// A name and a password or secret.
     Basic {
-        /// The name.
+        /// User name or id of a client, decoded of `Authorization: Basic`; not checked yet.
         name: String,
-        /// The password.
+        /// Password or client secret, as it was sent.
         password: Secret,
     },
 }

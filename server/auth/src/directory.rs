@@ -13,9 +13,9 @@ use crate::Secret;
 /// What an account is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccountKind {
-    /// A person.
+    /// A person, who signs in with a password; family `rbac/users`.
     User,
-    /// A program.
+    /// A program, which signs in with a client secret; family `rbac/service-accounts`.
     Service,
 }
 
@@ -32,15 +32,15 @@ impl AccountKind {
 /// A user or a service account.
 #[derive(Debug, Clone)]
 pub struct Account {
-    /// Which kind.
+    /// Whether it is a person or a program.
     pub kind: AccountKind,
-    /// Its id.
+    /// Id of the entity; it never changes.
     pub id: String,
     /// Its name: `username`, `clientId`.
     pub name: String,
-    /// For tokens.
+    /// Claim `email` of tokens with that scope; none: it is left out.
     pub email: Option<String>,
-    /// For tokens.
+    /// Claim `name` of tokens with scope `profile`; empty: it is left out.
     pub display_name: String,
     /// Whether it may sign in.
     pub enabled: bool,
@@ -55,17 +55,17 @@ pub struct Account {
 /// An API key.
 #[derive(Debug, Clone)]
 pub struct Key {
-    /// The entity.
+    /// Id of the entity in `rbac/keys`.
     pub entity_id: String,
-    /// Its twelve characters.
+    /// The twelve characters of the key that name it.
     pub key_id: String,
     /// SHA-256 of the whole key, hexadecimal.
     pub hash: Secret,
-    /// Whose it is.
+    /// Kind and id of the account whose it is.
     pub owner: (AccountKind, String),
     /// What it may do of that; none: all of it.
     pub rights: Option<Rights>,
-    /// When it ends.
+    /// Until when it is good, in Unix milliseconds; none: for ever.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,
@@ -74,7 +74,7 @@ pub struct Key {
 /// Whom a binding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum BoundTo {
-    /// One account.
+    /// One account, by kind and id.
     Account(AccountKind, String),
     /// All members of a group: their ids.
     Members(Vec<String>),
@@ -85,13 +85,13 @@ pub enum BoundTo {
 /// A binding: what it gives, to whom, until when.
 #[derive(Debug, Clone)]
 pub struct Grant {
-    /// To whom.
+    /// Who holds it.
     pub to: BoundTo,
     /// What it lets them do.
     pub rights: Rights,
-    /// By which role.
+    /// Name of the role that gives it.
     pub role: String,
-    /// Until when.
+    /// Until when it holds, in Unix milliseconds, not included; none: for ever.
     pub expires_ms: Option<i64>,
 }
 
@@ -100,9 +100,9 @@ pub struct Grant {
 pub struct Accounts {
     /// Users and service accounts.
     pub accounts: Vec<Account>,
-    /// Keys.
+    /// API keys of all accounts.
     pub keys: Vec<Key>,
-    /// Bindings.
+    /// Role bindings, those that expired included.
     pub grants: Vec<Grant>,
 }
 

@@ -48,11 +48,11 @@ pub struct Happened {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {description}")]
 pub struct Refused {
-    /// HTTP status.
+    /// HTTP status of the answer.
     pub status: u16,
-    /// Word of RFC 6749.
+    /// Value of `error` as RFC 6749 defines it, like `invalid_grant`.
     pub error: &'static str,
-    /// For people.
+    /// Value of `error_description`: what is wrong, for people.
     pub description: String,
     /// Seconds after which to come back.
     pub retry_after_s: Option<u64>,
@@ -106,12 +106,12 @@ impl Refused {
         Self::new(400, "invalid_scope", format!("Invalid scopes: {shown}"))
     }
 
-    /// 429.
+    /// 429: too many attempts; another makes sense after so many seconds, at least one.
     pub fn slow_down(after_s: u64) -> Self {
         Self { retry_after_s: Some(after_s.max(1)), ..Self::new(429, "slow_down", "Too many attempts") }
     }
 
-    /// 413.
+    /// 413: the form is larger than [`FORM_BYTES_MAX`](crate::FORM_BYTES_MAX).
     pub fn too_large() -> Self {
         Self::new(413, "invalid_request", "The body is too large")
     }
@@ -128,7 +128,7 @@ impl Refused {
         self
     }
 
-    /// The body.
+    /// The JSON body: `error` and `error_description` of RFC 6749, and `code` as other APIs of the server have it.
     pub fn body(&self) -> Value {
         let code = match self.status {
             429 => "RATE_LIMITED".to_owned(),

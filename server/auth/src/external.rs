@@ -38,7 +38,7 @@ pub struct ExternalIssuer {
     pub client_id_claim: String,
     /// Where roles stand: a dotted path.
     pub roles_claim: String,
-    /// Where the name stands.
+    /// Claim that holds the name of who calls; a token without it is named by `client_id_claim`.
     pub username_claim: String,
     /// How often keys are fetched anew.
     pub jwks_refresh_ms: i64,

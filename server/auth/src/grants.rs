@@ -12,7 +12,7 @@ use crate::jwt::hash_of;
 use crate::service::{AUDIENCE, Auth, Identity, Request, Subject};
 use crate::session::{Refreshed, Session};
 
-/// Largest form.
+/// Largest form of a token request, in bytes.
 pub const FORM_BYTES_MAX: usize = 16 << 10;
 /// Life of an access token, in seconds.
 const LIFE_S: i64 = 300;
@@ -24,7 +24,7 @@ const SCOPES: [&str; 4] = ["profile", "email", "openid", "offline_access"];
 /// What is answered to a token request.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TokenAnswer {
-    /// The body.
+    /// The JSON body, tokens included.
     pub body: Value,
     /// For the audit log.
     pub happened: Option<Happened>,

@@ -18,7 +18,7 @@ use serde_json::{Map, Value};
 use crate::error::TokenError;
 use crate::keys::PublicKey;
 
-/// Longest token.
+/// Longest token that is looked at, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// How far clocks may differ, in seconds.
 const LEEWAY_S: i64 = 5;
@@ -34,9 +34,9 @@ const CLAIM_BYTES_MAX: usize = 4096;
 /// What a checked token says.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims {
-    /// Who issued it.
+    /// Claim `iss`: who issued it.
     pub issuer: String,
-    /// Whom it is about.
+    /// Claim `sub`: whom it is about.
     pub subject: String,
     /// Until when, in Unix seconds.
     pub expires_s: i64,
@@ -44,7 +44,7 @@ pub struct Claims {
     pub session: Option<String>,
     /// To which client it was given.
     pub client: Option<String>,
-    /// All of it.
+    /// All claims of the token.
     pub all: Map<String, Value>,
 }
 

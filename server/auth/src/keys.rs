@@ -23,7 +23,7 @@ const PUBLISHED_MS: i64 = 24 * 3_600_000;
 /// How long after that it verifies: life of a token, and a minute.
 pub(crate) const VERIFIES_MS: i64 = (300 + 60) * 1000;
 
-/// A key.
+/// A key pair (RSA) that signs tokens for a time, with its public half. Times are Unix milliseconds.
 struct SigningKey {
     kid: String,
     modulus: String,
@@ -59,7 +59,7 @@ struct Ring {
     by_kid: HashMap<String, Arc<SigningKey>>,
 }
 
-/// See the module.
+/// The keys that sign tokens and check them, rotated by time; see the module.
 pub struct SigningKeys {
     pool: Database,
     vault: Arc<dyn Vault>,
@@ -79,9 +79,9 @@ impl std::fmt::Debug for SigningKeys {
 /// What a rotation did.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rotated {
-    /// The key that signs.
+    /// Id (`kid`) of the key that signs now.
     pub kid: String,
-    /// The one that is next.
+    /// Id of the key that will sign next and is published already.
     pub next_kid: String,
 }
 

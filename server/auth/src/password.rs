@@ -37,7 +37,7 @@ pub enum PasswordRule {
 }
 
 impl PasswordRule {
-    /// Stable word and text.
+    /// Gives the word for programs, and a text for people.
     pub fn said(self) -> (&'static str, &'static str) {
         match self {
             Self::Length => ("OUT_OF_RANGE", "must have 12 to 256 characters"),

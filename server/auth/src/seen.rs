@@ -23,13 +23,13 @@ const REMEMBERED: usize = 100_000;
 pub enum Seen {
     /// A key was used.
     Key {
-        /// Its entity.
+        /// Id of the key's entity in `rbac/keys`.
         entity_id: String,
         /// Whose it is.
         owner: (AccountKind, String),
         /// When, in Unix milliseconds.
         at_ms: i64,
-        /// From where.
+        /// Address of the client; none: it is not known.
         ip: Option<IpAddr>,
     },
     /// A user of another issuer came for the first time.
@@ -44,7 +44,7 @@ pub enum Seen {
         email: Option<String>,
         /// How it is called, if that is told.
         display_name: Option<String>,
-        /// From where.
+        /// Address of the client; none: it is not known.
         ip: Option<IpAddr>,
     },
 }

@@ -34,7 +34,7 @@ const DENIED_MS: i64 = (300 + 10) * 1000;
 /// Most sessions of a subject; the oldest ends.
 const PER_SUBJECT: i64 = 100;
 
-/// A session.
+/// What a refresh token stands for: one sign-in of a subject at a client.
 #[derive(Debug, Clone)]
 pub(crate) struct Session {
     pub(crate) id: String,

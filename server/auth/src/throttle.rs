@@ -13,7 +13,7 @@ mod told;
 /// Failures of an account that cost nothing, within [`ACCOUNT_MS`].
 const FREE: u32 = 5;
 const ACCOUNT_MS: i64 = 5 * 60_000;
-/// Longest wait.
+/// Longest wait after failures, in seconds.
 const WAIT_S_MAX: i64 = 300;
 /// Failures of a network within a minute.
 const NETWORK_FAILURES: u32 = 30;

@@ -24,7 +24,7 @@ impl fmt::Debug for MasterVault {
 }
 
 impl MasterVault {
-    /// Takes a key.
+    /// Makes a vault that encrypts with this key (AES-256-GCM).
     pub fn new(key: &[u8; KEY_BYTES], random: Arc<dyn Random>) -> Self {
         let key = UnboundKey::new(&AES_256_GCM, key).expect("a key of its length");
         Self { key: LessSafeKey::new(key), random }

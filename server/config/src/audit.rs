@@ -52,7 +52,7 @@ pub struct AuditEvent {
     pub family: &'static str,
     /// Which entity, if one is meant.
     pub entity_id: Option<String>,
-    /// Its name.
+    /// Name of that entity, or of what was asked for, like `GET /path`.
     pub entity_name: Option<String>,
     /// `ok`, `refused`, `failed`.
     pub outcome: &'static str,
@@ -63,9 +63,9 @@ pub struct AuditEvent {
 /// Which rows are asked for.
 #[derive(Debug, Clone, Default)]
 pub struct AuditQuery {
-    /// First time, Unix milliseconds.
+    /// Unix milliseconds from which on rows are asked for, included; none: from the first row.
     pub start_ms: Option<i64>,
-    /// First time after the last one.
+    /// Unix milliseconds before which rows are asked for, not included; none: to the last row.
     pub end_ms: Option<i64>,
     /// What rows must be, by `filter` and by members (`actor`, `family`, `entityId` …).
     filters: Vec<Filter>,

@@ -25,9 +25,9 @@ use crate::query::ListQuery;
 /// Where entities are: a family, and the owner that the path names (`rbac/users/<id>`), empty where there is none.
 #[derive(Debug, Clone)]
 pub struct Place {
-    /// The family.
+    /// The family of all entities there.
     pub family: &'static Family,
-    /// The owner.
+    /// Id of the entity that they belong to; empty: the family has no owners.
     pub owner: String,
 }
 
@@ -41,7 +41,7 @@ impl Place {
 /// An entity as it is stored.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entity {
-    /// Its id.
+    /// Its id, which never changes.
     pub id: String,
     /// Its owner, see [`Place`].
     pub owner: String,
@@ -53,7 +53,7 @@ pub struct Entity {
     pub(crate) updated_by: String,
     /// Who manages it: `ui`, `builtin`, or a manager's name.
     pub managed_by: String,
-    /// Its fields.
+    /// Its fields, without those that the service keeps beside them, like `id` and `version`.
     pub body: Map<String, Value>,
     /// What nobody reads: hashes of secrets.
     pub sealed: Map<String, Value>,
@@ -143,7 +143,7 @@ pub struct Page {
     pub total: Option<usize>,
 }
 
-/// Configuration.
+/// Stored configuration: lists, reads and changes entities of all families, with rights, history and audit.
 #[derive(Clone)]
 pub struct Config {
     pub(crate) pool: Database,

@@ -43,7 +43,7 @@ pub struct Link {
     pub pointer: String,
     /// The families in which the id may be.
     pub families: &'static [&'static str],
-    /// The id.
+    /// Id of the entity that is named.
     pub id: String,
     /// What becomes of the one that names.
     pub on_delete: OnDelete,
@@ -67,11 +67,11 @@ pub struct Making<'a> {
     pub caller: &'a Caller,
     /// Its id, where it has one already.
     pub id: Option<&'a str>,
-    /// What was there.
+    /// The entity as it was; none: it is new.
     pub before: Option<&'a Entity>,
     /// The interval of groups of rules that name none.
     pub group_interval: &'a str,
-    /// Makes ids.
+    /// Makes an id that nothing else has, for parts of the entity that need one.
     pub new_id: &'a (dyn Fn() -> String + Send + Sync),
 }
 
@@ -104,9 +104,9 @@ pub struct Family {
     pub name: &'static str,
     /// Its collection path; `{owner}` stands for the owner's collection and id.
     pub path: &'static str,
-    /// The domain of rights.
+    /// Domain of the rights that reading and changing it need.
     pub domain: Domain,
-    /// What is needed to change it.
+    /// The right that is needed to change it.
     pub write: Right,
     /// The field that names an entity.
     pub title: &'static str,
@@ -122,19 +122,19 @@ pub struct Family {
     pub unique: &'static [&'static [&'static str]],
     /// Families of the owner that the path names, if there is one.
     pub owners: &'static [&'static str],
-    /// What an entity names.
+    /// Gives the other entities that an entity names.
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
-    /// Rules over several fields.
+    /// Checks what must hold between several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
-    /// Rules over several entities.
+    /// Checks what must hold between several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.
     pub service: fn(&Map<String, Value>) -> String,
     /// Entities that are always there: id and body.
     pub builtin: fn() -> Vec<(&'static str, Value)>,
-    /// Who sees which.
+    /// Which of its entities a caller sees.
     pub rows: Rows,
-    /// Most entities.
+    /// Most entities of the whole family, owners together; more are refused.
     pub entities_max: i64,
     /// The natural order of an ordered family: fields with whether they descend. Its last one is `position`.
     pub natural: &'static [(&'static str, bool)],
@@ -241,26 +241,26 @@ impl Family {
 /// What bounds an API key beside its rights.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyBounds {
-    /// When it ends, in Unix milliseconds.
+    /// Until when it is good, in Unix milliseconds; none: for ever.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,
 }
 
-/// Who asks.
+/// Who asks, by what and with which rights: what changes and reads are checked against and noted under.
 #[derive(Debug, Clone)]
 pub struct Caller {
     /// Stable: `user:<id>`, `serviceAccount:<id>`, `oidc:<issuer>:<subject>`, `system`.
     pub subject: String,
     /// The user that somebody of another issuer is here.
     pub external_id: Option<String>,
-    /// For people.
+    /// Name that people know the caller by; it may change.
     pub name: String,
     /// `user`, `serviceAccount`, `system`, `anonymous`.
     pub kind: &'static str,
-    /// Where from.
+    /// Address of the client; none: it is not known, or the service itself asks.
     pub ip: Option<IpAddr>,
-    /// Which request.
+    /// Id of the HTTP request, by which its log lines and audit entries are found.
     pub request_id: String,
     /// What it may do.
     pub rights: Rights,

@@ -25,9 +25,9 @@ const LABEL_CHARS_MAX: usize = 1000;
 pub enum Kind {
     /// Text of so many characters, trimmed, without control characters.
     Text {
-        /// Fewest characters.
+        /// Fewest characters (not bytes); 0: it may be empty.
         min: usize,
-        /// Most characters.
+        /// Most characters (not bytes).
         max: usize,
     },
     /// As text, in lower case, of letters, digits and `.`, `_`, `-`, `@`, `+`.
@@ -39,7 +39,7 @@ pub enum Kind {
     },
     /// Free text, with lines.
     Prose {
-        /// Most characters.
+        /// Most characters (not bytes).
         max: usize,
     },
     /// True or false.
@@ -48,51 +48,51 @@ pub enum Kind {
     Time,
     /// A map from text to text.
     Labels,
-    /// Permissions.
+    /// Permissions, each written `{right, domain, scope}`.
     Triples {
-        /// Most permissions.
+        /// Most permissions of the list.
         max: usize,
     },
     /// Names or patterns of services.
     Services {
-        /// Most names.
+        /// Most names and patterns.
         max: usize,
     },
     /// Ids of entities.
     Ids {
-        /// Most ids.
+        /// Most ids of the list.
         max: usize,
     },
     /// The id of an entity.
     Id,
     /// Whom a binding is about: `{type, id}`.
     Subject,
-    /// Networks.
+    /// IP addresses and networks in CIDR notation: `10.0.0.0/8`, `::1`.
     Networks {
-        /// Most networks.
+        /// Most addresses and networks.
         max: usize,
     },
     /// One of some words.
     Word(&'static [&'static str]),
     /// A whole number.
     Int {
-        /// Least.
+        /// Least, included.
         min: i64,
-        /// Greatest.
+        /// Greatest, included.
         max: i64,
     },
-    /// A number.
+    /// A finite number, with or without a fraction.
     Number {
-        /// Least.
+        /// Least, included.
         min: f64,
-        /// Greatest.
+        /// Greatest, included.
         max: f64,
     },
     /// A key for programs: lower-case letters, digits, `_`, `-`, `.`, at most 100.
     Slug,
     /// Texts, each of 1 to 200 characters, in the order given, none twice.
     Texts {
-        /// Most texts.
+        /// Most texts of the list.
         max: usize,
     },
     /// A length of time as Prometheus writes it: `24h`, `1d12h`.
@@ -101,11 +101,11 @@ pub enum Kind {
     Offset,
     /// A condition (`config-api` 1.6).
     Condition,
-    /// Any JSON.
+    /// Any JSON of at most 64 KiB.
     Json,
     /// A map from names to any JSON.
     Map {
-        /// Most entries.
+        /// Most entries of the map.
         max: usize,
     },
     /// An object of these fields.
@@ -114,7 +114,7 @@ pub enum Kind {
     List {
         /// Fields of each.
         of: &'static [Field],
-        /// Most objects.
+        /// Most objects of the list.
         max: usize,
     },
 }
@@ -132,7 +132,7 @@ pub enum Mode {
     WriteOnly,
 }
 
-/// A field.
+/// A field of a family: its name, what it holds and who writes it.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Its name in JSON.

@@ -9,14 +9,14 @@ use crate::fields::Kind;
 use crate::json::{shown, time_of, time_text};
 use crate::problem::{Problem, Result};
 
-/// Deepest nesting.
+/// Deepest nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 10;
-/// Most comparisons.
+/// Most comparisons of one filter.
 const TERMS_MAX: usize = 50;
 /// Longest text of a filter, in bytes.
 const BYTES_MAX: usize = 16 << 10;
 
-/// A filter.
+/// A filter of a list, parsed: comparisons of fields with constants.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filter {
     All(Vec<Filter>),
@@ -28,7 +28,6 @@ pub(crate) enum Filter {
     In(String, Vec<Value>),
 }
 
-/// A comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Op {
     Eq,

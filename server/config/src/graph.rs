@@ -39,7 +39,7 @@ pub enum Direction {
     Down,
     /// From target to source.
     Up,
-    /// Either way.
+    /// Either way, at each step anew.
     Both,
 }
 
@@ -47,9 +47,9 @@ pub enum Direction {
 pub struct Walk<'a> {
     /// Where it begins.
     pub roots: &'a [String],
-    /// Which way.
+    /// Which way relationships are followed from there.
     pub direction: Direction,
-    /// How many relationships away.
+    /// Most relationships between a root and what is shown.
     pub depth: usize,
     /// Most resources that are shown, the roots included.
     pub limit: usize,
@@ -78,7 +78,7 @@ pub struct Found {
     pub nodes: Vec<Map<String, Value>>,
     /// Relationships between them: `{id, typeId, sourceId, targetId}`.
     pub edges: Vec<Value>,
-    /// Whether the limit cut.
+    /// Whether resources are left out for the limit.
     pub truncated: bool,
     /// Shown resources from which more could be reached.
     pub frontier: Vec<String>,

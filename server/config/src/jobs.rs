@@ -29,21 +29,21 @@ fn ppm(progress: f64) -> i64 {
 /// A long operation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Job {
-    /// Its id.
+    /// Its id, by which it is asked for and cancelled.
     pub id: String,
-    /// What it does.
+    /// What it does, as a word of whoever carries it out, like `bt-apply-to-all`.
     pub kind: String,
     /// The domain whose right it needs, as a word.
     pub domain: String,
     /// `queued`, `running`, `succeeded`, `failed`, `cancelled`.
     pub state: String,
-    /// Who made it.
+    /// Subject of the caller who made it, like `user:<id>`.
     pub subject: String,
     /// What it was asked.
     pub params: Value,
     /// How far it is, for whoever goes on with it.
     pub checkpoint: Value,
-    /// From 0 to 1.
+    /// How much of it is done, from 0 to 1.
     pub progress: f64,
     /// What it did so far.
     pub counters: Map<String, Value>,

@@ -25,7 +25,7 @@ const IDS_AT_ONCE: usize = 100;
 /// An item that could not be changed.
 #[derive(Debug, Clone)]
 pub struct Failed {
-    /// Its id.
+    /// Id of the item, as the request named it.
     pub id: String,
     /// Why it could not be changed.
     pub problem: Problem,
@@ -36,7 +36,7 @@ pub struct Failed {
 pub enum ImportMode {
     /// Creates and replaces.
     Upsert,
-    /// Creates only.
+    /// Creates only; what is there already is refused as `DUPLICATE`.
     Create,
     /// Creates, replaces, and deletes what the body lacks.
     Replace,
@@ -45,13 +45,13 @@ pub enum ImportMode {
 /// What an import did.
 #[derive(Debug, Clone, Default)]
 pub struct Imported {
-    /// New entities.
+    /// Number of entities that were not there.
     pub created: usize,
-    /// Changed ones.
+    /// Number of entities that differed and were replaced.
     pub updated: usize,
-    /// Those that went.
+    /// Number of entities that were deleted.
     pub deleted: usize,
-    /// Those that were so already.
+    /// Number of entities that were as the import has them.
     pub unchanged: usize,
     /// One for each that changed: `{op, id, name, diff}`.
     pub changes: Vec<Value>,

@@ -13,7 +13,7 @@ use crate::{audit, db};
 /// What is known of an entity that is kept elsewhere.
 #[derive(Debug, Clone, Default)]
 pub struct Outside {
-    /// Its id.
+    /// Its id, made by whoever keeps it.
     pub id: String,
     /// +1 per change.
     pub version: i64,
@@ -21,7 +21,7 @@ pub struct Outside {
     pub times_ms: (i64, i64),
     /// Who made it, and who changed it last.
     pub by: (String, String),
-    /// Its fields.
+    /// Fields as readers see them.
     pub body: Map<String, Value>,
 }
 

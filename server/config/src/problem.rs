@@ -14,7 +14,7 @@ pub enum ProblemKind {
     Unauthenticated,
     /// 403: the right lacks.
     Forbidden,
-    /// 404.
+    /// 404: nothing has the id, or nothing that the caller may see.
     NotFound,
     /// 409: contradicts what is there.
     Conflict,
@@ -35,16 +35,16 @@ pub enum ProblemKind {
 /// One field that is wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// JSON Pointer.
+    /// JSON Pointer to the field in the body, like `/steps/0/name`.
     pub field: String,
-    /// Stable word.
+    /// Word that programs may rely on, like `OUT_OF_RANGE`.
     pub code: &'static str,
-    /// For people.
+    /// What is wrong, for people.
     pub message: String,
 }
 
 impl FieldError {
-    /// Makes one.
+    /// Makes the fault of one field.
     pub fn new(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         Self { field: field.into(), code, message: message.into() }
     }
@@ -54,11 +54,11 @@ impl FieldError {
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{detail}")]
 pub struct Problem {
-    /// Its status.
+    /// Which HTTP status it has.
     pub kind: ProblemKind,
-    /// Stable word.
+    /// Word that programs may rely on, like `NOT_FOUND`.
     pub code: &'static str,
-    /// For people.
+    /// What is wrong and what can be done, for people (`detail` of RFC 9457).
     pub detail: String,
     /// All fields that are wrong.
     pub errors: Vec<FieldError>,

@@ -21,7 +21,7 @@ pub struct Seen {
     pub id: String,
     /// When it was last told of.
     pub last_ms: Option<i64>,
-    /// Its health.
+    /// `ok`, `warning`, `critical` or `unknown`.
     pub health: &'static str,
 }
 

@@ -25,7 +25,7 @@ pub enum Area {
 }
 
 impl Area {
-    /// Both.
+    /// All areas, each of which is deployed alone.
     pub const ALL: [Self; 2] = [Self::Rules, Self::Policy];
 
     /// Its name in the settings.
@@ -80,7 +80,7 @@ pub struct Release<'a> {
     pub area: Area,
     /// As the audit log calls it: `DEPLOY`, `ROLLBACK`.
     pub action: &'static str,
-    /// Which entities, whether they are saved or were deployed.
+    /// Says of an entity, saved or deployed before, whether it is released.
     pub covers: &'a (dyn Fn(&Family, &Entity) -> bool + Send + Sync),
 }
 

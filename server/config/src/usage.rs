@@ -15,7 +15,7 @@ use crate::values::keep_values;
 /// That a key was used.
 #[derive(Debug, Clone)]
 pub struct KeyUse {
-    /// Its entity.
+    /// Id of the key's entity in `rbac/keys`.
     pub id: String,
     /// When, in Unix milliseconds.
     pub at_ms: i64,

@@ -116,7 +116,7 @@ fn told(problems: &[ModelProblem]) -> Error {
 pub struct Analytics {
     /// Tables of the operator before those of the product.
     pub tables: Arc<LayeredTables>,
-    /// Answers queries.
+    /// Answers queries over the models that are live.
     pub engine: Arc<OlapEngine>,
 }
 

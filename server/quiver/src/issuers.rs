@@ -15,7 +15,7 @@ use url::{Host, Url};
 
 /// How long a document may take.
 const WITHIN: Duration = Duration::from_secs(10);
-/// Largest document.
+/// Largest document, in bytes.
 const BYTES_MAX: usize = 1 << 20;
 
 /// Gets documents of issuers.

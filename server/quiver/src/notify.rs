@@ -18,7 +18,7 @@ pub enum State {
     Stopping,
 }
 
-/// Tells a state.
+/// Tells the service manager a state (`sd_notify` of systemd); without one nothing happens.
 pub fn tell(state: State) {
     let Some(socket) = std::env::var_os(VARIABLE).filter(|name| !name.is_empty()) else { return };
     let text = match state {

@@ -113,7 +113,7 @@ impl Remote<'_> {
 pub enum RemoteRows {
     /// Rows on their way.
     Rows(Box<Rows>),
-    /// Its plan.
+    /// The plan of `EXPLAIN`, as the server's JSON.
     Plan(Value),
 }
 

@@ -78,7 +78,7 @@ pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
 pub struct Checks {
     /// What is looked for besides errors.
     pub lint: Lint,
-    /// Exit with 3 where that is found.
+    /// Whether the command exits with 3 where that is found.
     pub lint_fatal: bool,
     /// What fields that nobody knows are.
     pub unknown: UnknownFields,
@@ -92,7 +92,7 @@ pub enum Lint {
     /// Rules that write the same series.
     #[default]
     DuplicateRules,
-    /// Nothing.
+    /// Nothing: only whether files are valid.
     None,
 }
 
@@ -200,7 +200,7 @@ fn run_one(
 /// Runs unit tests that are sent to the server, on its runtime.
 #[derive(Debug)]
 pub struct ServerBench {
-    /// The server's.
+    /// The server's runtime, on whose threads tests run.
     pub runtime: Handle,
     /// What a test may take beside all that the server does.
     pub memory: MemoryPart,

@@ -39,9 +39,9 @@ pub struct Addresses {
     pub otlp_http: Option<SocketAddr>,
     /// OTLP over gRPC.
     pub otlp_grpc: Option<SocketAddr>,
-    /// Zipkin's API.
+    /// Zipkin's API on a port of its own; none: it has none.
     pub zipkin: Option<SocketAddr>,
-    /// PostgreSQL's protocol.
+    /// PostgreSQL's wire protocol for SQL; none: it is off.
     pub postgres: Option<SocketAddr>,
 }
 

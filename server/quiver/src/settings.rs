@@ -23,7 +23,7 @@ pub use values::{Hidden, OwnSpan, Size, Span};
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
 pub struct Doc {
-    /// Section.
+    /// Name of the table in TOML, like `http`.
     pub section: &'static str,
     /// Key in the section.
     pub key: &'static str,
@@ -408,7 +408,7 @@ pub enum SettingsError {
     /// The file cannot be read.
     #[error("cannot read settings file `{path}`: {why}")]
     Read {
-        /// Its path.
+        /// The path as it was given.
         path: String,
         /// What the system says; part of the text, so that it is said once.
         why: std::io::Error,
@@ -420,7 +420,7 @@ pub enum SettingsError {
 
 /// Settings and where they differ from the defaults.
 pub struct Loaded {
-    /// The values.
+    /// The settings that hold: defaults with all that was given over them.
     pub settings: Settings,
     given: Table,
 }

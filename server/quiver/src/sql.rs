@@ -24,7 +24,7 @@ use table::Table;
 /// What is asked.
 #[derive(Debug, Clone)]
 pub struct Asked {
-    /// The statement.
+    /// The SQL text, with `$1` or `$name` for parameters.
     pub statement: String,
     /// Values of its parameters: a JSON list or object.
     pub params: Option<Value>,

@@ -8,9 +8,9 @@ use super::{DAY_NS, SECOND_NS};
 /// A length of time: months and nanoseconds, either of which may be negative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Interval {
-    /// Whole months.
+    /// Calendar months, as long as the calendar has them; years and quarters are counted here.
     pub months: i32,
-    /// Nanoseconds.
+    /// Nanoseconds of fixed length; weeks and days are counted here, 24 hours each.
     pub nanos: i64,
 }
 

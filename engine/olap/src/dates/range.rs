@@ -10,7 +10,7 @@ use super::{DAY_NS, MILLI_NS, cut};
 /// A range of wall time: from its first nanosecond to before its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct WallRange {
-    /// First wall time.
+    /// First wall time, in nanoseconds since 1970 as a clock without a zone counts them.
     pub start_ns: i64,
     /// The wall time behind the last one.
     pub end_ns: i64,

@@ -46,7 +46,7 @@ pub(super) struct Whole {
 }
 
 impl Chosen {
-    /// `Model.rollup`.
+    /// Name of the chosen rollup as `Model.rollup`.
     pub(super) fn id(&self) -> &str {
         match self {
             Self::Whole(whole) => &whole.held.id,

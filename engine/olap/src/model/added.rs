@@ -10,7 +10,7 @@ use crate::dates::granularity::Granularity;
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AddedGroup {
-    /// The dimension.
+    /// The dimension by which the inner query is grouped besides.
     pub member: MemberId,
     /// Name of the granularity by whose buckets rows are grouped; none: by the values as they are.
     pub granularity: Option<String>,

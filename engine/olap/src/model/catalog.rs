@@ -12,11 +12,11 @@ use crate::plan::guarded;
 /// A member of one of three kinds.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind<'a> {
-    /// A dimension.
+    /// Rows are grouped and filtered by it.
     Dimension(&'a Dimension),
-    /// A measure.
+    /// It is computed over groups of rows.
     Measure(&'a Measure),
-    /// A segment.
+    /// It filters rows by its name.
     Segment(&'a Segment),
 }
 
@@ -36,7 +36,7 @@ impl<'a> Kind<'a> {
 pub struct Found<'a> {
     /// The model that it belongs to, behind views.
     pub model: &'a Model,
-    /// The member.
+    /// The member itself, behind views.
     pub kind: Kind<'a>,
     /// The view and its member, where it is named through one.
     pub view: Option<(&'a View, &'a ViewMember)>,
@@ -64,7 +64,7 @@ static VERSIONS: AtomicU64 = AtomicU64::new(1);
 /// Most open members of a request.
 const OPEN_MAX: usize = 100;
 
-/// All models.
+/// All models and views, checked against each other.
 #[derive(Debug, Clone, Default)]
 pub struct Catalog {
     /// Which it is: models that were read again have another.

@@ -22,7 +22,7 @@ const FOLDERS_DEEP_MAX: usize = 16;
 pub struct SourceFile {
     /// What messages call it.
     pub name: String,
-    /// Its text.
+    /// The whole YAML text.
     pub text: String,
     /// Whether it belongs to the product: files of folders take its place.
     pub builtin: bool,
@@ -32,9 +32,9 @@ pub struct SourceFile {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{place}: {}{message}", member.as_ref().map(|m| format!("`{m}`: ")).unwrap_or_default())]
 pub struct ModelProblem {
-    /// File.
+    /// Path of the file, or the name of a built-in one.
     pub file: String,
-    /// Line and column.
+    /// Line and column in it.
     pub place: Place,
     /// `Model.member`, or the model.
     pub member: Option<String>,

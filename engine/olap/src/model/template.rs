@@ -19,7 +19,7 @@ pub enum Piece {
     Raw(Vec<String>),
     /// The alias of a model.
     Model(String),
-    /// A member.
+    /// The expression of a member.
     Member(MemberId),
 }
 
@@ -28,7 +28,7 @@ pub enum Piece {
 pub struct Template {
     /// As it is written.
     pub text: String,
-    /// Its parts.
+    /// Its parts in order; together they are the text.
     pub pieces: Vec<Piece>,
     /// Where it stands.
     pub place: Place,

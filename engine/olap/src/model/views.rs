@@ -18,7 +18,7 @@ pub struct ViewPart {
     pub includes: Option<Vec<Include>>,
     /// What it leaves out.
     pub excludes: Vec<String>,
-    /// What stands before names.
+    /// Stands before the names of its members, with `_` between: `Users_name`; none: names are as in the model.
     pub prefix: Option<String>,
     /// Where it stands.
     pub place: Place,
@@ -65,7 +65,7 @@ pub struct ViewHierarchy {
 /// A folder of a view.
 #[derive(Debug, Clone)]
 pub struct Folder {
-    /// Name.
+    /// Name within the view, as people read it.
     pub name: String,
     /// What lies in it, as written.
     pub includes: Vec<FolderItem>,
@@ -78,7 +78,7 @@ pub struct Folder {
 pub enum FolderItem {
     /// A member or hierarchy.
     Member(String),
-    /// All members.
+    /// All members of the view (`includes: "*"`).
     All,
     /// The members of a part, by its path.
     Part(Vec<String>),
@@ -86,7 +86,7 @@ pub enum FolderItem {
     Folder(Folder),
 }
 
-/// A view.
+/// A selection of members of one or several joined models under names of its own; it is queried like a model.
 #[derive(Debug, Clone)]
 pub struct View {
     /// Name and what people read.
@@ -95,7 +95,7 @@ pub struct View {
     pub file: Arc<str>,
     /// What it is made of.
     pub parts: Vec<ViewPart>,
-    /// Folders.
+    /// Folders in which `/meta` shows the members, in the order of the file.
     pub folders: Vec<Folder>,
     /// Its members, once found.
     pub members: Vec<ViewMember>,

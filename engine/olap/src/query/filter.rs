@@ -3,7 +3,7 @@
 use crate::dates::range::WallRange;
 use crate::model::MemberId;
 
-/// A condition.
+/// A condition, perhaps of several.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Filter {
     /// All must hold.
@@ -17,7 +17,7 @@ pub enum Filter {
 /// A condition on a member.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Leaf {
-    /// The member.
+    /// The dimension or measure whose value is tested.
     pub member: MemberId,
     /// The operator as given.
     pub operator: String,
@@ -32,13 +32,13 @@ pub struct Leaf {
 /// A value to compare with.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
-    /// Text.
+    /// Text, for members whose values are texts, places or words of a switch.
     Text(String),
-    /// Whole number.
+    /// Whole number of 64 bits.
     Integer(i64),
     /// A number with a fraction.
     Double(f64),
-    /// Truth value.
+    /// `true` or `false`; read of the texts `true`, `1`, `false` and `0`.
     Boolean(bool),
     /// Instant in nanoseconds.
     Instant(i64),
@@ -60,7 +60,7 @@ pub enum Comparison {
 /// Where a text occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occurs {
-    /// Anywhere.
+    /// Anywhere in the value.
     Within,
     /// At the beginning.
     AtStart,
@@ -73,7 +73,7 @@ pub enum Occurs {
 pub enum Test {
     /// One of some values; `null`: NULL is among them.
     In {
-        /// The values.
+        /// The values but NULL.
         values: Vec<Literal>,
         /// Whether NULL is among them.
         null: bool,
@@ -84,7 +84,7 @@ pub enum Test {
     Text {
         /// Where in the value: at its begin, its end or anywhere.
         occurs: Occurs,
-        /// The texts.
+        /// The texts, one of which must occur.
         values: Vec<String>,
         /// Whether none may.
         negated: bool,

@@ -12,7 +12,7 @@ use crate::model::catalog::Catalog;
 /// What several queries are to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueryType {
-    /// One query.
+    /// One query, without ranges that are compared.
     Regular,
     /// One query over several ranges.
     CompareDateRange,

@@ -49,7 +49,7 @@ pub(crate) struct Bucketed {
     pub(crate) unit: Granularity,
     /// Where the query begins and ends, in ns.
     pub(crate) range: (i64, i64),
-    /// The table.
+    /// Table of the product whose rows the model reads: `spans`, `logs` or `metric_samples`.
     pub(crate) table: &'static str,
     /// Columns that the rows may go by, beside those of the table.
     pub(crate) columns: Vec<String>,

@@ -19,7 +19,6 @@ const KEPT_MAX: usize = 256;
 /// Rows of a rollup; its columns are `c0`, `c1`, … in the order of its query.
 #[derive(Debug)]
 pub(crate) struct Kept {
-    /// The rows.
     pub(crate) table: Arc<MemTable>,
     /// Types of the columns.
     pub(crate) schema: SchemaRef,

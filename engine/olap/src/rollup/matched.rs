@@ -29,9 +29,9 @@ const STEP_S: i64 = 2 * 86_400;
 /// What of a rollup can be kept.
 #[derive(Debug, Clone)]
 pub(crate) struct Held {
-    /// `Model.rollup`.
+    /// Name of the rollup as `Model.rollup`.
     pub(crate) id: String,
-    /// Its type.
+    /// `rollup` or `rollup_lambda`.
     pub(crate) kind: String,
     /// The model, without joins, and with a dimension for each segment that is kept.
     pub(crate) model: Model,

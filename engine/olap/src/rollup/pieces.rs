@@ -27,11 +27,11 @@ const BUCKETS_MAX: usize = 20_000;
 /// How an answer was made of buckets.
 #[derive(Debug, Clone)]
 pub struct Parts {
-    /// How long each is.
+    /// How long each bucket is: `day`, `hour` or `minute`.
     pub unit: String,
-    /// Those whose groups were kept.
+    /// Number of buckets whose groups were kept.
     pub kept: usize,
-    /// Those that were read.
+    /// Number of buckets whose rows were read.
     pub read: usize,
     /// The rows, counted as long as somebody reads them.
     pub(crate) rows: Arc<Kept>,

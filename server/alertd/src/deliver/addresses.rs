@@ -88,7 +88,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads `local@domain`.
+    /// Reads `local@domain` of RFC 5322; the local part may be quoted.
     fn address(&mut self) -> Result<String, String> {
         self.skip_space();
         let local = if self.rest.starts_with('"') { self.quoted()? } else { self.dotted()? };

@@ -10,18 +10,18 @@ use super::Failure;
 /// An answer with status 2xx.
 #[derive(Debug, Clone, Copy)]
 pub struct Answer<'a> {
-    /// Its status.
+    /// HTTP status, 200 to 299.
     pub status: u16,
     /// Whether it says that it is JSON.
     pub is_json: bool,
-    /// Its body.
+    /// The body as it came; empty: there was none.
     pub body: &'a [u8],
 }
 
 /// What such an answer means, where a kind looks at its body, and what it says of the message.
 pub type Judged = fn(&Answer<'_>) -> Result<Said, Failure>;
 
-/// A call.
+/// An HTTP request to a receiver, not yet sent.
 #[derive(Debug, Clone)]
 pub struct Call {
     /// `POST` unless a kind says otherwise.
@@ -30,9 +30,9 @@ pub struct Call {
     pub url: String,
     /// Headers besides those that every call has.
     pub headers: Vec<(&'static str, String)>,
-    /// The body.
+    /// The body as it is sent.
     pub body: Vec<u8>,
-    /// What it is.
+    /// Value of its `Content-Type`.
     pub content_type: &'static str,
     /// Judges an answer with status 2xx.
     pub judge: Judged,

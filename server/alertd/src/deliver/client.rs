@@ -41,7 +41,7 @@ struct Way {
     proxies: Arc<Proxies>,
 }
 
-/// Clients.
+/// HTTP clients by options, kept from one message to the next with their connections.
 #[derive(Debug)]
 pub(super) struct Clients {
     egress: Arc<Egress>,
@@ -258,7 +258,7 @@ fn with_tls(mut builder: ClientBuilder, config: &Options, texts: &[String]) -> R
     Ok(builder.danger_accept_invalid_certs(config.truth("insecure_skip_verify")))
 }
 
-/// Reads `proxy_connect_header`.
+/// Reads `proxy_connect_header`: headers for the proxy alone.
 fn connect_headers(options: &Options) -> Result<HeaderMap, Failure> {
     let mut out = HeaderMap::new();
     let Some(OptionValue::Any(Json::Object(map))) = options.value("proxy_connect_header") else { return Ok(out) };

@@ -20,9 +20,9 @@ pub enum AlertForm {
 /// What was posted.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Posted {
-    /// Alerts that are good.
+    /// Alerts that are taken.
     pub alerts: Vec<Alert>,
-    /// Why others are not.
+    /// Why others are not taken, a text for each.
     pub refused: Vec<String>,
     /// What the envelope says of where it comes from.
     pub external_url: String,

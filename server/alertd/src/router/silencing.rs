@@ -35,7 +35,7 @@ pub enum SilenceOp {
         /// Versions of which the present one must be.
         expected: Option<Vec<i64>>,
     },
-    /// Ends one.
+    /// Ends one now; it stays as an expired one.
     Expire {
         /// Id of the silence.
         id: String,

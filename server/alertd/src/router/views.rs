@@ -32,11 +32,11 @@ impl AlertState {
 /// An alert with all that is known of it.
 #[derive(Debug, Clone)]
 pub struct AlertRow {
-    /// The alert.
+    /// The alert as the router last heard of it.
     pub alert: Alert,
     /// Receivers of the routes that it takes.
     pub receivers: Vec<String>,
-    /// Its state.
+    /// Whether receivers are told of it now.
     pub state: AlertState,
     /// Ids of silences that cover it.
     pub silenced_by: Vec<String>,
@@ -53,7 +53,7 @@ pub struct GroupRow {
     pub labels: LabelSet,
     /// Labels of the route.
     pub route_labels: BTreeMap<String, String>,
-    /// Its receiver.
+    /// Name of the receiver that is told.
     pub receiver: String,
     /// Its alerts, in the order of messages.
     pub alerts: Vec<AlertRow>,
@@ -65,9 +65,9 @@ pub struct GroupRow {
 pub struct Shown {
     /// Those that nothing mutes.
     pub active: bool,
-    /// Silenced ones.
+    /// Those that a silence covers.
     pub silenced: bool,
-    /// Inhibited ones.
+    /// Those that are muted by an alert that fires.
     pub inhibited: bool,
     /// Those whose route is muted.
     pub muted: bool,
@@ -83,11 +83,11 @@ impl Shown {
 
 /// Which alerts are asked for.
 pub struct Asked<'a> {
-    /// By what mutes them.
+    /// Whether those that are muted in one way or another are asked for.
     pub shown: Shown,
-    /// By their labels.
+    /// Says of the labels of an alert whether it is asked for.
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
-    /// By a receiver.
+    /// Says of the name of a receiver whether its alerts are asked for.
     pub receiver: &'a dyn Fn(&str) -> bool,
 }
 

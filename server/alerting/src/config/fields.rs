@@ -23,7 +23,7 @@ pub enum Shape {
     TemplateUrl,
     /// Address of a proxy.
     ProxyUrl,
-    /// `host:port`.
+    /// An address as `host:port`, without a scheme.
     HostPort,
     /// True or false.
     Truth,
@@ -55,21 +55,21 @@ pub enum Shape {
     TextOr(&'static str, &'static Schema),
 }
 
-/// A field.
+/// A field of an object: its key, and what may stand there.
 #[derive(Debug, Clone, Copy)]
 pub struct FieldDef {
-    /// Its name.
+    /// Its key in YAML.
     pub name: &'static str,
     /// What it takes.
     pub shape: Shape,
-    /// Its default.
+    /// Its default, written as in YAML; empty: it has none.
     pub default: &'static str,
 }
 
 /// A table of fields, and what must hold between them.
 #[derive(Debug)]
 pub struct Schema {
-    /// The fields.
+    /// The fields that may be there, others are refused.
     pub fields: &'static [FieldDef],
     /// Says what is wrong with the whole.
     pub check: fn(&Options) -> Result<(), String>,
@@ -96,11 +96,11 @@ pub(crate) fn sound(_: &Options) -> Result<(), String> {
 pub enum OptionValue {
     /// Text, word, address.
     Text(String),
-    /// Truth.
+    /// `true` or `false`.
     Truth(bool),
-    /// Whole number.
+    /// A whole number, whatever its unit is.
     Integer(i64),
-    /// Nanoseconds.
+    /// A duration in nanoseconds.
     Duration(i64),
     /// Texts by name.
     TextMap(BTreeMap<String, String>),
@@ -108,7 +108,7 @@ pub enum OptionValue {
     Texts(Vec<String>),
     /// A value of any type, as JSON.
     Any(serde_json::Value),
-    /// Options.
+    /// Options of an object, like `http_config`.
     Object(Options),
     /// List of options.
     Objects(Vec<Options>),

@@ -6,7 +6,7 @@ use super::fields::{FieldDef, OptionValue, Options, Schema, Shape, field, sound}
 
 const TLS_VERSIONS: &[&str] = &["TLS10", "TLS11", "TLS12", "TLS13"];
 
-/// `tls_config`
+/// Fields of `tls_config`, as Prometheus' `common/config` has them.
 pub(crate) static TLS: Schema = Schema {
     fields: &[
         field("ca", Shape::Text),
@@ -173,7 +173,7 @@ fn check_proxy(o: &Options) -> Result<(), String> {
     Ok(())
 }
 
-/// `http_config`
+/// Fields of `http_config`, as Prometheus' `common/config` has them.
 pub(crate) static HTTP: Schema = Schema {
     fields: &[
         field("basic_auth", Shape::Object(&BASIC_AUTH)),

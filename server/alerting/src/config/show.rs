@@ -33,7 +33,7 @@ pub fn receiver_secrets(receiver: &Value) -> Vec<String> {
     places
 }
 
-/// The same of globals.
+/// Gives the places of the secrets of `global`, as JSON Pointers.
 pub fn global_secrets(global: &Value) -> Vec<String> {
     let mut places = Vec::new();
     visit(&mut global.clone(), &GLOBAL, "", &mut |place, value, shape| note(&mut places, place, value, shape));

@@ -9,10 +9,10 @@ const OWN_BYTES: usize = 1024;
 /// How often its texts are held: by those who know it, its groups, its history, and on their way.
 const COPIES: usize = 4;
 
-/// An alert.
+/// An alert as it was posted or as a rule sent it. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
-    /// Identity.
+    /// What makes it this alert and no other; `alertname` is one of them.
     pub labels: LabelSet,
     /// What else is said of it.
     pub annotations: BTreeMap<String, String>,
@@ -24,7 +24,7 @@ pub struct Alert {
     pub is_timeout: bool,
     /// When it was reported last.
     pub updated_at: i64,
-    /// Where it comes from.
+    /// Address of a page about what made it, as its sender gives it.
     pub generator_url: String,
 }
 

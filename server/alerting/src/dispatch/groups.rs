@@ -34,7 +34,7 @@ pub struct Flush {
     pub route: usize,
     /// Key of the group.
     pub key: String,
-    /// Labels of the group.
+    /// The labels of `group_by` that its alerts share.
     pub labels: LabelSet,
     /// Options of the route.
     pub options: RouteOptions,
@@ -63,7 +63,7 @@ pub struct GroupView<'a> {
     pub route: usize,
     /// Key of the group.
     pub key: &'a str,
-    /// Its labels.
+    /// The labels of `group_by` that its alerts share.
     pub labels: &'a LabelSet,
     alerts: &'a BTreeMap<LabelSetKey, Alert>,
 }

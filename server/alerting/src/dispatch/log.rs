@@ -55,13 +55,13 @@ pub type Said = BTreeMap<String, String>;
 /// What was told last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// When that was.
+    /// When that was, in Unix nanoseconds.
     pub at: i64,
-    /// What was named as firing.
+    /// Fingerprints of the alerts that were named as firing.
     pub firing: BTreeSet<u64>,
-    /// What was named as ended.
+    /// Fingerprints of the alerts that were named as ended.
     pub resolved: BTreeSet<u64>,
-    /// What the receiver holds for firing.
+    /// Fingerprints of the alerts that the receiver holds for firing.
     pub held: BTreeSet<u64>,
     /// What the receiver said of the message that it shows.
     pub said: Said,
@@ -78,7 +78,7 @@ pub struct Decision {
     pub entry: Entry,
 }
 
-/// The log.
+/// What each integration was told last of each group, so that nothing is told twice or forgotten.
 #[derive(Debug, Clone, Default)]
 pub struct NotificationLog(BTreeMap<LogKey, Entry>);
 

@@ -20,7 +20,7 @@ pub enum Muted {
 /// What may be told of a group.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Passed {
-    /// The alerts.
+    /// Alerts that nothing mutes.
     pub alerts: Vec<Alert>,
     /// Alerts that are muted, with the reason.
     pub muted: Vec<(Alert, Muted)>,
@@ -33,7 +33,7 @@ pub struct Passed {
 pub struct Muting<'a> {
     /// Inhibition by alerts that fire.
     pub inhibitor: &'a Inhibitor<'a>,
-    /// Silences.
+    /// All silences; those that are not active are passed over.
     pub silences: &'a Silences,
     /// Intervals by name.
     pub intervals: &'a BTreeMap<String, Vec<TimeInterval>>,

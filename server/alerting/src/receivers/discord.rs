@@ -4,7 +4,6 @@ use super::Kind;
 use crate::config::HTTP;
 use crate::config::fields::{Options, Schema, Shape, field, text};
 
-/// `discord_configs`
 pub(super) static KIND: Kind = Kind {
     name: "discord",
     field: "discord_configs",

@@ -6,7 +6,6 @@ use super::Kind;
 use crate::config::TLS;
 use crate::config::fields::{Options, Schema, Shape, field, sound, text};
 
-/// `email_configs`
 pub(super) static KIND: Kind = Kind {
     name: "email",
     field: "email_configs",

@@ -4,7 +4,6 @@ use super::Kind;
 use crate::config::HTTP;
 use crate::config::fields::{FieldDef, Options, Schema, Shape, field, sound, text};
 
-/// `jira_configs`
 pub(super) static KIND: Kind = Kind {
     name: "jira",
     field: "jira_configs",

@@ -4,7 +4,6 @@ use super::Kind;
 use crate::config::HTTP;
 use crate::config::fields::{OptionValue, Options, Schema, Shape, field, text};
 
-/// `msteamsv2_configs`
 pub(super) static KIND: Kind = Kind {
     name: "msteamsv2",
     field: "msteamsv2_configs",

@@ -4,7 +4,6 @@ use super::Kind;
 use crate::config::HTTP;
 use crate::config::fields::{Options, Schema, Shape, field, is_template, text};
 
-/// `opsgenie_configs`
 pub(super) static KIND: Kind = Kind {
     name: "opsgenie",
     field: "opsgenie_configs",

@@ -4,7 +4,6 @@ use super::Kind;
 use crate::config::HTTP;
 use crate::config::fields::{FieldDef, Options, Schema, Shape, field, text};
 
-/// `wechat_configs`
 pub(super) static KIND: Kind = Kind {
     name: "wechat",
     field: "wechat_configs",

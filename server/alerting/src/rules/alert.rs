@@ -13,7 +13,7 @@ pub enum AlertState {
     Inactive,
     /// Its time has not come.
     Pending,
-    /// It fires.
+    /// The expression has had it for the rule's `for`, or it is kept firing.
     Firing,
 }
 
@@ -28,7 +28,7 @@ impl AlertState {
     }
 }
 
-/// An alert.
+/// An element of the last evaluations of a rule, with its state. Times are Unix milliseconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ActiveAlert {
     /// Identity: labels with `alertname`.
@@ -37,7 +37,7 @@ pub struct ActiveAlert {
     pub annotations: BTreeMap<String, String>,
     /// Value of that evaluation.
     pub value: ElementValue,
-    /// State.
+    /// Whether it is pending, firing, or over.
     pub state: AlertState,
     /// Since when the expression has it.
     pub active_at: Millis,

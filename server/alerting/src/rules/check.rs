@@ -21,11 +21,11 @@ pub trait Expressions {
 /// An expression that parses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedExpr {
-    /// As its language prints it.
+    /// The expression as its language prints it back.
     pub canonical: String,
 }
 
-/// Longest expression.
+/// Longest expression, in bytes.
 const EXPR_BYTES_MAX: usize = 64 << 10;
 
 /// Says whether a text is a label name: any UTF-8 text but the empty one and the metric's name.

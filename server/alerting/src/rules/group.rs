@@ -31,9 +31,9 @@ pub enum Health {
 /// A rule with its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RuleStatus {
-    /// The rule.
+    /// The rule as it was read.
     pub rule: Rule,
-    /// How it goes.
+    /// Whether its last evaluation went well.
     pub health: Health,
     /// When it was evaluated last.
     pub last_evaluation: Option<Millis>,
@@ -55,9 +55,9 @@ pub struct RuleStatus {
 /// An alert that goes to the router.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sending {
-    /// Index of the rule.
+    /// Place of the rule in its group, from 0.
     pub rule: usize,
-    /// The alert.
+    /// The alert as it is after the evaluation that sends it.
     pub alert: ActiveAlert,
 }
 
@@ -101,7 +101,7 @@ impl RuleStatus {
 /// A group that is evaluated from time to time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
-    /// What it was made of.
+    /// The group as it was read from a file or the stored configuration.
     pub model: RuleGroup,
     /// Time from one evaluation to the next.
     pub interval_ms: Millis,

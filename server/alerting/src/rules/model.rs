@@ -9,12 +9,12 @@ use quiver_yaml::problem::Place;
 /// The language of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Language {
-    /// `PromQL`.
+    /// `PromQL`, the language of rules that name none.
     #[default]
     Promql,
     /// `LogsQL`; a query that ends in `stats`.
     Logsql,
-    /// Analytics.
+    /// A query of analytics as JSON, see `docs/analytics.md`.
     Olap,
 }
 
@@ -51,7 +51,7 @@ impl Language {
 /// The documents of a file, one after the other.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct RuleFile {
-    /// All groups.
+    /// All groups of all documents, in the order of the file.
     pub groups: Vec<RuleGroup>,
     /// What is accepted and has no effect, or may be meant otherwise.
     pub warnings: Vec<String>,
@@ -71,7 +71,7 @@ pub struct RuleGroup {
     pub place: Place,
     /// `namespace` of its document.
     pub namespace: Option<String>,
-    /// Name.
+    /// Name; unlike that of any other group of the file.
     pub name: String,
     /// Time from one evaluation to the next; absent: that of the service.
     pub interval_ms: Option<Millis>,
@@ -89,11 +89,11 @@ pub struct RuleGroup {
     pub labels: BTreeMap<String, String>,
     /// vmalert's parameters of requests, kept for round trips; `extra_label` counts.
     pub params: BTreeMap<String, Vec<String>>,
-    /// The rules.
+    /// The rules, in the order in which they are evaluated.
     pub rules: Vec<Rule>,
 }
 
-/// A rule.
+/// A rule: an alert or a recorded metric, evaluated at each interval of its group.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     /// Where it stands.
@@ -102,11 +102,11 @@ pub struct Rule {
     pub kind: RuleKind,
     /// Name of the alert or of the recorded metric.
     pub name: String,
-    /// The expression.
+    /// The expression as it is written, in `language`.
     pub expr: String,
     /// Where the expression stands.
     pub expr_place: Place,
-    /// Its language.
+    /// Language of the expression: the rule's own, else that of the group.
     pub language: Language,
     /// How long an alert is pending before it fires.
     pub for_ms: Millis,
@@ -114,7 +114,7 @@ pub struct Rule {
     pub keep_firing_for_ms: Millis,
     /// Labels, those of the group included; templates in alerts.
     pub labels: BTreeMap<String, String>,
-    /// Annotations, templates.
+    /// Annotations by name, their values as templates.
     pub annotations: BTreeMap<String, String>,
     /// Whether it is evaluated.
     pub enabled: bool,
@@ -125,8 +125,8 @@ pub struct Rule {
 /// What a rule makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleKind {
-    /// Alerts.
+    /// Alerts: one of each element that the expression gives.
     Alert,
-    /// Series.
+    /// Samples of a series named like the rule, one of each element.
     Record,
 }

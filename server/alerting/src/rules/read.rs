@@ -185,7 +185,7 @@ fn params(fields: &mut Fields<'_>, problems: &mut Problems) -> BTreeMap<String, 
     all
 }
 
-/// Reads `name=value`.
+/// Reads `name=value`; the name may not be empty, the value may.
 fn label_pair(text: &str) -> Option<(&str, &str)> {
     text.split_once('=').filter(|(name, _)| !name.is_empty())
 }

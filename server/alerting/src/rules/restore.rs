@@ -17,11 +17,11 @@ pub const GRACE_MS: Millis = 600_000;
 /// What is remembered of an alert.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Remembered {
-    /// Its labels.
+    /// Its labels, `alertname` included, by which it is found again.
     pub labels: LabelSet,
-    /// Its annotations.
+    /// Its annotations, made by templates already.
     pub annotations: BTreeMap<String, String>,
-    /// Its value.
+    /// Its value at the last evaluation that had it; NaN where that was a histogram.
     pub value: f64,
     /// Whether it fired.
     pub firing: bool,

@@ -72,7 +72,7 @@ pub(super) enum ArgKind {
     Pipe(Box<Pipe>),
 }
 
-/// A constant.
+/// A number as it is written; without a fraction it is whole.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Number {
     Int(i64),

@@ -20,7 +20,7 @@ pub fn html_escape(text: &str) -> String {
     out
 }
 
-/// Undoes [`html_escape`].
+/// Undoes [`html_escape`]; no other entities are known.
 pub(super) fn html_unescape(text: &str) -> String {
     let marks = [("&#34;", "\""), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">")];
     let text = marks.iter().fold(text.to_owned(), |text, (mark, c)| text.replace(mark, c));

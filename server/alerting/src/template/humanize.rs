@@ -98,7 +98,7 @@ fn small(mut value: f64) -> String {
     four(value) + prefix
 }
 
-/// `humanize`
+/// `humanize`: four digits and an SI prefix, `1.235k`.
 pub(super) fn humanize(mut value: f64) -> String {
     if value == 0.0 || !value.is_finite() {
         return four(value);
@@ -117,7 +117,7 @@ pub(super) fn humanize(mut value: f64) -> String {
     four(value) + prefix
 }
 
-/// `humanize1024`
+/// `humanize1024`: four digits and a binary prefix, `1.206ki`.
 pub(super) fn humanize1024(mut value: f64) -> String {
     if value.abs() <= 1.0 || !value.is_finite() {
         return four(value);
@@ -156,7 +156,7 @@ pub(super) fn humanize_duration(value: f64) -> String {
     }
 }
 
-/// `humanizePercentage`
+/// `humanizePercentage`: of a ratio, `0.1235` is `12.35%`.
 pub(super) fn humanize_percentage(value: f64) -> String {
     four(value * 100.0) + "%"
 }
@@ -176,7 +176,7 @@ pub(super) fn to_time(value: f64) -> Result<Option<Time>, String> {
     Ok(Some(Time::from_nanos(i128::from(nanos / 1_000_000) * 1_000_000)))
 }
 
-/// `humanizeTimestamp`
+/// `humanizeTimestamp`: Unix seconds as a time in UTC; what is no time stays a number.
 pub(super) fn humanize_timestamp(value: f64) -> Result<String, String> {
     Ok(to_time(value)?.map_or_else(|| four(value), |time| time.to_string()))
 }

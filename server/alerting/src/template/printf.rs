@@ -4,7 +4,7 @@ use super::value::{ListKind, MapKind, Value, go_syntax};
 use crate::text::{binary, general, hexadecimal, is_printable, quote, quote_char, with_precision};
 use std::fmt::Write as _;
 
-/// Widest field.
+/// Most characters that a width or precision may ask for; more are read as so many.
 const WIDTH_MAX: usize = 10_000;
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -92,7 +92,7 @@ pub(super) fn format(
 
 type Chars<'a> = std::iter::Peekable<std::str::Chars<'a>>;
 
-/// Reads `[n]`.
+/// Reads an explicit argument index `[n]`, from 1; without one nothing happens.
 fn index(chars: &mut Chars<'_>, next: &mut usize, reordered: &mut bool, bad: &mut bool, count: usize) {
     if chars.peek() != Some(&'[') {
         return;

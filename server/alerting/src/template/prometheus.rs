@@ -21,7 +21,7 @@ use super::{Function, Functions, Param};
 pub struct QueriedSample {
     /// Labels, the name included.
     pub labels: LabelSet,
-    /// The value.
+    /// The value as templates print it: a float, or the text of a histogram.
     pub value: Value,
 }
 

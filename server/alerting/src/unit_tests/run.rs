@@ -27,7 +27,7 @@ pub trait Bench: Engine {
     }
 }
 
-/// One expectation.
+/// An expectation and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// What is expected: an alert or an expression, and when.
@@ -38,7 +38,7 @@ pub struct Case {
     pub is_ok: bool,
     /// What was expected.
     pub expected: String,
-    /// What came.
+    /// What came instead, or the same.
     pub got: String,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Fault {
 /// What came of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What failed.
+    /// What failed, in the order of promtool's report; empty: the test passed.
     pub errors: Vec<Fault>,
     /// The expectations that were looked at.
     pub cases: Vec<Case>,

@@ -8,16 +8,16 @@ use quiver_types::{Histogram, LabelSet, ResetHint, Span, stale_nan};
 /// A float or a histogram.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// Float.
+    /// A float, also a staleness mark.
     Float(f64),
-    /// Native histogram.
+    /// A native histogram, `{{schema:0 sum:1 count:1 buckets:[1]}}` in a series line.
     Histogram(Box<Histogram>),
 }
 
 /// One slot of a series line: nothing, or a value; `hinted` when the literal names a counter reset hint.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Slot {
-    /// The value.
+    /// The value; none: `_`, no sample at this time.
     pub value: Option<Value>,
     /// Whether a hint was written.
     pub hinted: bool,

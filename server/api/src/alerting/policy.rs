@@ -30,7 +30,7 @@ use crate::state::AppState;
 
 type Outcome = Result<Value, Problem>;
 
-/// Largest body.
+/// Largest body, in bytes.
 const BODY_MAX: usize = 4 << 20;
 /// Most alerts of a test.
 const ALERTS_MAX: usize = 1000;

@@ -33,7 +33,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 const STEPS_MAX: i64 = 1000;
 /// Most points of all series in an answer.
 const POINTS_MAX: usize = 200_000;
-/// Longest test.
+/// Longest run of a test over all its steps.
 const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Asks the engine, and keeps to itself what would be written.

@@ -40,7 +40,7 @@ pub(crate) const OPTIONS: &str = "options";
 /// A policy as it is put together.
 #[derive(Debug, Default)]
 pub(crate) struct Composed {
-    /// The configuration.
+    /// The whole policy in the form of Alertmanager's file, as JSON.
     pub(crate) value: Value,
     /// Where each entity stands in it: pointer, family, id.
     places: Vec<(String, &'static str, String)>,

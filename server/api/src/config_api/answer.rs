@@ -42,7 +42,7 @@ impl Answer {
         }
     }
 
-    /// 204.
+    /// 204, without a body.
     pub(crate) fn nothing() -> Self {
         Self { status: 204, ..Self::ok(Value::Null) }
     }

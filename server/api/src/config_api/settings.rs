@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::{Answer, Ask, special_of};
 use crate::state::AppState;
 
-/// Largest body.
+/// Largest body, in bytes.
 const BODY_MAX: usize = 4096;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

@@ -26,7 +26,7 @@ pub(super) struct Known {
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) id: String,
-    /// Empty: none.
+    /// Name of the service that it belongs to; empty: to none.
     pub(super) service: String,
     pub(super) state: &'static str,
     pub(super) health: &'static str,

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 /// What becomes of characters that plain names do not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Escaping {
-    /// Nothing.
+    /// Names are written as they are.
     AllowUtf8,
     /// `_` stands for each of them.
     #[default]

@@ -14,9 +14,9 @@ pub(crate) use quiver_promql::NewestValue as Value;
 /// The newest sample of a series.
 #[derive(Debug, Clone)]
 pub(crate) struct Newest {
-    /// Labels.
+    /// Labels, the metric's name included.
     pub(crate) labels: LabelSet,
-    /// Time.
+    /// Time of the sample in Unix milliseconds.
     pub(crate) ts: Millis,
     /// Float or histogram.
     pub(crate) value: Value,
@@ -27,7 +27,7 @@ pub(crate) struct Newest {
 pub(crate) enum Kind {
     /// Floats: what they were is not known any more.
     Untyped,
-    /// Histograms.
+    /// Histograms, whose counts do not go down.
     Histogram,
     /// Histograms that may go down.
     GaugeHistogram,

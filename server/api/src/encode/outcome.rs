@@ -79,7 +79,7 @@ enum Place {
 }
 
 impl Outcome {
-    /// Begins.
+    /// Begins to write a value; `limit` 0: all series are written.
     pub(crate) fn new(value: Arc<QueryValue>, memory: Arc<QueryMemory>, limit: usize, stats: Option<String>) -> Self {
         Self { value, _memory: memory, limit, stats, times: Times::default(), cursor: Cursor::default() }
     }

@@ -17,9 +17,9 @@ use crate::error::{log, public_text, status_of, with_retry_after};
 /// What stands around `data`.
 #[derive(Debug, Default)]
 pub(crate) struct Envelope {
-    /// Warnings.
+    /// What may make the answer wrong or incomplete (`warnings`).
     pub(crate) warnings: Vec<String>,
-    /// Infos.
+    /// What may be meant otherwise, with a right answer all the same (`infos`).
     pub(crate) infos: Vec<String>,
 }
 

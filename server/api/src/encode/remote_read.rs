@@ -31,13 +31,13 @@ const TYPES_SHOWN: usize = 10;
 /// How the samples are to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
-    /// One message.
+    /// One message with all samples (`SAMPLES`).
     Samples,
     /// Frames of chunks.
     StreamedXorChunks,
 }
 
-/// A request.
+/// A request of remote read, decoded.
 #[derive(Debug)]
 pub(crate) struct ReadRequest {
     /// Matchers and time of each query. Of hints their times count, the rest says what the client goes on to do.

@@ -20,11 +20,11 @@ const FILE: &str = "initial-admin-password";
 /// Where the first password comes from.
 #[derive(Debug, Clone, Default)]
 pub struct FirstPassword {
-    /// A file with it.
+    /// Path of a file that holds it.
     pub file: Option<PathBuf>,
     /// The password itself.
     pub text: Option<quiver_auth::Secret>,
-    /// Where one that is made up is written.
+    /// The data folder, into which one that is made up is written.
     pub data: PathBuf,
 }
 

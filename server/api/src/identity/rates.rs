@@ -17,9 +17,9 @@ const DEBT_S: f64 = 60.0;
 /// How much of something is had per second.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// Of it per second; 0: any.
+    /// How much is had per second in the long run; 0: there is no bound.
     pub per_second: u64,
-    /// Of it at once.
+    /// How much is had at once after a pause.
     pub burst: u64,
 }
 
@@ -112,7 +112,7 @@ impl Buckets {
     }
 }
 
-/// The buckets.
+/// What each API key has left of requests, bytes and records at this moment.
 #[derive(Debug)]
 pub(super) struct Rates {
     requests: Buckets,

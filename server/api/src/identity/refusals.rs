@@ -33,12 +33,11 @@ impl Refusals {
     }
 }
 
-/// A refusal.
+/// A request that was refused for want of a right, for the audit log.
 #[derive(Debug)]
 pub(crate) struct Refusal<'a> {
-    /// Who asked.
     pub(crate) identity: &'a Identity,
-    /// From where.
+    /// Address of the client, and id of the request.
     pub(crate) origin: Origin,
     /// Method of the request.
     pub(crate) method: &'a Method,

@@ -15,7 +15,7 @@ use super::Identities;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Longest name of a user.
 const NAME_CHARS_MAX: usize = 64;
-/// Shortest.
+/// Shortest name of a user.
 const NAME_CHARS_MIN: usize = 3;
 
 impl Identities {

@@ -17,7 +17,7 @@ use crate::state::AppState;
 
 /// The kind of jobs over detection rules of spans, and of pages.
 pub(crate) const KIND: &str = "bt-apply-to-all";
-/// See [`KIND`].
+/// As [`KIND`], for detection rules of pages.
 pub(crate) const RUM_KIND: &str = "rum-bt-apply-to-all";
 
 /// What a job is asked.

@@ -176,7 +176,7 @@ impl Counted {
         Ok(())
     }
 
-    /// `{"values":[{"value","hits"}]}`
+    /// Writes the whole answer: `{"values":[{"value","hits"}]}`.
     fn answer(self) -> Response {
         let item = |(value, hits): (String, u64)| format!("{{\"value\":{},\"hits\":{hits}}}", quoted(&value));
         answer::list("{\"values\":[", self.all.into_iter().map(item), "]}", self.memory)

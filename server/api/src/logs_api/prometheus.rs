@@ -127,7 +127,7 @@ fn key_bytes((_, labels): &Key) -> usize {
     ENTRY_BYTES + labels.iter().map(|label| text_bytes(label)).sum::<usize>()
 }
 
-/// `{"metric":{..}`.
+/// Begins a series: `{"metric":{..}`, its values are still to come.
 fn metric(columns: &StatsColumns, (value, labels): &Key) -> String {
     let mut out = String::from("{\"metric\":{\"__name__\":");
     push_json_string(&mut out, &columns.values[*value]);

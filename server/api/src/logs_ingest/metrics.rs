@@ -9,7 +9,7 @@ use crate::metrics::write_metric;
 /// An endpoint that takes logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Endpoint {
-    /// JSON lines.
+    /// One JSON object a line.
     JsonLines,
     /// Bulk of a search engine.
     Bulk,

@@ -31,7 +31,7 @@ const ANSWER_BYTES_MAX: usize = 256 * 1024;
 #[derive(Debug)]
 pub(super) struct Success {
     status: StatusCode,
-    /// Empty: none.
+    /// Media type of the body; empty: there is none.
     content_type: &'static str,
     body: Vec<u8>,
 }
@@ -97,7 +97,7 @@ pub(super) fn request_id(state: &AppState, head: &Parts) -> Result<Option<Reques
 /// The whole of a request that was decoded.
 #[derive(Debug)]
 pub(super) struct Whole {
-    /// Its rows.
+    /// All log rows of the request.
     pub(super) batches: Vec<LogsBatch>,
     /// What became of them so far.
     pub(super) report: Report,

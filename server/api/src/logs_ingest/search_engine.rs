@@ -94,7 +94,7 @@ pub(super) async fn root(method: Method) -> Response {
     })
 }
 
-/// Everything below.
+/// Every path below the root: bulk writes, and what senders ask before they begin.
 pub(super) async fn below(State(state): State<Arc<AppState>>, Path(path): Path<String>, request: Request) -> Response {
     let mut segments = path.trim_matches('/').split('/');
     let (first, second, third) = (segments.next().unwrap_or_default(), segments.next(), segments.next());

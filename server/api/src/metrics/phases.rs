@@ -16,9 +16,9 @@ pub enum Language {
     Promql,
     /// Series, label names and values, metadata, exemplars, cardinality: what the index answers.
     Series,
-    /// Remote read.
+    /// Remote read of Prometheus.
     RemoteRead,
-    /// Federation.
+    /// The newest samples for a scraper (`/federate`).
     Federation,
     /// Queries of logs.
     Logsql,
@@ -26,7 +26,7 @@ pub enum Language {
     Traces,
     /// SQL over all of them.
     Sql,
-    /// Analytics.
+    /// Queries of analytics over models.
     Olap,
 }
 
@@ -60,11 +60,11 @@ impl Language {
 /// What is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
-    /// Samples.
+    /// Samples of metrics.
     Metrics,
-    /// Log rows.
+    /// Log records.
     Logs,
-    /// Spans.
+    /// Spans of traces.
     Traces,
 }
 

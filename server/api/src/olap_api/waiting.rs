@@ -31,7 +31,7 @@ const KEPT_BYTES_MAX: usize = 1 << 20;
 /// An answer that was made.
 #[derive(Debug)]
 pub(super) struct Ready {
-    /// The answer.
+    /// The answer as JSON, shared by all who wait for it.
     pub(super) value: Arc<Value>,
     /// About how much it takes.
     pub(super) bytes: usize,
@@ -53,7 +53,7 @@ struct Older {
 
 /// What an execution does.
 pub(super) struct Work {
-    /// Ends it.
+    /// Ends the execution, once nobody waits for it.
     pub(super) cancel: CancellationToken,
     /// Makes the answer.
     pub(super) run: Pin<Box<dyn Future<Output = OlapResult<Ready>> + Send>>,
@@ -61,7 +61,7 @@ pub(super) struct Work {
 
 /// What who asks gets.
 pub(super) enum Outcome {
-    /// The answer.
+    /// The answer, made now or kept.
     Done(Arc<Ready>),
     /// It is not ready; how long it has been running.
     Wait(Duration),

@@ -19,9 +19,9 @@ const PLAIN: &str = "text/plain; charset=utf-8";
 /// The form in which errors are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Errors {
-    /// RFC 9457.
+    /// `application/problem+json` (RFC 9457).
     Problem,
-    /// Prometheus' envelope.
+    /// Prometheus' envelope: `status`, `errorType`, `error`.
     Prometheus,
     /// `{error}` and the like.
     Json,
@@ -37,7 +37,7 @@ pub(super) enum Errors {
     Query,
     /// As [`Self::Problem`], or a line of text where the path is none.
     ProblemOrPlain,
-    /// RFC 6749.
+    /// `error` and `error_description` (RFC 6749).
     Token,
 }
 

@@ -42,7 +42,7 @@ struct Group {
     rows: &'static [Row],
 }
 
-/// One operation.
+/// An operation, by its method and path.
 struct Row {
     by: By,
     path: &'static str,

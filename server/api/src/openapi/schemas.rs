@@ -35,7 +35,6 @@ pub(super) fn any() -> Schema {
     ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
 }
 
-/// A text.
 pub(super) fn string() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
 }

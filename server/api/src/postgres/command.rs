@@ -18,7 +18,7 @@ pub(super) use copy::{CopyOut, Form};
 pub(super) use prepared::Prepare;
 pub(super) use settings::Settings;
 
-/// A statement.
+/// A statement, by whether the engine runs it or the connection itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Command {
     /// Nothing but white space and remarks.
@@ -45,7 +45,7 @@ pub(super) enum Command {
     Execute(String, Option<String>),
     /// A prepared statement, or all.
     Deallocate(Option<String>),
-    /// A cursor.
+    /// `DECLARE`: makes a cursor.
     Declare(Declare),
     /// Rows at most; none: all.
     Fetch(String, Option<u32>),

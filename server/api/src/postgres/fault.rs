@@ -54,7 +54,7 @@ impl Fault {
         Self { position, ..Self::new(code(error), public_text(error)) }
     }
 
-    /// Writes it.
+    /// Writes it as an `ErrorResponse`.
     pub(super) fn write(&self, out: &mut BytesMut) {
         let mut fields = vec![
             (b'S', self.severity.to_owned()),

@@ -28,7 +28,7 @@ pub(super) enum Message {
     Describe(bool, String),
     Execute {
         portal: String,
-        /// 0: all.
+        /// Most rows that are sent; 0: all.
         rows: u32,
     },
     /// A statement (`true`) or a portal.

@@ -38,7 +38,7 @@ pub(super) enum Hold {
     No,
     /// Once that is committed.
     Wanted,
-    /// It did.
+    /// Its transaction was committed, and it is still there.
     Kept,
 }
 

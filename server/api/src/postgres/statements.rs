@@ -131,7 +131,7 @@ impl Kept {
         self.portals.remove(name).ok_or_else(|| unknown("34000", "portal", name))
     }
 
-    /// See [`Self::take`].
+    /// Puts a portal back that [`Self::take`] gave.
     pub(super) fn put(&mut self, name: &str, portal: Portal) {
         self.portals.insert(name.to_owned(), portal);
     }

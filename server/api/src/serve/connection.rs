@@ -64,7 +64,7 @@ const LEFT_MAX: usize = 64 << 10;
 pub(super) struct Ends {
     /// No further requests.
     pub(super) stop: CancellationToken,
-    /// At once.
+    /// Requests under way are broken off too.
     pub(super) cut: CancellationToken,
 }
 

@@ -60,7 +60,7 @@ enum Line {
     Path,
     /// Behind the question mark.
     Query,
-    /// Behind it.
+    /// Behind the line feed that ends the first line.
     After,
 }
 

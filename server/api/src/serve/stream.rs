@@ -28,7 +28,6 @@ pub(crate) struct Transport {
     pub(crate) client: Option<Arc<str>>,
 }
 
-/// A connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<Shaken>>),

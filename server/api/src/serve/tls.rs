@@ -51,7 +51,7 @@ struct State {
     fingerprint: u128,
 }
 
-/// See the module.
+/// Certificate, key and authorities of clients for all listeners, read anew while the server runs.
 pub struct Tls {
     files: TlsFiles,
     clock: Arc<dyn Clock>,

@@ -31,7 +31,7 @@ enum Phase {
     Head,
     /// Requests are under way.
     Serving,
-    /// Between requests.
+    /// All requests were answered, and no further one has begun.
     Idle,
 }
 
@@ -52,7 +52,7 @@ struct State {
     expired: bool,
 }
 
-/// One connection.
+/// Watches one connection: how long it is in a phase, and when that is too long.
 #[derive(Debug)]
 pub(super) struct Watch {
     state: Mutex<State>,

@@ -26,14 +26,14 @@ use crate::sending::BatchWriter;
 /// Rows of a row group of Parquet: they are held until it is whole.
 const GROUP_ROWS: usize = 32 * 1024;
 
-/// A form.
+/// How rows of SQL are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// One object.
+    /// One object with columns and all rows.
     Json,
     /// An object a row.
     Lines,
-    /// RFC 4180.
+    /// Comma-separated values (RFC 4180); NULL is an empty field, an empty text is `""`.
     Csv,
     /// An IPC stream.
     Arrow,

@@ -34,7 +34,7 @@ use crate::traces_ingest::jaeger_thrift;
 
 /// How far back a search looks without a start, in nanoseconds.
 const LOOKBACK: i64 = 2 * 86_400_000_000_000;
-/// Any time.
+/// Any time, in Unix nanoseconds.
 pub(super) const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 const OPTIONS: ExportOptions = ExportOptions { native: true, link_references: true, extras: true };
 

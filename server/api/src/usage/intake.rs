@@ -111,7 +111,7 @@ pub(super) struct Key {
     pub(super) reason: &'static str,
 }
 
-/// A sum.
+/// What was taken, or rejected, under a [`Key`].
 #[derive(Debug, Default)]
 pub(super) struct Sums {
     pub(super) records: u64,

@@ -47,13 +47,13 @@ pub enum Way {
 /// Who calls.
 #[derive(Debug, Clone)]
 pub struct Identity {
-    /// Who.
+    /// Whose rights these are, for good.
     pub subject: Subject,
-    /// By which name.
+    /// Name that people know the caller by.
     pub name: String,
     /// What it may do at this moment.
     pub rights: Arc<Rights>,
-    /// By what.
+    /// By what it came in.
     pub way: Way,
     /// The session of its token; of one without, what names the token itself.
     pub session: Option<String>,

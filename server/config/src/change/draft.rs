@@ -31,7 +31,7 @@ pub(crate) struct Draft<'a> {
 /// What is going to be stored.
 #[derive(Debug)]
 pub struct Drafted {
-    /// Fields.
+    /// Fields as readers see them, checked and with their defaults.
     pub body: Map<String, Value>,
     /// What nobody reads: hashes of secrets, and services that follow from other entities.
     pub sealed: Map<String, Value>,

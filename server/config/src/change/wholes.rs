@@ -20,7 +20,7 @@ pub struct Part {
     pub family: &'static str,
     /// Id of the entity.
     pub id: String,
-    /// Its fields.
+    /// Fields of the entity as they are going to be.
     pub body: Map<String, Value>,
 }
 

@@ -13,7 +13,7 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Apdex thresholds.
+/// Thresholds from which a service's response time counts as satisfied, tolerated or frustrated (Apdex).
 pub const APDEX_THRESHOLDS: Family = Family {
     name: "apdex-thresholds",
     path: "/platform-api/apdex-thresholds",

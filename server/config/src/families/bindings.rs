@@ -11,7 +11,7 @@ use crate::family::{Caller, Family, Link, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// Bindings.
+/// Bindings: a role for an account, a group or a role of another issuer, perhaps until a time.
 pub const BINDINGS: Family = Family {
     name: "rbac/bindings",
     path: "/platform-api/rbac/bindings",

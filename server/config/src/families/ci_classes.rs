@@ -17,7 +17,7 @@ use crate::problem::{FieldError, Problem, ProblemKind, Result};
 /// Deepest class below another one.
 const DEPTH_MAX: usize = 8;
 
-/// Classes.
+/// Classes of configuration items; each may lie below another one.
 pub const CI_CLASSES: Family = Family {
     name: "ci-classes",
     path: "/platform-api/ci-classes",
@@ -37,7 +37,7 @@ pub const CI_CLASSES: Family = Family {
     ..Family::BASE
 };
 
-/// Subclasses.
+/// Subclasses, each of one class, with attributes besides those of the class.
 pub const CI_SUBCLASSES: Family = Family {
     name: "ci-subclasses",
     path: "/platform-api/ci-subclasses",

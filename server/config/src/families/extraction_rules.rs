@@ -14,7 +14,7 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Most rules.
+/// Most rules that there may be.
 const ALL_MAX: i64 = 200;
 
 const METHODS: &[&str] =
@@ -32,7 +32,7 @@ const TARGET: &[Field] = &[
     Field::open("overwrite", Kind::Bool, "false"),
 ];
 
-/// Data-extraction rules.
+/// Rules that make fields of telemetry out of other fields as it comes in.
 pub const EXTRACTION_RULES: Family = Family {
     name: "data-extraction-rules",
     path: "/platform-api/data-extraction-rules",

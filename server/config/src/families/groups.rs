@@ -11,7 +11,7 @@ use crate::family::{Caller, Family, Link, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// Groups.
+/// Groups of users and service accounts; a binding of a group counts for all members.
 pub const GROUPS: Family = Family {
     name: "rbac/groups",
     path: "/platform-api/rbac/groups",

@@ -15,7 +15,7 @@ use crate::problem::{Problem, Result};
 /// Longest life of a key: two years.
 const LIFE_MS_MAX: i64 = 2 * 366 * 86_400_000;
 
-/// API keys.
+/// API keys, each of one user or service account, whose id the path names as owner.
 pub const KEYS: Family = Family {
     name: "rbac/keys",
     path: "/platform-api/rbac/{owner}/keys",

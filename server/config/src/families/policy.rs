@@ -39,7 +39,7 @@ const fn integrations(name: &'static str) -> Field {
     Field::open(name, Kind::Json, "[]")
 }
 
-/// Receivers.
+/// Receivers of Alertmanager, each with its integrations by kind.
 pub const RECEIVERS: Family = Family {
     name: "receivers",
     path: "/rulesapi/rulepolicy/receivers",

@@ -36,7 +36,7 @@ const STEP: &[Field] = &[
     Field::open("maxGapMs", Kind::Int { min: 1, max: 31_536_000_000 }, "null"),
 ];
 
-/// Business processes.
+/// Business processes: steps that spans or log records make.
 pub const PROCESSES: Family = Family {
     name: "business-processes",
     path: "/business-processes",

@@ -20,7 +20,7 @@ use crate::problem::{FieldError, Problem, Result};
 /// Most resources that the search for a circle looks at.
 const SEARCHED_MAX: usize = 100_000;
 
-/// Relationship types.
+/// Types of relationships, which say what may be related to what.
 pub const RELATIONSHIP_TYPES: Family = Family {
     name: "relationship-types",
     path: "/platform-api/relationship-types",
@@ -47,7 +47,7 @@ pub const RELATIONSHIP_TYPES: Family = Family {
     ..Family::BASE
 };
 
-/// Relationships.
+/// Relationships from one managed resource to another, of a type.
 pub const RELATIONSHIPS: Family = Family {
     name: "resource-relationships",
     path: "/platform-api/resource-relationships",

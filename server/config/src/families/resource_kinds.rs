@@ -14,9 +14,9 @@ use crate::problem::Result;
 /// A type, with what its resources have by type, subclass and class.
 #[derive(Debug)]
 pub struct ResourceKind {
-    /// Its id.
+    /// Id of the resource type.
     pub id: String,
-    /// Its key.
+    /// Its key for programs, like `host`.
     pub key: String,
     identity_keys: Vec<String>,
     attributes: Attributes,

@@ -26,7 +26,7 @@ const DISCOVERY: &[Field] = &[
     Field::required("name", Kind::Text { min: 1, max: 200 }),
 ];
 
-/// Resource types.
+/// Types of managed resources, with how those are discovered in telemetry.
 pub const RESOURCE_TYPES: Family = Family {
     name: "resource-types",
     path: "/platform-api/resource-types",

@@ -15,7 +15,7 @@ use crate::family::{Caller, Family, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
 
-/// Resources.
+/// Managed resources, made by people or discovered.
 pub const RESOURCES: Family = Family {
     name: "resources",
     path: "/platform-api/resources",

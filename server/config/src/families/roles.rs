@@ -19,7 +19,7 @@ pub const VIEWER_ROLE_ID: &str = "00000000-0000-7000-8000-000000000002";
 /// The built-in role that writes telemetry of all services.
 pub const INGEST_ROLE_ID: &str = "00000000-0000-7000-8000-000000000005";
 
-/// Roles.
+/// Roles: names for sets of permissions, built-in ones among them.
 pub const ROLES: Family = Family {
     name: "rbac/roles",
     path: "/platform-api/rbac/roles",

@@ -24,7 +24,7 @@ pub const RUN_AS: &str = "runAs";
 /// Where it is kept who gave them to it: its last editor.
 pub const RUN_BY: &str = "runBy";
 
-/// Rules.
+/// Rules of alerts and recorded metrics, each of one group of [`RULE_GROUPS`].
 pub const RULES: Family = Family {
     name: "rules",
     path: "/rulesapi/rules",

@@ -12,7 +12,7 @@ use crate::problem::FieldError;
 /// Longest state. It is kept because an address of more than 1500 characters is not passed on by all.
 const QUERY_CHARS_MAX: usize = 65_536;
 
-/// Saved views.
+/// States of pages that people keep under a name.
 pub const SAVED_VIEWS: Family = Family {
     name: "saved-views",
     path: "/platform-api/saved-views",

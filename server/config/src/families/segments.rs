@@ -12,7 +12,7 @@ use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
 
-/// Most variables.
+/// Most variables of a segment.
 const VARIABLES_MAX: usize = 20;
 /// Signals that conditions are about.
 pub const SIGNALS: [&str; 5] = ["metrics", "logs", "spans", "rum", "alerts"];
@@ -32,7 +32,7 @@ const CONDITIONS: &[Field] = &[
     Field::open("alerts", Kind::Json, "null"),
 ];
 
-/// Segments.
+/// Segments: named conditions on metrics, logs, spans and more, by which pages are narrowed.
 pub const SEGMENTS: Family = Family {
     name: "segments",
     path: "/platform-api/segments",

@@ -10,7 +10,7 @@ use crate::family::{Caller, Family};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 
-/// Service accounts.
+/// Service accounts: programs that sign in with a secret.
 pub const SERVICE_ACCOUNTS: Family = Family {
     name: "rbac/service-accounts",
     path: "/platform-api/rbac/service-accounts",

@@ -5,7 +5,7 @@ use quiver_types::{Domain, Right};
 use crate::family::Family;
 use crate::fields::{Field, Kind};
 
-/// Silences.
+/// Silences; they are kept by the router of alerts, not with the other entities.
 pub const SILENCES: Family = Family {
     name: "silences",
     path: "/rulesapi/silences",

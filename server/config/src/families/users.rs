@@ -10,7 +10,7 @@ use crate::family::{Caller, Family};
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::{Problem, Result};
 
-/// Users.
+/// Users: people who sign in with a password.
 pub const USERS: Family = Family {
     name: "rbac/users",
     path: "/platform-api/rbac/users",

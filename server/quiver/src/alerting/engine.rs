@@ -34,11 +34,11 @@ use tokio::runtime::Handle;
 /// What engines of rules are made of.
 #[derive(Debug)]
 pub struct StoreEngines {
-    /// PromQL.
+    /// Evaluates rules of language `promql`.
     pub promql: Arc<PromqlEngine>,
-    /// LogsQL.
+    /// Evaluates rules of language `logsql`.
     pub logsql: Arc<LogsqlEngine>,
-    /// Analytics.
+    /// Evaluates rules of language `olap`.
     pub olap: Arc<OlapEngine>,
     /// Where queries run.
     pub engine: Arc<QueryEngine>,
@@ -46,7 +46,7 @@ pub struct StoreEngines {
     pub store: Arc<Store>,
     /// Bounds of queries.
     pub live: Arc<ArcSwap<LiveSettings>>,
-    /// The clock.
+    /// Measures how long evaluations take.
     pub clock: Arc<dyn Clock>,
     /// Elements that a result may have.
     pub results_max: u64,

@@ -21,7 +21,7 @@ use quiver_types::{Error, LabelSet, Millis, Result};
 /// Writes records into the store.
 #[derive(Debug)]
 pub struct StoredHistory {
-    /// Where they go.
+    /// Store whose tables of the history take them.
     pub store: Arc<Store>,
     /// Labels that name the service of an alert.
     pub service_labels: Vec<String>,

@@ -26,7 +26,7 @@ impl LogIn {
     }
 }
 
-/// Says it.
+/// Prints addresses, and how to sign in, for whoever began the demo.
 pub(super) fn print(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) {
     println!("{}", text(base, addresses, log_in));
 }

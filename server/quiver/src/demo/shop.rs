@@ -71,7 +71,7 @@ pub(super) struct Step {
     pub(super) service: &'static str,
     pub(super) name: &'static str,
     pub(super) kind: u8,
-    /// Nanoseconds.
+    /// Unix nanoseconds, as `end`.
     pub(super) start: i64,
     pub(super) end: i64,
     pub(super) error: Option<&'static str>,

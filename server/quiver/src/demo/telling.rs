@@ -15,7 +15,7 @@ const VISITS: u64 = 2;
 pub(super) struct Told {
     /// An OTLP/JSON request.
     pub(super) spans: String,
-    /// JSON lines.
+    /// Log records as JSON lines, one object a record.
     pub(super) logs: String,
     /// Service, instance, start in milliseconds, seconds that it took, trace id: server spans for exemplars.
     pub(super) served: Vec<(&'static str, String, i64, f64, String)>,

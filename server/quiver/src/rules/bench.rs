@@ -47,9 +47,9 @@ impl Drop for Scratch {
 /// Memory of what runs in a process that does other things, too, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct MemoryPart {
-    /// What it may take itself.
+    /// Most bytes that it may take itself.
     pub own: u64,
-    /// What all of the process may take.
+    /// Most bytes that all of the process may take.
     pub process: u64,
 }
 
@@ -58,7 +58,7 @@ pub struct MemoryPart {
 pub struct Bounds {
     /// Memory of the store and the engine of a test; none: as much as a server takes.
     pub memory: Option<MemoryPart>,
-    /// Ends what runs.
+    /// Ends evaluations that run, once nobody waits for them.
     pub stop: CancellationToken,
 }
 

@@ -8,7 +8,7 @@ use super::Span;
 use super::values::Shown;
 use crate::issuers::issuer_fault;
 
-/// One issuer.
+/// An issuer of OpenID Connect whose access tokens are accepted.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct OidcIssuer {

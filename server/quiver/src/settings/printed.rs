@@ -42,7 +42,7 @@ fn render(mut doc: impl FnMut(&mut String)) -> String {
     out
 }
 
-/// Writes `docs/settings.md`.
+/// Writes the whole of `docs/settings.md`; a test compares it with the file.
 pub fn settings_document() -> String {
     let mut out = String::from(
         "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \

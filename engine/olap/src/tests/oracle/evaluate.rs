@@ -58,7 +58,7 @@ pub(crate) struct Table {
 /// Groups with their rows, in the order of their keys.
 pub(crate) type Groups = BTreeMap<String, (Vec<Val>, Vec<Row>)>;
 
-/// Who answers.
+/// The naive answer to questions: row by row, without plans.
 pub(crate) struct Oracle<'w> {
     pub(crate) world: &'w World,
     pub(crate) tz: Tz,

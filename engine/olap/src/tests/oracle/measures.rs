@@ -59,7 +59,6 @@ pub(crate) enum Body {
     Rank { over: String, descends: bool, less: Vec<&'static str> },
 }
 
-/// A measure.
 #[derive(Debug, Clone)]
 pub(crate) struct Measure {
     pub(crate) name: String,

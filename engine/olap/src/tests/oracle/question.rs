@@ -13,7 +13,6 @@ use super::world::{SERVICES, TEXTS, World};
 /// A member: model and name.
 pub(crate) type Member = (usize, String);
 
-/// A condition.
 #[derive(Debug, Clone)]
 pub(crate) enum Cond {
     All(Vec<Cond>),
@@ -30,7 +29,7 @@ pub(crate) struct TimeAsk {
     pub(crate) compare: Vec<Value>,
 }
 
-/// A query.
+/// A query as JSON says it, before it is checked.
 #[derive(Debug, Clone)]
 pub(crate) struct Question {
     pub(crate) measures: Vec<Member>,

@@ -3,7 +3,6 @@
 use std::cmp::Ordering;
 use std::fmt::Write as _;
 
-/// A value.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Val {
     Null,

@@ -11,7 +11,6 @@ use super::measures::{Measure, measures};
 use super::time::{OWN_GRAINS, of_naive, written};
 use super::value::{Ex, Val};
 
-/// Most models.
 const MODELS_MAX: usize = 6;
 /// Most rows of a model.
 const ROWS_MAX: usize = 14;
@@ -47,7 +46,6 @@ pub(crate) struct Sub {
     pub(crate) with_range: bool,
 }
 
-/// A dimension.
 #[derive(Debug, Clone)]
 pub(crate) struct Dim {
     pub(crate) name: String,
@@ -56,7 +54,6 @@ pub(crate) struct Dim {
     pub(crate) sub: Option<Sub>,
 }
 
-/// A model.
 #[derive(Debug, Clone)]
 pub(crate) struct Model {
     pub(crate) rows: Vec<Vec<Val>>,
@@ -68,7 +65,6 @@ pub(crate) struct Model {
     pub(crate) key: Vec<&'static str>,
 }
 
-/// All models.
 #[derive(Debug, Clone)]
 pub(crate) struct World {
     pub(crate) names: Vec<String>,

@@ -14,7 +14,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
 const SET: u8 = 0x31;
 const VERSION: u8 = 0xa0;
-/// 2.5.4.3, `commonName`.
+/// Object identifier 2.5.4.3, `commonName`, in DER.
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 
 /// Values of DER, one behind the other.

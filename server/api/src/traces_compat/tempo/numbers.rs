@@ -13,7 +13,7 @@ use crate::encode::protobuf::{put_double, put_message};
 /// Most bytes of a sample in a message: its head, a double, milliseconds.
 const SAMPLE_BYTES: usize = 2 + 9 + 11;
 
-/// The answer.
+/// The answer to a metrics query.
 #[derive(Serialize)]
 pub(super) struct Numbers<S> {
     metrics: Map<String, Value>,
