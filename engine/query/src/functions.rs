@@ -7,6 +7,7 @@ mod approximate;
 mod around;
 mod attr;
 mod averages;
+mod bits;
 mod bounded;
 mod buckets;
 mod bytes;
@@ -278,7 +279,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
         state.register_udf(function)?;
     }
-    for function in trees::functions().into_iter().chain(gauges::functions()) {
+    for function in trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
     }
     state.register_udaf(averages::function())?;

@@ -168,7 +168,7 @@ const CODES: [(&str, &str); 98] = [
     ("Inconsistent data length across values list", "42601"),
     ("Unsupported CAST", "42846"),
     ("two texts stand one behind the other", "42601"),
-    ("can not be used as a sliding accumulator", "0A000"),
+    ("takes no frame whose beginning moves", "0A000"),
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),
     ("does not support: Time", "0A000"),
