@@ -11,6 +11,7 @@ mod bits;
 mod bounded;
 mod buckets;
 mod bytes;
+mod clock;
 mod contained;
 pub(crate) mod decimals;
 mod digests;
@@ -298,6 +299,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(divisor::function())?;
     state.register_udf(fractional::function())?;
     state.register_udf(seconds::function())?;
+    state.register_udf(clock::function())?;
     state.register_udf(sole::function())?;
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;

@@ -260,8 +260,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
             let time = format!(
-                "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
-                 + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
+                "(CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}))"
             );
             match (name, zone) {
                 ("make_timestamp", []) => expr(&time)?,

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 98] = [
+const CODES: [(&str, &str); 99] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -163,6 +163,7 @@ const CODES: [(&str, &str); 98] = [
     ("converted value exceeds the representable", "22008"),
     ("overflows timestamp", "22008"),
     ("' is out of range", "22008"),
+    ("time field value out of range", "22008"),
     ("in a pattern is for times", "22007"),
     ("`to_number` finds no number", "22P02"),
     ("Inconsistent data length across values list", "42601"),
@@ -238,6 +239,7 @@ mod tests {
         let ran = |text: &str| Error::new(ErrorKind::Execution, text);
         check(ran("Compute error: Timestamp out of range"), "22008");
         check(ran("Day value '-1' is out of range"), "22008");
+        check(ran("time field value out of range: 25:00:00"), "22008");
         check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
         check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");
         check(Error::invalid("anything else"), "42000");
