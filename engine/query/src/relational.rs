@@ -20,6 +20,7 @@ pub(crate) mod list_pieces;
 mod literals;
 mod marks;
 pub(crate) mod overflow;
+mod parts;
 pub(crate) mod patterns;
 pub(crate) mod plain;
 mod printed;
@@ -63,6 +64,7 @@ use self::lengths::{Lengths, WindowLengths};
 use self::literals::Literals;
 use self::marks::Marks;
 use self::overflow::Overflows;
+use self::parts::Parts;
 use self::patterns::Patterns;
 use self::plain::is_plain;
 use self::printed::Printing;
@@ -101,8 +103,14 @@ pub(crate) fn session(
     // They are asked before those of DataFusion.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 5] =
-        [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths), Arc::new(Dates)];
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 6] = [
+        Arc::new(Planned),
+        Arc::new(InnerOrder),
+        Arc::new(WindowLengths),
+        Arc::new(Truths),
+        Arc::new(Dates),
+        Arc::new(Parts),
+    ];
     let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
         Arc::new(Literals),
         Arc::new(Beside),

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 99] = [
+const CODES: [(&str, &str); 100] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -172,6 +172,7 @@ const CODES: [(&str, &str); 99] = [
     ("takes no frame whose beginning moves", "0A000"),
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),
+    ("not supported for type interval", "0A000"),
     ("does not support: Time", "0A000"),
 ];
 

@@ -137,6 +137,8 @@ fn what_is_wrong_is_said() {
         ("'2024-02-30'::date", "'2024-02-30'"),
         ("'25:00'::time", "'25:00'"),
         ("make_time(25, 0, 0.5)", "time field value out of range: 25:00:0.5"),
+        ("extract(week from interval '10 days')", "unit \"week\" not supported for type interval"),
+        ("extract(julian from interval '10 days')", "unit \"julian\" not supported for type interval"),
         ("make_timestamp(2024, 1, 1, 23, -1, 0)", "time field value out of range: 23:-1:00"),
         ("make_timestamptz(2024, 1, 1, 24, 0, 1)", "time field value out of range: 24:00:01"),
         ("'x'::timestamp", "'x'"),
