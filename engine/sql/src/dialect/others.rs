@@ -32,6 +32,8 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // Of 32 bits; the planner's writes all numbers with 64.
+        ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
         // A text without a type stands for bytes, as in a cast to them.
         ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
             let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
@@ -82,6 +84,18 @@ pub(super) fn is_double(value: &Expr) -> bool {
         ),
         Expr::UnaryOp { expr, .. } => is_double(expr),
         Expr::BinaryOp { left, op, right } if types::calculates(op) => is_double(left) || is_double(right),
+        _ => false,
+    }
+}
+
+/// Whether a statement says that a value is a number of 32 bits, or of fewer.
+fn is_integer(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::SmallInt(_) | DataType::Int2(_)
+        ),
         _ => false,
     }
 }
