@@ -25,6 +25,7 @@ pub(crate) mod patterns;
 pub(crate) mod plain;
 mod printed;
 mod quantiles;
+mod repeated;
 pub(crate) mod slices;
 mod subscripts;
 mod truths;
@@ -182,7 +183,8 @@ impl QueryEngine {
             let rules = if is_plain(&plan)? { &self.planning.plain } else { self.relational.optimizer() };
             rules.optimize(plan, &moment, |_, _| {})
         });
-        let optimized = optimized.and_then(unkeyed::removed).and_then(beyond::told).map_err(of_planning)?;
+        let optimized = optimized.and_then(unkeyed::removed).and_then(repeated::left_out);
+        let optimized = optimized.and_then(beyond::told).map_err(of_planning)?;
         let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
         let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
