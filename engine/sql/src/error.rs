@@ -114,7 +114,11 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
         },
         other => other.strip_backtrace(),
     };
-    let root = plainly(&root).trim_end_matches('.');
+    let root = match plainly(&root).trim_end_matches('.') {
+        // The planner reads places in an `ORDER BY` alone.
+        "invalid digit found in string" => "a constant in `ORDER BY` is the place of an output, a whole number",
+        root => root,
+    };
     Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
 }
 
@@ -293,6 +297,8 @@ mod tests {
         assert_eq!((place("x at line 3"), place("x at line a, column 1"), place("")), (None, None, None));
         let planned = of_planner(DataFusionError::Plan("it is wrong.\n\nbacktrace: here".to_owned()));
         assert_eq!((planned.kind, planned.message.as_str()), (ErrorKind::Invalid, "it is wrong"));
+        let place = of_planner(DataFusionError::Plan("invalid digit found in string".to_owned())).message;
+        assert_eq!(place, "a constant in `ORDER BY` is the place of an output, a whole number");
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Forbidden, "no")));
         assert_eq!(of_planner(own.context("a table")).kind, ErrorKind::Forbidden);
     }

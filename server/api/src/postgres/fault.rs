@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 100] = [
+const CODES: [(&str, &str); 104] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -173,6 +173,10 @@ const CODES: [(&str, &str); 100] = [
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),
     ("not supported for type interval", "0A000"),
+    ("is the place of an output", "42601"),
+    ("Order by index starts at 1", "42P10"),
+    ("cannot contain window function calls", "42803"),
+    ("to grouping function is not in grouping columns", "42803"),
     ("does not support: Time", "0A000"),
 ];
 

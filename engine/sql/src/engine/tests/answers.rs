@@ -125,6 +125,22 @@ fn statements_only_read() {
 }
 
 #[test]
+fn clauses_take_no_windows_and_aggregates() {
+    for (text, part) in [
+        ("select x from generate_series(1, 3) g (x) where rank() over () = 1", "not allowed in `WHERE`"),
+        ("select x from generate_series(1, 3) g (x) group by x having rank() over () = 1", "not allowed in `HAVING`"),
+        ("select 1 from generate_series(1, 3) g (x) group by rank() over (order by x)", "not allowed in `GROUP BY`"),
+        (
+            "select 1 from generate_series(1, 3) g (x) group by count(*)",
+            "Aggregate functions are not allowed in `GROUP BY`",
+        ),
+        ("select x from generate_series(1, 3) g (x) order by 1.5", "the place of an output, a whole number"),
+    ] {
+        is_refused(text, part);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     refuses(&[
         ("1 / 0", "division by zero"),
