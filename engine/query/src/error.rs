@@ -123,6 +123,16 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         {
             Some(AT_HAND.to_owned())
         }
+        DataFusionError::NotImplemented(text)
+            if text.contains("Unsupported LIMIT expression") || text.contains("Unsupported OFFSET expression") =>
+        {
+            Some("`LIMIT` and `OFFSET` take constants".to_owned())
+        }
+        DataFusionError::NotImplemented(text) if text.contains("logical expression AggregateFunction") => {
+            let text = "Aggregate functions are not allowed in `GROUP BY`, `VALUES` and conditions of joins: compute them \
+                        in a subquery";
+            Some(text.to_owned())
+        }
         // Types make one of them of the two, which the planner then finds once.
         DataFusionError::NotImplemented(text) if text.contains("logical expression WindowFunction") => {
             let text = "one window function over a value and over its cast (`avg(x) OVER (), avg(x::float8) OVER ()`) is \
@@ -168,6 +178,24 @@ mod tests {
         let error = of_planning(DataFusionError::NotImplemented(text.to_owned()));
         assert_eq!(error.kind, ErrorKind::Invalid);
         assert!(error.message.contains("leave the cast out") && !error.message.contains("fun:"), "{error}");
+    }
+
+    #[test]
+    fn misplaced_aggregates_are_told_of_in_words() {
+        for (text, said) in [
+            (
+                "logical expression AggregateFunction(AggregateFunction { func: x })",
+                "Aggregate functions are not allowed",
+            ),
+            (
+                "Unsupported LIMIT expression: Some(Alias(Alias { expr: AggregateFunction { func: x } }))",
+                "take constants",
+            ),
+        ] {
+            let error = of_planning(DataFusionError::NotImplemented(text.to_owned()));
+            assert_eq!(error.kind, ErrorKind::Invalid);
+            assert!(error.message.contains(said) && !error.message.contains("func:"), "{error}");
+        }
     }
 
     #[test]

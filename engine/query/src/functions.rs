@@ -7,9 +7,11 @@ mod approximate;
 mod around;
 mod attr;
 mod averages;
+mod bits;
 mod bounded;
 mod buckets;
 mod bytes;
+mod clock;
 mod contained;
 pub(crate) mod decimals;
 mod digests;
@@ -278,7 +280,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
         state.register_udf(function)?;
     }
-    for function in trees::functions().into_iter().chain(gauges::functions()) {
+    for function in trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
     }
     state.register_udaf(averages::function())?;
@@ -297,6 +299,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(divisor::function())?;
     state.register_udf(fractional::function())?;
     state.register_udf(seconds::function())?;
+    state.register_udf(clock::function())?;
     state.register_udf(sole::function())?;
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;

@@ -7,6 +7,7 @@
 mod arithmetic;
 pub(crate) mod asking;
 mod beside;
+mod beyond;
 mod bounds;
 mod copies;
 mod dates;
@@ -19,10 +20,12 @@ pub(crate) mod list_pieces;
 mod literals;
 mod marks;
 pub(crate) mod overflow;
+mod parts;
 pub(crate) mod patterns;
 pub(crate) mod plain;
 mod printed;
 mod quantiles;
+mod repeated;
 pub(crate) mod slices;
 mod subscripts;
 mod truths;
@@ -62,6 +65,7 @@ use self::lengths::{Lengths, WindowLengths};
 use self::literals::Literals;
 use self::marks::Marks;
 use self::overflow::Overflows;
+use self::parts::Parts;
 use self::patterns::Patterns;
 use self::plain::is_plain;
 use self::printed::Printing;
@@ -100,8 +104,14 @@ pub(crate) fn session(
     // They are asked before those of DataFusion.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
-    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 5] =
-        [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths), Arc::new(Dates)];
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 6] = [
+        Arc::new(Planned),
+        Arc::new(InnerOrder),
+        Arc::new(WindowLengths),
+        Arc::new(Truths),
+        Arc::new(Dates),
+        Arc::new(Parts),
+    ];
     let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
         Arc::new(Literals),
         Arc::new(Beside),
@@ -173,7 +183,8 @@ impl QueryEngine {
             let rules = if is_plain(&plan)? { &self.planning.plain } else { self.relational.optimizer() };
             rules.optimize(plan, &moment, |_, _| {})
         });
-        let optimized = optimized.and_then(unkeyed::removed).map_err(of_planning)?;
+        let optimized = optimized.and_then(unkeyed::removed).and_then(repeated::left_out);
+        let optimized = optimized.and_then(beyond::told).map_err(of_planning)?;
         let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
         let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);

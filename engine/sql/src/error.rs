@@ -114,7 +114,11 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
         },
         other => other.strip_backtrace(),
     };
-    let root = plainly(&root).trim_end_matches('.');
+    let root = match plainly(&root).trim_end_matches('.') {
+        // The planner reads places in an `ORDER BY` alone.
+        "invalid digit found in string" => "a constant in `ORDER BY` is the place of an output, a whole number",
+        root => root,
+    };
     Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
 }
 
@@ -148,15 +152,24 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
             other => other.to_string(),
         }),
         // Aggregates look at their constants when they begin to run.
-        DataFusionError::Execution(text) | DataFusionError::Plan(text) | DataFusionError::NotImplemented(text) => {
-            Some(text.clone())
-        }
+        DataFusionError::NotImplemented(text) => Some(of_frames(text).unwrap_or_else(|| text.clone())),
+        DataFusionError::Execution(text) | DataFusionError::Plan(text) => Some(text.clone()),
         _ => None,
     };
     match root {
         Some(text) if own_error(&error).is_none() => Error::new(ErrorKind::Execution, text).with_source(error),
         _ => from_datafusion(error),
     }
+}
+
+/// What is said of an aggregate that cannot leave a value out again; none: it is another error.
+fn of_frames(text: &str) -> Option<String> {
+    if !text.contains("can not be used as a sliding accumulator") {
+        return None;
+    }
+    let (_, call) = text.split_once("is not implemented: ")?;
+    let name = call.split('(').next().unwrap_or_default();
+    Some(format!("`{name}` takes no frame whose beginning moves: let it begin with `UNBOUNDED PRECEDING`"))
 }
 
 fn suggestion(root: &DataFusionError) -> String {
@@ -229,6 +242,12 @@ mod tests {
         assert_eq!(of_run(constant).kind, ErrorKind::Execution);
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
         assert_eq!(of_run(own).kind, ErrorKind::Timeout);
+        let frame = "Aggregate can not be used as a sliding accumulator because `retract_batch` is not implemented: \
+                     mode(t.x) ORDER BY [t.x ASC NULLS LAST] ROWS BETWEEN 1 PRECEDING AND CURRENT ROW";
+        let frame = of_run(DataFusionError::NotImplemented(frame.to_owned()));
+        let said = "`mode` takes no frame whose beginning moves: let it begin with `UNBOUNDED PRECEDING`";
+        assert_eq!((frame.kind, frame.message.as_str()), (ErrorKind::Execution, said));
+        assert_eq!(of_run(DataFusionError::NotImplemented("another".to_owned())).message, "another");
     }
     #[test]
     fn patterns_of_rows_are_the_callers() {
@@ -278,6 +297,8 @@ mod tests {
         assert_eq!((place("x at line 3"), place("x at line a, column 1"), place("")), (None, None, None));
         let planned = of_planner(DataFusionError::Plan("it is wrong.\n\nbacktrace: here".to_owned()));
         assert_eq!((planned.kind, planned.message.as_str()), (ErrorKind::Invalid, "it is wrong"));
+        let place = of_planner(DataFusionError::Plan("invalid digit found in string".to_owned())).message;
+        assert_eq!(place, "a constant in `ORDER BY` is the place of an output, a whole number");
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Forbidden, "no")));
         assert_eq!(of_planner(own.context("a table")).kind, ErrorKind::Forbidden);
     }

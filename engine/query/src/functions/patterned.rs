@@ -46,7 +46,8 @@ const COMPILED_PER_BYTE: usize = 8;
 struct Slice {
     /// Behind the last of them.
     end: usize,
-    /// Whether each is too long for a call that nothing ends, or has a pattern that looks around.
+    /// Whether each is too long for a call that nothing ends, or has a pattern that looks around, or whose groups the
+    /// function leaves out where they take no part.
     is_long: bool,
 }
 
@@ -90,6 +91,12 @@ fn grouped(pattern: &str) -> Result<()> {
     }
     // What is none the function itself refuses.
     builder(pattern).build().map_or(Ok(()), |regex| few_groups(&regex).map_err(to_datafusion))
+}
+
+/// Whether groups of a pattern may take no part in what is found, by its looks: they, or what they stand in, may be left
+/// out. DataFusion's `regexp_match` gives others in their places.
+fn may_lack(name: &str, pattern: &str) -> bool {
+    name == MATCH && pattern.contains('(') && [")?", ")*", "){0", "|"].into_iter().any(|sign| pattern.contains(sign))
 }
 
 /// Calls a function, over long texts some rows at a time, or step by step.
@@ -145,7 +152,8 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
     let is_constant = matches!(patterns, ColumnarValue::Scalar(_));
     let (texts, patterns) = (Texts::new(texts)?, Texts::new(patterns)?);
     let length = |row: usize| texts.get(row).map_or(0, str::len);
-    if (0..rows).map(length).sum::<usize>() <= BYTES_AT_ONCE && patterns.each().flatten().all(is_plain) {
+    let is_short = |pattern: &str| is_plain(pattern) && !may_lack(name, pattern);
+    if (0..rows).map(length).sum::<usize>() <= BYTES_AT_ONCE && patterns.each().flatten().all(is_short) {
         return Ok(Vec::new());
     }
     let (mut slices, mut cost) = (Vec::<Slice>::new(), 0_usize);
@@ -155,7 +163,7 @@ fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>>
         let (compiled, looks) = match last {
             Some((known, compiled, looks)) if known == pattern => (compiled, looks),
             // Nobody else runs it.
-            _ if looks_around(pattern) => (COMPILED, true),
+            _ if looks_around(pattern) || may_lack(name, pattern) => (COMPILED, true),
             _ if is_constant || !is_plain(pattern) => (compiled_bytes(pattern), false),
             _ => (COMPILED, false),
         };

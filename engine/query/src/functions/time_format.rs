@@ -347,7 +347,10 @@ impl Word {
                 self.plain(format_args!("{seconds}"), seconds, out)?;
             }
             "MM" => self.number(value.month, 2, out)?,
-            "DD" => self.number(value.day, 2, out)?,
+            // A sign is one of the two digits, as in PostgreSQL.
+            "DD" => self.number(value.day, 2 - usize::from(value.day < 0), out)?,
+            "Q" if value.date.is_none() && value.month == 0 => {}
+            "Q" => self.number((value.month - 1) / 3 + 1, 1, out)?,
             "YYYY" => self.number(years(value.year, value), 4, out)?,
             "YYY" => self.number(years(value.year, value) % 1_000, 3, out)?,
             "YY" => self.number(years(value.year, value) % 100, 2, out)?,
@@ -420,7 +423,6 @@ impl Word {
             "W" => self.number((value.day - 1) / 7 + 1, 1, out)?,
             "WW" => self.number(i64::from(date.ordinal0()) / 7 + 1, 2, out)?,
             "IW" => self.number(i64::from(iso.week()), 2, out)?,
-            "Q" => self.number((value.month - 1) / 3 + 1, 1, out)?,
             "J" => self.number(i64::from(date.num_days_from_ce()) + 1_721_425, 1, out)?,
             "IYYY" => self.number(iso_year, 4, out)?,
             "IYY" => self.number(iso_year % 1_000, 3, out)?,

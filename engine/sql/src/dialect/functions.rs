@@ -126,7 +126,7 @@ impl Translator<'_> {
             if empty::is_empty(query) {
                 *place = expr("make_array()")?;
             } else if let Some(list) = rows::items_of(query) {
-                *place = list;
+                *place = call("or_empty", vec![list]);
             } else {
                 // The rows of a subquery are a list, also where there are none.
                 arrays::listed(query, self.aggregates)?;

@@ -13,11 +13,19 @@ use crate::parse::normal;
 use crate::scope::Names;
 use crate::walk::walk;
 
+/// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.
+const KEYS_MAX: usize = 512;
+
 /// Gives outputs whose names columns of the order have names of their own.
 pub(super) fn apart(query: &mut Query) {
     let Query { body, order_by, .. } = query;
     let (SetExpr::Select(select), Some(order)) = (&mut **body, order_by) else { return };
     let OrderByKind::Expressions(keys) = &mut order.kind else { return };
+    if let Some(Distinct::On(ons)) = &mut select.distinct
+        && ons.len().max(keys.len()) <= KEYS_MAX
+    {
+        *ons = as_ordered(std::mem::take(ons), keys);
+    }
     let columns = columns_of(select, keys);
     let Select { projection, distinct, .. } = &mut **select;
     for item in projection {
@@ -38,6 +46,18 @@ pub(super) fn apart(query: &mut Query) {
         }
         *alias = hidden;
     }
+}
+
+/// Expressions of a `DISTINCT ON`, each once, in the order of the keys that they are to begin: the planner takes no other.
+fn as_ordered(ons: Vec<Expr>, keys: &[OrderByExpr]) -> Vec<Expr> {
+    let mut ordered: Vec<Expr> = Vec::with_capacity(ons.len());
+    let keys = keys.iter().map(|key| &key.expr).filter(|key| ons.contains(key));
+    for on in keys.chain(&ons) {
+        if !ordered.contains(on) {
+            ordered.push(on.clone());
+        }
+    }
+    ordered
 }
 
 /// The same for a query that is read as a table, around which another one gives the outputs the names that they have.
@@ -121,6 +141,10 @@ mod tests {
         check(
             "select distinct on (g) upper(t.g) as g from t order by g, t.g",
             "SELECT DISTINCT ON (\"g~1\") upper(t.g) AS \"g~1\" FROM t ORDER BY \"g~1\", t.g",
+        );
+        check(
+            "select distinct on (a, b, a) c as c from t order by b, a, b, c",
+            "SELECT DISTINCT ON (b, a) c AS c FROM t ORDER BY b, a, b, c",
         );
         check("select u.x as x from t, u order by t.x", "SELECT u.x AS \"x~1\" FROM t, u ORDER BY t.x");
         check(

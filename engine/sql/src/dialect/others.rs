@@ -9,15 +9,10 @@ use super::{bytes, call, expr, literal, number, operators, quoted, text, types};
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
-        // The planner's takes whole seconds alone; it says what is no time of a day.
-        ("make_time", [hour, minute, second]) if !literal(second).is_some_and(is_whole) => {
-            args.iter().try_for_each(|arg| operators::copied(arg, 2))?;
-            expr(&format!(
-                "CASE WHEN make_time({hour}, {minute}, CAST(floor({second}) AS INT)) IS NOT NULL \
-                 THEN CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
-                 + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second}) AS TIME) END"
-            ))?
-        }
+        // The planner's takes whole seconds alone.
+        ("make_time", [hour, minute, second]) => expr(&format!(
+            "CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}) AS TIME)"
+        ))?,
         ("trim_array", [list, count]) => {
             let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
             expr(&format!("array_slice({list}, 1, {rest})"))?
@@ -27,11 +22,18 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let ends = format!("array_to_string(array_dims({list}), '][1:')");
             expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
         }
+        // A list without items has no dimensions.
+        ("array_ndims", [list]) => {
+            operators::copied(list, 2)?;
+            expr(&format!("CASE WHEN cardinality({list}) > 0 THEN array_ndims({list}) END"))?
+        }
         ("justify_hours" | "justify_days" | "justify_interval", [value]) if literal(value).is_some() => {
             expr(&format!("{name}(CAST({value} AS INTERVAL))"))?
         }
         // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // Of 32 bits; the planner's writes all numbers with 64.
+        ("to_hex", [value]) if is_integer(value) => expr(&format!("to_hex(CAST({value} AS BIGINT) & 4294967295)"))?,
         // A text without a type stands for bytes, as in a cast to them.
         ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
             let Some(bytes) = bytes::written(bytes)? else { return Ok(None) };
@@ -82,6 +84,18 @@ pub(super) fn is_double(value: &Expr) -> bool {
         ),
         Expr::UnaryOp { expr, .. } => is_double(expr),
         Expr::BinaryOp { left, op, right } if types::calculates(op) => is_double(left) || is_double(right),
+        _ => false,
+    }
+}
+
+/// Whether a statement says that a value is a number of 32 bits, or of fewer.
+fn is_integer(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => is_integer(inner),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) | DataType::SmallInt(_) | DataType::Int2(_)
+        ),
         _ => false,
     }
 }

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_query::durations::worded;
 use quiver_query::moments::{Moment, era, in_form};
-use quiver_types::Result;
+use quiver_types::{Error, ErrorKind, Result};
 
 use super::{arguments, arrays, bare, call, expr, formats, literal, quoted, take, text};
 use crate::catalog::Catalog;
@@ -100,6 +100,10 @@ pub(super) fn extract(field: &DateTimeField, time: &Expr) -> Result<Option<Expr>
 /// A part of a time that is years of the calendar, or seconds and milliseconds: these have a fraction.
 fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
     let part = part.to_lowercase();
+    if is_length(time) && (part == "julian" || part.starts_with("timezone")) {
+        let text = format!("unit \"{part}\" not supported for type interval");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
     match unit_of(&part).unwrap_or(part.as_str()) {
         "second" => return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some),
         "millisecond" => return expr(&format!("(date_part('microsecond', {time}) / 1000.0)")).map(Some),
@@ -112,6 +116,8 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
         _ => {}
     }
     let Some((years, less)) = era(&part) else { return Ok(None) };
+    // Of a length these are whole ones, and not the one that a year lies in.
+    let less = if is_length(time) { 0 } else { less };
     expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
 }
 
@@ -260,8 +266,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
             let time = format!(
-                "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
-                 + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
+                "(CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + time_of_day({hour}, {minute}, {second}))"
             );
             match (name, zone) {
                 ("make_timestamp", []) => expr(&time)?,

@@ -28,19 +28,23 @@ pub(super) fn written_out(query: &mut Query) -> Result<()> {
     selects(query, of_select)
 }
 
-/// Refuses windows in a `WHERE`, which says what rows there are for them.
+/// Refuses windows in a `WHERE`, which says what rows there are for them, and where groups are made of these.
 ///
 /// # Errors
 /// Invalid.
 pub(super) fn none_in_where(select: &Select) -> Result<()> {
-    let mut is_there = false;
-    look_outside_subqueries(&select.selection, |e| {
-        is_there |= matches!(e, Expr::Function(function) if function.over.is_some());
-    });
-    if is_there {
-        return Err(Error::invalid("window functions are not allowed in `WHERE`: compute them in a subquery"));
+    let is_window = |e: &Expr| matches!(e, Expr::Function(function) if function.over.is_some());
+    let mut clause = None;
+    look_outside_subqueries(&select.group_by, |e| clause = clause.or(is_window(e).then_some("GROUP BY")));
+    look_outside_subqueries(&select.having, |e| clause = clause.or(is_window(e).then_some("HAVING")));
+    look_outside_subqueries(&select.selection, |e| clause = clause.or(is_window(e).then_some("WHERE")));
+    match clause {
+        None => Ok(()),
+        Some(clause) => {
+            let text = format!("window functions are not allowed in `{clause}`: compute them in a subquery");
+            Err(Error::invalid(text))
+        }
     }
-    Ok(())
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {

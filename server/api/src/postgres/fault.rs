@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 98] = [
+const CODES: [(&str, &str); 104] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -163,14 +163,20 @@ const CODES: [(&str, &str); 98] = [
     ("converted value exceeds the representable", "22008"),
     ("overflows timestamp", "22008"),
     ("' is out of range", "22008"),
+    ("time field value out of range", "22008"),
     ("in a pattern is for times", "22007"),
     ("`to_number` finds no number", "22P02"),
     ("Inconsistent data length across values list", "42601"),
     ("Unsupported CAST", "42846"),
     ("two texts stand one behind the other", "42601"),
-    ("can not be used as a sliding accumulator", "0A000"),
+    ("takes no frame whose beginning moves", "0A000"),
     ("one window function over a value and over its cast", "0A000"),
     ("does not support: Interval", "0A000"),
+    ("not supported for type interval", "0A000"),
+    ("is the place of an output", "42601"),
+    ("Order by index starts at 1", "42P10"),
+    ("cannot contain window function calls", "42803"),
+    ("to grouping function is not in grouping columns", "42803"),
     ("does not support: Time", "0A000"),
 ];
 
@@ -238,6 +244,7 @@ mod tests {
         let ran = |text: &str| Error::new(ErrorKind::Execution, text);
         check(ran("Compute error: Timestamp out of range"), "22008");
         check(ran("Day value '-1' is out of range"), "22008");
+        check(ran("time field value out of range: 25:00:00"), "22008");
         check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
         check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");
         check(Error::invalid("anything else"), "42000");

@@ -227,13 +227,14 @@ impl Compiled {
         }
     }
 
-    /// Gives what the groups of the first place hold, or all of it where there are none, and says whether there is one.
+    /// Gives what the groups of the first place hold, NULL where one takes no part, or all of it where there are none, and
+    /// says whether there is one.
     fn groups(&self, text: &str, out: &mut StringViewBuilder) -> bool {
         let groups = self.regex.regex().captures_len();
         let mut is_found = false;
         self.each(text, true, |places| {
-            for (from, to) in (usize::from(groups > 1)..groups).filter_map(|group| places.get(group)) {
-                out.append_value(&text[from..to]);
+            for group in usize::from(groups > 1)..groups {
+                out.append_option(places.get(group).map(|(from, to)| &text[from..to]));
             }
             is_found = true;
             false

@@ -69,7 +69,10 @@ fn words_of_intervals() {
     check((0, 0, 90_000 * SECOND_NS), "HH:MI AM", "01:00 AM");
     check((0, 0, -300 * SECOND_NS), "HH24:MI:SS", "00:-05:00");
     check((0, 3, 14_706_789 * 1_000_000), "DD \"days\" FMHH24\"h\" FMMI\"m\" SS.MS", "03 days 4h 5m 06.789");
-    for wrong in ["Day", "Q", "WW", "Month", "TZ"] {
+    check((7, 0, 0), "Q MM", "3 07");
+    check((-3, -1, 0), "Q MM DD", "0 -03 -1");
+    check((12, 3, 0), "[Q]", "[]");
+    for wrong in ["Day", "WW", "Month", "TZ"] {
         assert!(shown(&Shown::of_length(0, 3, 0), wrong).is_err(), "{wrong}");
     }
 }

@@ -125,6 +125,22 @@ fn statements_only_read() {
 }
 
 #[test]
+fn clauses_take_no_windows_and_aggregates() {
+    for (text, part) in [
+        ("select x from generate_series(1, 3) g (x) where rank() over () = 1", "not allowed in `WHERE`"),
+        ("select x from generate_series(1, 3) g (x) group by x having rank() over () = 1", "not allowed in `HAVING`"),
+        ("select 1 from generate_series(1, 3) g (x) group by rank() over (order by x)", "not allowed in `GROUP BY`"),
+        (
+            "select 1 from generate_series(1, 3) g (x) group by count(*)",
+            "Aggregate functions are not allowed in `GROUP BY`",
+        ),
+        ("select x from generate_series(1, 3) g (x) order by 1.5", "the place of an output, a whole number"),
+    ] {
+        is_refused(text, part);
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     refuses(&[
         ("1 / 0", "division by zero"),
@@ -136,7 +152,11 @@ fn what_is_wrong_is_said() {
         ("'2024-13-01'::date", "'2024-13-01'"),
         ("'2024-02-30'::date", "'2024-02-30'"),
         ("'25:00'::time", "'25:00'"),
-        ("make_time(25, 0, 0.5)", "Hour value '25'"),
+        ("make_time(25, 0, 0.5)", "time field value out of range: 25:00:0.5"),
+        ("extract(week from interval '10 days')", "unit \"week\" not supported for type interval"),
+        ("extract(julian from interval '10 days')", "unit \"julian\" not supported for type interval"),
+        ("make_timestamp(2024, 1, 1, 23, -1, 0)", "time field value out of range: 23:-1:00"),
+        ("make_timestamptz(2024, 1, 1, 24, 0, 1)", "time field value out of range: 24:00:01"),
         ("'x'::timestamp", "'x'"),
         ("'x'::boolean", "'x'"),
         ("'x'::interval", "\"x\""),

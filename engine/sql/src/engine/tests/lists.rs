@@ -37,6 +37,7 @@ fn items_of_lists() {
         ("array_fill(7, array[3])", "{7,7,7}"),
         ("trim_array(array[1, 2, 3], 2)", "{1}"),
         ("array_ndims(array[[1, 2], [3, 4]])", "2"),
+        ("array_ndims('{}'::int[])", "NULL"),
         ("array_dims(array[1, 2, 3])", "[1:3]"),
         ("array[[1, 2], [3, 4]]", "{{1,2},{3,4}}"),
         (r#"array['a b', 'c"d', 'e,f', null, '']"#, r#"{"a b","c\"d","e,f",NULL,""}"#),
@@ -44,6 +45,8 @@ fn items_of_lists() {
         (r#"'{"a b",NULL,"null"}'::text[]"#, r#"{"a b",NULL,"null"}"#),
         ("array(select x from (values (3), (1), (2)) v (x) order by x)", "{1,2,3}"),
         ("array(select x from (values (1)) v (x) where x > 1)", "{}"),
+        ("array(select generate_series(1, null))", "{}"),
+        ("array(select unnest(null::int[]))", "{}"),
     ]);
 }
 

@@ -243,6 +243,10 @@ fn groups_and_orders() {
             &["a|2", "b|3"],
         ),
         (
+            "select distinct on (x, k, x) k, x from (values ('a', 1), ('a', 1), ('b', 3)) v (k, x) order by k, x desc, k",
+            &["a|1", "b|3"],
+        ),
+        (
             "select k, string_agg(x, ',' order by x desc) from (values ('a', 'p'), ('a', 'q'), ('b', null)) v \
          (k, x) group by k order by k",
             &["a|q,p", "b|-"],

@@ -133,6 +133,10 @@ fn patterns_are_those_of_postgresql() {
         ("regexp_matches('abc', 'b')", "{b}"),
         ("regexp_match('ab', '(x)?(b)')", "{NULL,b}"),
         ("(regexp_match('AB', '(x)|(b)', 'i'))[2]", "B"),
+        (
+            "(select string_agg(regexp_match(a, p)::text, ' ') from (values ('b', '(x)?(b)'), ('b', '(b)')) t(a, p))",
+            "{NULL,b} {b}",
+        ),
         ("regexp_match('ac', '(x)?(b)')", "NULL"),
         ("substring('ab' from '(x)?(b)')", "NULL"),
         ("regexp_count('ABCABCaxyz', 'A.', 1, 'i')", "3"),

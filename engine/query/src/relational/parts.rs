@@ -1,0 +1,104 @@
+//! Parts of intervals. DataFusion counts weeks of their days, and knows no quarters; PostgreSQL has quarters of their months,
+//! and refuses what is a place in a calendar.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, Result, not_impl_err};
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+const FUNCTION: &str = "date_part";
+/// Parts that are no lengths.
+const PLACES: [&str; 6] = ["week", "weeks", "dow", "doy", "isodow", "isoyear"];
+
+/// The rule.
+#[derive(Debug)]
+pub(crate) struct Parts;
+
+impl AnalyzerRule for Parts {
+    fn name(&self) -> &'static str {
+        "parts"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            let mut is_there = false;
+            for expr in node.expressions() {
+                is_there |= expr.exists(|e| Ok(asked(e).is_some()))?;
+            }
+            if !is_there {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| of_interval(e, &schema))?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// The part that a call asks for, in small letters, and of what.
+fn asked(expr: &Expr) -> Option<(String, &ScalarFunction, &Expr)> {
+    let Expr::ScalarFunction(call) = expr else { return None };
+    let [Expr::Literal(part, _), value] = call.args.as_slice() else { return None };
+    if call.func.name() != FUNCTION {
+        return None;
+    }
+    let part = part.try_as_str().flatten()?;
+    Some((part.trim_matches(['\'', '"']).to_lowercase(), call, value))
+}
+
+fn of_interval(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let other = match asked(&expr) {
+        // What has no type is told of by others.
+        Some((part, call, value)) if matches!(value.get_type(schema), Ok(DataType::Interval(_))) => {
+            if PLACES.contains(&part.as_str()) {
+                return not_impl_err!("unit \"{part}\" not supported for type interval");
+            }
+            let is_quarter = matches!(part.as_str(), "quarter" | "qtr");
+            is_quarter.then(|| call.func.call(vec![lit("month"), value.clone()]) / lit(3_i32) + lit(1_i32))
+        }
+        _ => None,
+    };
+    Ok(other.map_or_else(|| Transformed::no(expr), Transformed::yes))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::answered;
+
+    #[tokio::test]
+    async fn intervals_have_no_places_in_a_calendar() {
+        for (expression, expected) in [
+            ("extract(quarter from interval '5 months')", "2"),
+            ("extract(quarter from interval '-7 months')", "-1"),
+            ("date_part('quarter', interval '14 months')", "1"),
+            ("extract(month from interval '15 months')", "3"),
+            ("extract(week from timestamp '2005-01-01')", "53"),
+            ("extract(quarter from timestamp '2024-05-01')", "2"),
+            ("extract(quarter from cast(null as interval))", "NULL"),
+        ] {
+            assert_eq!(answered(&format!("select {expression}")).await.unwrap(), [expected], "{expression}");
+        }
+        let grouped = "select extract(quarter from i), count(*) from (values (interval '4 months'), (interval '5 months')) \
+                       as t(i) group by extract(quarter from i)";
+        assert_eq!(answered(grouped).await.unwrap(), ["2|2"]);
+        for part in ["week", "dow", "doy", "isodow", "isoyear"] {
+            for statement in [
+                format!("select extract({part} from interval '10 days')"),
+                format!("select date_part('{part}', i) from (values (interval '10 days')) as t(i)"),
+            ] {
+                let refused = answered(&statement).await.unwrap_err().message;
+                assert!(refused.contains(&format!("unit \"{part}\" not supported for type interval")), "{refused}");
+            }
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! Orders of aggregates that name a value twice: `array_agg(y ORDER BY y, y)`, and `DISTINCT ON (x) … ORDER BY x, y, x`,
+//! which becomes an aggregate. DataFusion's, over groups, keep the order without what is repeated, are handed all of it, and
+//! stop by an assertion. What is repeated orders nothing, and is left out.
+
+use datafusion::common::Result;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+
+/// Leaves it out, in a plan whose expressions were simplified, by which others may have become the same.
+pub(super) fn left_out(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_up_with_subqueries(|node| {
+        if !has_repeated(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        // Columns keep the names that say the order.
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|e| Ok(once(e)))?;
+            Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+        })
+    });
+    Ok(changed?.data)
+}
+
+fn has_repeated(node: &LogicalPlan) -> Result<bool> {
+    let LogicalPlan::Aggregate(aggregate) = node else { return Ok(false) };
+    let has = |e: &Expr| matches!(e, Expr::AggregateFunction(call) if repeats(&call.params.order_by));
+    for expr in &aggregate.aggr_expr {
+        if expr.exists(|e| Ok(has(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_among(key: &SortExpr, others: &[SortExpr]) -> bool {
+    others.iter().any(|other| other.expr == key.expr)
+}
+
+fn repeats(order: &[SortExpr]) -> bool {
+    order.iter().enumerate().any(|(at, key)| is_among(key, &order[..at]))
+}
+
+fn once(expr: Expr) -> Transformed<Expr> {
+    match expr {
+        Expr::AggregateFunction(mut call) if repeats(&call.params.order_by) => {
+            let mut order = Vec::new();
+            for key in std::mem::take(&mut call.params.order_by) {
+                if !is_among(&key, &order) {
+                    order.push(key);
+                }
+            }
+            call.params.order_by = order;
+            Transformed::yes(Expr::AggregateFunction(call))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::answered;
+
+    #[tokio::test]
+    async fn what_is_repeated_orders_nothing() {
+        let rows = "from (values (1, 2), (1, 1), (2, 5)) as t(x, y)";
+        for (outputs, rest, expected) in [
+            ("x, array_agg(y order by y, y)", "group by x order by x", ["1|[1, 2]", "2|[5]"]),
+            ("x, array_agg(y order by y desc, x, y)", "group by x order by x", ["1|[2, 1]", "2|[5]"]),
+            ("x, first_value(y order by y, y desc)", "group by x order by x", ["1|1", "2|5"]),
+            ("x, last_value(y order by y, x, y) as l", "group by x order by x", ["1|2", "2|5"]),
+            ("distinct on (x) x, y", "order by x, y, x", ["1|1", "2|5"]),
+            ("distinct on (x) x, y", "order by x, x, y desc", ["1|2", "2|5"]),
+        ] {
+            let statement = format!("select {outputs} {rows} {rest}");
+            assert_eq!(answered(&statement).await.unwrap(), expected, "{statement}");
+        }
+    }
+}
