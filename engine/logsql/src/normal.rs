@@ -20,7 +20,7 @@ pub(crate) fn query(mut query: Query) -> Query {
 
 /// Brings a filter of stored rows into normal form.
 pub(crate) fn filter(filter: Filter) -> Filter {
-    of_stored(condition(filter))
+    condition(without_any_message(filter))
 }
 
 /// Brings a filter of a pipe into normal form.
@@ -33,7 +33,7 @@ pub(crate) fn condition(filter: Filter) -> Filter {
 fn normalize(query: &mut Query, outer: &Options) {
     inherit(&mut query.options, outer);
     if let Some(global) = query.options.global_filter.take() {
-        query.options.global_filter = Some(Box::new(of_stored(simplify(*global))));
+        query.options.global_filter = Some(Box::new(simplify(without_any_message(*global))));
     }
     query.pipes = join_pipes(std::mem::take(&mut query.pipes));
     let mut filter = std::mem::replace(&mut query.filter, Filter::All);
@@ -41,7 +41,7 @@ fn normalize(query: &mut Query, outer: &Options) {
         filter = Filter::And(vec![filter, std::mem::replace(leading, Filter::All)]);
         query.pipes.remove(0);
     }
-    query.filter = of_stored(simplify(filter));
+    query.filter = simplify(without_any_message(filter));
     let options = query.options.clone();
     for pipe in &mut query.pipes {
         for filter in pipe.kind_mut().filters_mut() {
@@ -99,20 +99,24 @@ fn of_field(field: FieldPattern, test: Test) -> Filter {
 }
 
 /// Messages of stored rows are not looked at to see that they are there: `_msg:*` is every row. Behind pipes it is not.
-fn of_stored(filter: Filter) -> Filter {
-    simplify(without_any_message(filter))
-}
-
 fn without_any_message(filter: Filter) -> Filter {
+    // In the same memory: a filter may have hundreds of thousands of parts.
     let each = |inner: Vec<Filter>| -> Vec<Filter> { inner.into_iter().map(without_any_message).collect() };
     match filter {
         Filter::And(inner) => Filter::And(each(inner)),
         Filter::Or(inner) => Filter::Or(each(inner)),
         Filter::Not(inner) => Filter::Not(Box::new(without_any_message(*inner))),
-        Filter::Field { field, test: Test::Prefix(text) } if text.is_empty() && field.name() == Some(MSG) => {
-            Filter::All
-        }
+        Filter::Field { field, test } if field.name() == Some(MSG) && is_any(&test) => Filter::All,
         other => other,
+    }
+}
+
+/// Whether a test holds of any text that is not empty.
+fn is_any(test: &Test) -> bool {
+    match test {
+        Test::Prefix(text) => text.is_empty(),
+        Test::Regexp(text) => text == ".+",
+        _ => false,
     }
 }
 
