@@ -205,11 +205,6 @@ const LARGE: &[&str] = &[
     "/api/v3/traces/00000000000000000000000000000007",
     "/zipkin/api/v2/trace/00000000000000000000000000000007",
     "/tempo/api/traces/00000000000000000000000000000007",
-    "/sql-api/v1/query?query=select%20message%20from%20logs",
-    "/sql-api/v1/query?query=select%20message%20from%20logs&format=ndjson",
-    "/sql-api/v1/query?query=select%20message%20from%20logs&format=csv",
-    "/sql-api/v1/query?query=select%20message%20from%20logs&format=arrow",
-    "/sql-api/v1/query?query=select%20message%20from%20logs&format=parquet",
 ];
 
 /// Rows, series and spans with long texts: each answer has some 16 MB and more.
