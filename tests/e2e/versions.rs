@@ -228,11 +228,12 @@ fn normal(question: &str, answer: Value) -> Value {
 fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).expect("a folder");
     for entry in std::fs::read_dir(from).expect("a folder").flatten() {
-        let to = to.join(entry.file_name());
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let to = to.join(&name);
         if entry.path().is_dir() {
             copy_dir(&entry.path(), &to);
-        } else if entry.file_name() != "LOCK" && !entry.file_name().to_string_lossy().ends_with("-shm") {
-            // What belongs to a running process only.
+        } else if !["LOCK", "initial-admin-password"].contains(&name.as_str()) && !name.ends_with("-shm") {
+            // What belongs to a running process only, or to whoever started it, is not copied.
             std::fs::copy(entry.path(), &to).expect("a copy");
         }
     }
