@@ -44,8 +44,8 @@ type Place = (u32, i64, u32, u32, u32);
 
 /// A part with so many rows, or bytes of text, fills row groups of its own: it is packed at once as a compaction would,
 /// and gets its level, so that while there are few of them (`compact::plan`) none is rewritten.
-const PACKED_ROWS: usize = 2 * GROUP_ROWS;
-const PACKED_BYTES: u64 = 2 * GROUP_BYTES as u64;
+const PACKED_ROWS: usize = GROUP_ROWS + GROUP_ROWS / 2;
+const PACKED_BYTES: u64 = (GROUP_BYTES + GROUP_BYTES / 2) as u64;
 
 /// Writes the rows of one day.
 ///
