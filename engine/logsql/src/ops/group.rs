@@ -4,6 +4,7 @@
 //! row. What is kept is given out when it grows too large; whoever merges it can spill.
 
 mod codes;
+mod shorts;
 mod streams;
 
 use std::collections::HashMap;
@@ -33,6 +34,7 @@ use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
 use crate::written::{StepKind, StepReader};
 use codes::{Codes, KeyValues};
+use shorts::Shorts;
 
 /// How its step is read.
 pub(super) const STEPS: &[StepReader] = &[StepReader::of::<Grouped>()];
@@ -217,11 +219,6 @@ fn runs_of<C: Copy + Eq + TryInto<usize>>(codes: &[C], runs: &mut Vec<(usize, Ra
     true
 }
 
-/// A table's hash of half of one: tables look at both ends.
-fn spread(half: u32) -> u64 {
-    u64::from(half) << 32 | u64::from(half)
-}
-
 /// Numbers rows by their keys.
 #[derive(Debug)]
 struct Groups {
@@ -229,9 +226,8 @@ struct Groups {
     keys: Vec<KeyValues>,
     /// Groups by their keys.
     table: HashTable<u32>,
-    /// Groups by the one key, where that is a short text: each with half of the hash of its view. With the views themselves
-    /// a table of many groups would take four times as much, and each look at it would go to memory.
-    short: HashTable<(u32, u32)>,
+    /// Groups by the one key, where that is a short text.
+    shorts: Shorts,
     count: usize,
     /// Of each key, the batch at hand.
     codes: Vec<Codes>,
@@ -252,7 +248,7 @@ impl Groups {
         Self {
             keys: kinds().map(KeyValues::new).collect(),
             table: HashTable::new(),
-            short: HashTable::new(),
+            shorts: Shorts::default(),
             count: 0,
             codes: kinds().map(Codes::new).collect(),
             dense: Vec::new(),
@@ -268,9 +264,7 @@ impl Groups {
     }
 
     fn size(&self) -> usize {
-        self.keys.iter().map(KeyValues::bytes).sum::<usize>()
-            + self.table.capacity() * 8
-            + self.short.capacity() * (size_of::<(u32, u32)>() + 1)
+        self.keys.iter().map(KeyValues::bytes).sum::<usize>() + self.table.capacity() * 8 + self.shorts.bytes()
     }
 
     /// Takes the keys of all groups out.
@@ -278,7 +272,7 @@ impl Groups {
         let columns = self.keys.iter_mut().map(KeyValues::array).collect();
         self.keys.iter_mut().for_each(KeyValues::clear);
         self.table.clear();
-        self.short.clear();
+        self.shorts.clear();
         self.count = 0;
         columns
     }
@@ -298,19 +292,15 @@ impl Groups {
             let told_apart = aggregate.row_counts(batch).is_some();
             codes.fill(&texts_of(batch, &aggregate.input, &key.field)?, key, rows, told_apart);
         }
-        let all = if let [codes] = self.codes.as_slice() {
-            // Groups that come one by one would move all others several times.
-            let more = codes.values.shorts().saturating_sub(self.short.len());
-            self.short.reserve(more, |known| spread(known.0));
-            Some(codes.values.len())
-        } else {
-            let within = |n: usize, c: &Codes| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX);
-            self.codes.iter().try_fold(1, within)
-        };
+        let single = self.codes.len() == 1;
         self.sparse.clear();
         self.dense.clear();
-        self.dense.resize(all.unwrap_or(0), UNKNOWN);
-        let single = self.codes.len() == 1;
+        let at_once = self.number_shorts();
+        if !at_once {
+            let within = |n: usize, c: &Codes| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX);
+            let all = if single { Some(self.codes[0].values.len()) } else { self.codes.iter().try_fold(1, within) };
+            self.dense.resize(all.unwrap_or(0), UNKNOWN);
+        }
         let few = if single {
             runs_of(self.codes[0].of_row(), &mut self.runs)
         } else {
@@ -327,6 +317,11 @@ impl Groups {
             return Ok(());
         }
         self.of_row.reserve(rows);
+        if at_once {
+            let Self { of_row, codes, dense, .. } = self;
+            of_row.extend(codes[0].of_row().iter().map(|code| dense[*code as usize] as usize));
+            return Ok(());
+        }
         let mut before = None;
         for row in 0..rows {
             let code = if single { u64::from(self.codes[0].of_row()[row]) } else { self.combined[row] };
@@ -338,6 +333,16 @@ impl Groups {
             self.of_row.push(group);
         }
         Ok(())
+    }
+
+    /// Finds the groups of all codes at once, where the only key is a short text and each code has a row; `false`: it is not.
+    fn number_shorts(&mut self) -> bool {
+        let Self { keys, shorts, count, codes, dense, .. } = self;
+        let ([KeyValues::Text(known, _)], [codes]) = (keys.as_mut_slice(), codes.as_slice()) else { return false };
+        let Some(views) = codes.shorts_of_rows() else { return false };
+        shorts.number(views, |view| HASHER.hash_one(view), known, dense);
+        *count = known.len();
+        true
     }
 
     /// Makes one code of each row for all keys together.
@@ -400,19 +405,12 @@ impl Groups {
 
     /// Looks the keys of a row up among all groups.
     fn find(&mut self, row: usize) -> u32 {
-        let Self { keys, short, table, count, codes, .. } = self;
-        if let ([own], [c]) = (keys.as_mut_slice(), codes.as_slice())
+        let Self { keys, shorts, table, count, codes, .. } = self;
+        if let ([KeyValues::Text(known, _)], [c]) = (keys.as_mut_slice(), codes.as_slice())
             && let Some(view) = c.values.short(c.of_row()[row] as usize)
         {
-            let half = HASHER.hash_one(view) as u32;
-            let same = |(known, group): &(u32, u32)| *known == half && own.short(*group as usize) == Some(view);
-            if let Some((_, group)) = short.find(spread(half), same) {
-                return *group;
-            }
-            let group = *count as u32;
-            *count += 1;
-            own.push_from(&c.values, c.of_row()[row] as usize);
-            short.insert_unique(spread(half), (half, group), |known| spread(known.0));
+            let group = shorts.one(view, HASHER.hash_one(view), known);
+            *count = known.len();
             return group;
         }
         let mix = |hash: u64, more: u64| hash.rotate_left(23) ^ more;

@@ -89,14 +89,6 @@ impl KeyValues {
         }
     }
 
-    /// How many texts are their views.
-    pub(super) fn shorts(&self) -> usize {
-        match self {
-            Self::Text(views, _) => views.iter().filter(|view| **view as u32 <= VIEW_BYTES).count(),
-            Self::Time(_) => 0,
-        }
-    }
-
     pub(super) fn push_from(&mut self, other: &Self, i: usize) {
         match (self, other) {
             (Self::Time(own), Self::Time(times)) => own.push(times[i]),
@@ -183,13 +175,23 @@ pub(super) struct Codes {
     shared: Option<ScalarBuffer<u32>>,
     /// What the codes stand for.
     pub(super) values: KeyValues,
+    /// Whether each code has a row, and codes are in the order of their first rows.
+    of_rows: bool,
     /// Codes by their value.
     known: HashTable<u32>,
 }
 
 impl Codes {
     pub(super) fn new(kind: Kind) -> Self {
-        Self { of_row: Vec::new(), shared: None, values: KeyValues::new(kind), known: HashTable::new() }
+        Self { of_row: Vec::new(), shared: None, values: KeyValues::new(kind), of_rows: false, known: HashTable::new() }
+    }
+
+    /// The views of all codes, if each has a row, in the order of their first rows, and all are texts that are their views.
+    pub(super) fn shorts_of_rows(&self) -> Option<&[u128]> {
+        match &self.values {
+            KeyValues::Text(views, long) if self.of_rows && long.is_empty() => Some(views),
+            _ => None,
+        }
     }
 
     /// The code of each row.
@@ -200,9 +202,10 @@ impl Codes {
 
     /// Codes a column. Different codes may stand for the same value. `told_apart`: hardly any value comes twice.
     pub(super) fn fill(&mut self, texts: &Texts, key: &Key, rows: usize, told_apart: bool) {
-        let Self { of_row, shared, values, known } = self;
+        let Self { of_row, shared, values, of_rows, known } = self;
         of_row.clear();
         *shared = None;
+        *of_rows = !matches!(texts, Texts::Dictionary(..) | Texts::Missing);
         values.clear();
         known.clear();
         let bucket = key.bucket.as_ref();
