@@ -24,6 +24,7 @@ pub mod failpoint;
 mod forms;
 pub mod functions;
 mod gate;
+mod gathered;
 mod heads;
 mod in_turn;
 pub mod index;

@@ -79,6 +79,7 @@ use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
 use crate::explaining::put_children;
 use crate::functions::Room;
+use crate::gathered::gathered;
 use crate::in_turn::few_at_once;
 use crate::running::Phase;
 use crate::tables::MATCHERS;
@@ -213,7 +214,7 @@ impl QueryEngine {
         ctx.query().enter(Phase::Execute);
         // Aggregates look at their constants when they begin to run.
         let task = self.relational_task(ctx, &optimized, &physical)?;
-        execute_stream(physical, task).map_err(of_planning)
+        gathered(&physical, &task, self.reservation("rows that wait", ctx)).map_err(of_planning)
     }
 
     /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).

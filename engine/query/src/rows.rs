@@ -4,7 +4,7 @@
 //! Rows that wait for a slow reader count in the query's memory, and are given out a few at a time: what is made of them, a
 //! text mostly, is several times as large.
 
-mod parts;
+pub(crate) mod parts;
 
 use std::future::Future;
 use std::sync::Arc;

@@ -14,7 +14,7 @@ pub(super) const GIVEN_BYTES: usize = 2 << 20;
 const VALUE_BYTES: usize = 8;
 
 /// The bytes of the rows of a batch: those of buffers that columns share are there once.
-pub(super) fn held_bytes(batch: &RecordBatch) -> usize {
+pub(crate) fn held_bytes(batch: &RecordBatch) -> usize {
     let columns: usize = batch.columns().iter().map(slice_bytes).sum();
     columns.min(get_record_batch_memory_size(batch))
 }

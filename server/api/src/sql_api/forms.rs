@@ -23,8 +23,9 @@ use serde_json::{Value, json};
 use crate::params::invalid;
 use crate::sending::BatchWriter;
 
-/// Rows of a row group of Parquet: they are held until it is whole.
+/// Rows and bytes of a row group of Parquet: they are held until it is whole.
 const GROUP_ROWS: usize = 32 * 1024;
+const GROUP_BYTES: usize = 4 << 20;
 
 /// How rows of SQL are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,7 +167,10 @@ impl Writer {
                     let text = format!("Parquet has no intervals: cast column `{}` to text", field.name());
                     return Err(Error::invalid(text));
                 }
-                let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS)).build();
+                let properties = WriterProperties::builder()
+                    .set_max_row_group_row_count(Some(GROUP_ROWS))
+                    .set_max_row_group_bytes(Some(GROUP_BYTES))
+                    .build();
                 let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
                 let refused = |e: ParquetError| Error::invalid(format!("Parquet has no such columns: {e}"));
                 Kind::Parquet(Box::new(writer.map_err(refused)?))

@@ -1,0 +1,226 @@
+//! Rows of all partitions of a plan in one stream. `execute_stream` brings them together in channels of its own, where some
+//! batches of each partition wait for a reader, known to nobody: with long texts tens of megabytes for each slow reader. Here
+//! what waits counts in the query's memory, and partitions rest while a little of it waits.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, execute_stream};
+use futures::{StreamExt as _, stream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
+
+use crate::rows::parts::held_bytes;
+
+/// Bytes of batches that wait for their reader, beside the one that each partition has at hand: a batch at least.
+const WAITING_BYTES: u32 = 2 << 20;
+/// Batches that wait: small ones, mostly.
+const WAITING_MAX: usize = 64;
+
+/// A batch that waits, what it takes of the query's memory, and of the room for those that wait.
+struct Waiting {
+    batch: RecordBatch,
+    _memory: MemoryReservation,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Runs a plan. In which order rows of several partitions come is not said.
+///
+/// # Errors
+/// Those of starting a partition; the stream carries those of running.
+pub(crate) fn gathered(
+    plan: &Arc<dyn ExecutionPlan>,
+    task: &Arc<TaskContext>,
+    memory: MemoryReservation,
+) -> Result<SendableRecordBatchStream> {
+    let partitions = plan.output_partitioning().partition_count();
+    if partitions <= 1 {
+        return execute_stream(Arc::clone(plan), Arc::clone(task));
+    }
+    let (send, receive) = mpsc::channel(WAITING_MAX);
+    let (memory, room) = (Arc::new(memory), Arc::new(Semaphore::new(WAITING_BYTES as usize)));
+    let mut running = JoinSet::new();
+    for partition in 0..partitions {
+        let batches = plan.execute(partition, Arc::clone(task))?;
+        let run = hand_on(batches, send.clone(), Arc::clone(&memory), Arc::clone(&room));
+        running.spawn(run.in_current_span());
+    }
+    let batches = stream::unfold((receive, running), |(mut receive, mut running)| async move {
+        if let Some(next) = receive.recv().await {
+            return Some((next.map(|waiting: Waiting| waiting.batch), (receive, running)));
+        }
+        while let Some(ended) = running.join_next().await {
+            if let Err(error) = ended
+                && error.is_panic()
+            {
+                resume_unwind(error.into_panic());
+            }
+        }
+        None
+    });
+    Ok(Box::pin(RecordBatchStreamAdapter::new(plan.schema(), batches)))
+}
+
+/// Hands on the batches of a partition, until its end, an error, or until nobody waits for them.
+async fn hand_on(
+    mut batches: SendableRecordBatchStream,
+    to: mpsc::Sender<Result<Waiting, DataFusionError>>,
+    memory: Arc<MemoryReservation>,
+    room: Arc<Semaphore>,
+) {
+    while let Some(batch) = batches.next().await {
+        let is_last = batch.is_err();
+        let waiting = match batch {
+            Ok(batch) => {
+                let bytes = held_bytes(&batch);
+                // It is there already, so that nobody can refuse it any more; others are refused instead.
+                let counted = memory.new_empty();
+                counted.grow(bytes);
+                let share = u32::try_from(bytes).unwrap_or(u32::MAX).clamp(1, WAITING_BYTES);
+                let Ok(permit) = Arc::clone(&room).acquire_many_owned(share).await else { return };
+                Ok(Waiting { batch, _memory: counted, _room: permit })
+            }
+            Err(error) => Err(error),
+        };
+        if to.send(waiting).await.is_err() || is_last {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use arrow::array::StringArray;
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, MemoryPool};
+    use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+
+    use super::*;
+
+    const TEXT_BYTES: usize = 1 << 20;
+
+    /// What a partition does behind its batches.
+    #[derive(Debug, Clone, Copy)]
+    enum End {
+        Ends,
+        Fails,
+        Panics,
+    }
+
+    /// A partition of so many batches of one long text each, and how many of them were asked for.
+    #[derive(Debug)]
+    struct Texts {
+        schema: SchemaRef,
+        count: usize,
+        end: End,
+        made: Arc<AtomicUsize>,
+    }
+
+    impl PartitionStream for Texts {
+        fn schema(&self) -> &SchemaRef {
+            &self.schema
+        }
+
+        fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+            let (count, end, made, schema) = (self.count, self.end, Arc::clone(&self.made), Arc::clone(&self.schema));
+            let batch = move |n: usize| {
+                if n == count {
+                    return match end {
+                        End::Ends => None,
+                        End::Fails => Some(Err(DataFusionError::Execution("it breaks off".to_owned()))),
+                        End::Panics => panic!("a fault"),
+                    };
+                }
+                made.fetch_add(1, Relaxed);
+                let column = Arc::new(StringArray::from(vec!["x".repeat(TEXT_BYTES)]));
+                Some(RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(DataFusionError::from))
+            };
+            let batches = stream::iter((0..).map_while(batch));
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), batches))
+        }
+    }
+
+    struct Run {
+        pool: Arc<dyn MemoryPool>,
+        made: Arc<AtomicUsize>,
+        rows: SendableRecordBatchStream,
+    }
+
+    fn run(partitions: &[(usize, End)]) -> Run {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
+        let made = Arc::new(AtomicUsize::new(0));
+        let partition = |&(count, end): &(usize, End)| -> Arc<dyn PartitionStream> {
+            Arc::new(Texts { schema: Arc::clone(&schema), count, end, made: Arc::clone(&made) })
+        };
+        let partitions = partitions.iter().map(partition).collect();
+        let plan = StreamingTableExec::try_new(Arc::clone(&schema), partitions, None, [], false, None).unwrap();
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(plan);
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 30));
+        let memory = MemoryConsumer::new("rows").register(&pool);
+        let rows = gathered(&plan, &Arc::new(TaskContext::default()), memory).unwrap();
+        Run { pool, made, rows }
+    }
+
+    /// What partitions do, once nothing more happens.
+    async fn at_rest(made: &AtomicUsize) -> usize {
+        loop {
+            let before = made.load(Relaxed);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            if made.load(Relaxed) == before {
+                return before;
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_counts_and_is_little() {
+        let Run { pool, made, mut rows } = run(&[(100, End::Ends), (100, End::Ends), (100, End::Ends)]);
+        assert!(rows.next().await.unwrap().is_ok());
+        // One of two that wait was taken: three partitions have one more each at hand.
+        let begun = at_rest(&made).await;
+        assert!(begun <= 6, "{begun} batches were made for a reader of one");
+        let known = pool.reserved();
+        assert!(known >= (begun - 1) * TEXT_BYTES, "{known} bytes are known of {begun} batches");
+        let mut found = 1;
+        while let Some(batch) = rows.next().await {
+            found += batch.unwrap().num_rows();
+        }
+        assert_eq!((found, pool.reserved()), (300, 0));
+    }
+
+    #[tokio::test]
+    async fn an_error_comes_behind_the_rows_before_it() {
+        let Run { mut rows, .. } = run(&[(2, End::Fails), (0, End::Ends)]);
+        for _ in 0..2 {
+            assert!(rows.next().await.unwrap().is_ok());
+        }
+        assert!(rows.next().await.unwrap().unwrap_err().to_string().contains("it breaks off"));
+        assert!(rows.next().await.is_none());
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "a fault")]
+    async fn a_panic_goes_on_to_the_reader() {
+        let Run { mut rows, .. } = run(&[(1, End::Panics), (1, End::Ends)]);
+        while rows.next().await.is_some() {}
+    }
+
+    #[tokio::test]
+    async fn who_goes_away_ends_the_partitions() {
+        let Run { pool, made, mut rows } = run(&[(1000, End::Ends), (1000, End::Ends)]);
+        assert!(rows.next().await.unwrap().is_ok());
+        drop(rows);
+        let begun = at_rest(&made).await;
+        assert!(begun < 20, "{begun} batches");
+        assert_eq!(pool.reserved(), 0);
+    }
+}
