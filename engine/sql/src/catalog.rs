@@ -10,7 +10,7 @@ use quiver_types::meant::nearest;
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE};
-use crate::scope::Named;
+use crate::names::Named;
 use crate::session::Session;
 
 mod about;

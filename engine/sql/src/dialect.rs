@@ -75,8 +75,8 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
 use crate::error::TOO_DEEP;
+use crate::names::{Fixed, Named};
 use crate::parse::{Patience, keep_texts, normal, parts, text_literal};
-use crate::scope::{Fixed, Named};
 use crate::session::Session;
 use crate::walk::{walk, walk_mut};
 

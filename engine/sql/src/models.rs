@@ -31,8 +31,8 @@ use quiver_types::{Error, Result};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::error::of_planner;
+use crate::names::Named;
 use crate::parse::{normal, parts};
-use crate::scope::Named;
 use crate::walk::{walk, walk_mut};
 
 /// The function that measures stand in.

@@ -11,8 +11,8 @@ use quiver_types::{Error, Result};
 
 use crate::calls::is_language;
 use crate::dialect::quoted;
+use crate::names::{Names, alias_of};
 use crate::parse::{Params, Parsed, normal, parse, parts};
-use crate::scope::{Names, alias_of};
 use crate::walk::{walk, walk_mut};
 
 /// Columns of PromQL's rows, the map last.

@@ -6,8 +6,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::{bare, empty, outputs, rows};
+use crate::names::{Fixed, Named, left_out};
 use crate::parse::{normal, parts};
-use crate::scope::{Fixed, Named, left_out};
 
 /// A common table and its columns; none: these are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::{bare, outputs};
 use crate::catalog::Catalog;
+use crate::names::Named;
 use crate::parse::{normal, parts};
-use crate::scope::Named;
 use crate::walk::walk;
 
 /// Columns of the catalog that are lists of options and rights: nothing here has any.

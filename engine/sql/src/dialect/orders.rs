@@ -9,8 +9,8 @@ use quiver_types::{Error, Result};
 
 use super::expr;
 use super::outputs::AGAIN;
+use crate::names::Names;
 use crate::parse::normal;
-use crate::scope::Names;
 use crate::walk::walk;
 
 /// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.

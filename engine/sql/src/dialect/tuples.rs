@@ -11,8 +11,8 @@ use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
 use super::queries::{self, unsupported};
 use super::{arguments, bare, call, empty, expr, is_bare_function, lookups, outputs, sets, text};
 use crate::catalog::Catalog;
+use crate::names::table_of_prefix;
 use crate::parse::{OPERATORS_MAX, normal};
-use crate::scope::table_of_prefix;
 use crate::walk::change_outside_subqueries;
 
 /// What a subquery is called that rows are looked for in: no table of a statement is.

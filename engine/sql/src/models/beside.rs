@@ -73,7 +73,7 @@ impl Walk<'_> {
     fn fixed(&self, factor: &TableFactor) -> Vec<String> {
         match factor {
             TableFactor::Table { name, args: None, .. } if self.model(factor).is_none() => {
-                crate::scope::named(name).and_then(|named| self.finder.catalog.fixed(&named)).unwrap_or_default()
+                crate::names::named(name).and_then(|named| self.finder.catalog.fixed(&named)).unwrap_or_default()
             }
             _ => Vec::new(),
         }

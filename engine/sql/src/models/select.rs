@@ -27,7 +27,7 @@ impl<'w> Walk<'w> {
     /// The model that stands in a `FROM`.
     pub(super) fn model(&self, factor: &TableFactor) -> Option<&'w TableEntry> {
         let TableFactor::Table { name, args: None, .. } = factor else { return None };
-        let named = crate::scope::named(name)?;
+        let named = crate::names::named(name)?;
         if named.0.is_none() && self.ctes.contains(&named.1) {
             return None;
         }
