@@ -180,7 +180,8 @@ pub(crate) fn name(expr: &Expr) -> Ident {
         Expr::Identifier(ident) => ident.clone(),
         Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| word(NONE)),
         // A measure has its own name.
-        Expr::Function(call) if crate::models::is_measure_call(expr) => match arguments(&call.args).as_deref() {
+        Expr::Function(call) if crate::models::members::is_measure_call(expr) => match arguments(&call.args).as_deref()
+        {
             Some([measure]) => name(measure),
             _ => word(NONE),
         },

@@ -10,7 +10,8 @@ use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
 
 use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
-use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
+use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
+use super::{Asked, Walk};
 use crate::parse::normal;
 use crate::walk::walk_mut;
 

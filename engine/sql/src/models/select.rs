@@ -17,7 +17,8 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::beside::{alias, factors};
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
-use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
+use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
+use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
 use crate::parse::{normal, parts};
