@@ -12,8 +12,8 @@ use super::{
     Translator, arguments, arrays, bare, boolean, call, documents, empty, expr, gathered, literal, number, others,
     percentiles, quoted, rows, take, text, times, types, windows,
 };
+use crate::catalog::Relation;
 use crate::catalog::functions::{Known, known};
-use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that give definitions, remarks and sizes: there are none of these.

@@ -19,7 +19,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::columns::{Known, called, constraint, factors};
 use super::stars::factors_mut;
 use super::{bare, empty, expr, queries, rows};
-use crate::catalog::INFORMATION_SCHEMA;
+use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::parse::{normal, parts};
 use crate::walk::{walk, walk_mut};
 

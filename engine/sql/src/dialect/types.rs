@@ -12,7 +12,7 @@ use super::{
     Translator, arguments, arrays, bare, bytes, call, expr, literal, number, others, quoted, take, text, times,
 };
 use crate::catalog::functions::known;
-use crate::catalog::postgres::{SCHEMAS, schema_oid};
+use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
 use crate::parse::parts;
 
@@ -274,7 +274,7 @@ impl Translator<'_> {
 
     /// The name of the relation of a number, as it has to be written.
     fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
-        let shown = |r: &crate::catalog::postgres::Relation| {
+        let shown = |r: &crate::catalog::Relation| {
             let visible = !self.is_hidden(r);
             let name = as_written(&r.name);
             (r.oid, if visible { name } else { format!("{}.{name}", r.schema) })
@@ -338,7 +338,7 @@ fn as_written(name: &str) -> String {
 
 /// Whether names without their schema are not looked up in it.
 pub(super) fn is_apart(schema: &str) -> bool {
-    matches!(schema, crate::catalog::INFORMATION_SCHEMA | OLAP_SCHEMA)
+    matches!(schema, INFORMATION_SCHEMA | OLAP_SCHEMA)
 }
 
 pub(super) fn type_of(name: &str) -> Result<i64> {
