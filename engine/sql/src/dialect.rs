@@ -30,6 +30,7 @@ mod laterals;
 mod literals;
 mod lookups;
 mod merged;
+mod naming;
 mod natural;
 mod operators;
 mod orders;
@@ -61,7 +62,8 @@ use std::ops::ControlFlow;
 pub(crate) use columns::{Common, Known};
 pub(crate) use common::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
-pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
+pub(crate) use naming::{AGAIN, make_unique, name as output_name};
+pub(crate) use outputs::translate as name_outputs;
 pub(crate) use quiver_query::quoted::text as quoted;
 pub(crate) use untyped::leave_open;
 

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::{bare, empty, outputs, rows};
+use super::{bare, empty, naming, rows};
 use crate::names::{Fixed, Named, left_out};
 use crate::parse::{normal, parts};
 
@@ -86,7 +86,7 @@ impl Known<'_> {
         let mut columns = Vec::new();
         for item in &select.projection {
             match item {
-                SelectItem::UnnamedExpr(expr) => columns.push(normal(&outputs::name(expr))),
+                SelectItem::UnnamedExpr(expr) => columns.push(normal(&naming::name(expr))),
                 SelectItem::ExprWithAlias { alias, .. } => columns.push(normal(alias)),
                 SelectItem::Wildcard(options) if is_plain(options) => {
                     for from in &select.from {

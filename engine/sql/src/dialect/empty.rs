@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visitor,
 };
 
-use super::{bare, outputs};
+use super::{bare, naming};
 use crate::catalog::Catalog;
 use crate::names::Named;
 use crate::parse::{normal, parts};
@@ -174,7 +174,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     for item in &mut select.projection {
         let name = match &*item {
             SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
-            SelectItem::UnnamedExpr(expr) => outputs::name(expr),
+            SelectItem::UnnamedExpr(expr) => naming::name(expr),
             _ => continue,
         };
         *item = SelectItem::ExprWithAlias { expr: Expr::Value(Value::Null.into()), alias: name };
@@ -187,7 +187,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
         from.joins.clear();
         select.from = vec![from];
     }
-    outputs::make_unique(&mut select.projection);
+    naming::make_unique(&mut select.projection);
     true
 }
 

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expr;
-use super::outputs::AGAIN;
+use super::naming::{AGAIN, name as output_name};
 use crate::names::Names;
 use crate::parse::normal;
 use crate::walk::walk;
@@ -84,7 +84,7 @@ pub(super) fn apart_within(query: &mut Query) -> Result<()> {
 fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
-        SelectItem::UnnamedExpr(expr) => Some(super::output_name(expr)),
+        SelectItem::UnnamedExpr(expr) => Some(output_name(expr)),
         _ => None,
     };
     select.projection.iter().map(name).collect()

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{empty, expr, number, outputs};
+use super::{empty, expr, naming, number};
 
 pub(super) fn unsupported(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, text)
@@ -92,7 +92,7 @@ pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
         match set {
             SetExpr::Select(select) => {
                 let name = |item: &SelectItem| match item {
-                    SelectItem::UnnamedExpr(value) => Some(outputs::name(value)),
+                    SelectItem::UnnamedExpr(value) => Some(naming::name(value)),
                     SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
                     _ => None,
                 };

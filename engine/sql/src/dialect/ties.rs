@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::queries::unsupported;
-use super::{expr, number, operators, outputs};
+use super::{expr, naming, number, operators};
 use crate::parse::normal;
 
 /// Columns of the rank of a row, and of its number.
@@ -72,7 +72,7 @@ fn by_value(mut key: OrderByExpr, select: &Select) -> Result<OrderByExpr> {
             let name = normal(name);
             select.projection.iter().find_map(|item| match item {
                 SelectItem::ExprWithAlias { expr, alias } if normal(alias) == name => Some(expr),
-                SelectItem::UnnamedExpr(expr) if normal(&outputs::name(expr)) == name => Some(expr),
+                SelectItem::UnnamedExpr(expr) if normal(&naming::name(expr)) == name => Some(expr),
                 _ => None,
             })
         }

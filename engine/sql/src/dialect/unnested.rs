@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use super::{arguments, bare, empty, expr, outputs, rows};
+use super::{arguments, bare, empty, expr, naming, rows};
 use crate::parse::normal;
 
 /// Puts a query with such outputs within another one, if its order wants it.
@@ -51,7 +51,7 @@ fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
         SelectItem::UnnamedExpr(column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
-            Some(outputs::name(column))
+            Some(naming::name(column))
         }
         _ => None,
     };
