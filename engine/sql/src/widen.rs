@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Ident, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
+use quiver_query::quoted::text as quoted;
 use quiver_types::{Error, Result};
 
 use crate::calls::is_language;
-use crate::dialect::quoted;
 use crate::names::{Names, alias_of};
 use crate::parse::{Params, Parsed, normal, parse, parts};
 use crate::walk::{walk, walk_mut};

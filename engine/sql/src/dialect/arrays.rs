@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, bare, empty, expr, number};
+use super::empty;
+use super::expressions::{arguments, bare, expr, number};
 use crate::catalog::Catalog;
 use crate::parse::normal;
 

@@ -5,7 +5,8 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::{bare, empty, naming, rows};
+use super::expressions::bare;
+use super::{empty, naming, rows};
 use crate::names::{Fixed, Named, left_out};
 use crate::parse::{normal, parts};
 

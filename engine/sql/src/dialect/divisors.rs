@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
 };
 
-use super::{bare, call, take};
+use super::expressions::{bare, call, take};
 use crate::models::members::is_measure_call;
 use crate::walk::{walk, walk_mut};
 

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::columns::{Known, called, factors};
-use super::{arguments, bare, boolean, call, literal, take, text, types};
+use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
 use crate::parse::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -70,7 +70,7 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
 
 /// A list that is written as a text, as one.
 fn written_list(value: Expr) -> Expr {
-    match literal(&value).and_then(types::items_of) {
+    match literal(&value).and_then(items_of_text) {
         Some(items) => call("make_array", items),
         None => value,
     }

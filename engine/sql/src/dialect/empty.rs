@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visitor,
 };
 
-use super::{bare, naming};
+use super::expressions::bare;
+use super::naming;
 use crate::catalog::Catalog;
 use crate::names::Named;
 use crate::parse::{normal, parts};

@@ -8,7 +8,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::{bare, keywords, rows};
+use super::expressions::bare;
+use super::{keywords, rows};
 use crate::calls::CALLS;
 use crate::parse::{Patience, keep_texts, normal};
 use crate::walk::walk;

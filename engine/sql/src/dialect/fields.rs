@@ -3,7 +3,8 @@
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 
-use super::{arguments, arrays, bare, call, take, text};
+use super::arrays;
+use super::expressions::{arguments, bare, call, take, text};
 use crate::parse::normal;
 
 /// Puts the parts of a value as the planner knows them.

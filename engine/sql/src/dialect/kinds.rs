@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query, Value, Visitor};
 
-use super::{literal, take};
+use super::expressions::{literal, take};
 use crate::parse::{normal, parts};
 use crate::walk::walk;
 

@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{call, empty, expr, take};
+use super::empty;
+use super::expressions::{call, expr, take};
 use crate::parse::{normal, parts};
 use crate::walk::walk;
 

@@ -10,8 +10,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expr;
-use super::queries::unsupported;
+use super::expressions::expr;
+use crate::error::unsupported;
 use crate::parse::{normal, parts};
 use crate::walk::{change_outside_subqueries, selects};
 

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     TimezoneInfo, TrimWhereField,
 };
 
-use super::arguments;
+use super::expressions::arguments;
 use crate::models::members::is_measure_call;
 use crate::parse::{normal, parts};
 

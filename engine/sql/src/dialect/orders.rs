@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expr;
+use super::expressions::expr;
 use super::naming::{AGAIN, name as output_name};
 use crate::names::Names;
 use crate::parse::normal;

@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, TableFactor, V
 
 use super::around::{self, Scope};
 use super::columns::factors;
-use super::{empty, is_bare_function};
+use super::empty;
+use super::expressions::is_bare_function;
 use crate::names::{Fixed, alias_of};
 use crate::parse::normal;
 use crate::walk::{change_outside_subqueries, walk_mut};

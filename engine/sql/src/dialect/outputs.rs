@@ -9,10 +9,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
+use super::expressions::is_bare_function;
 use super::naming::{AGAIN, AGAIN_WITHIN, name, number};
-use super::{is_bare_function, orders, refused};
+use super::orders;
 use crate::parse::normal;
-use crate::walk::walk_mut;
+use crate::walk::{refused, walk_mut};
 
 /// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as
 /// tables; those of others have no names that anybody speaks of.

@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, bare, call, expr, literal, naming, ranks};
+use super::expressions::{arguments, bare, call, expr, literal};
+use super::{naming, ranks};
 
 /// A percentile of each number of `ARRAY[…]`, as a list, which is NULL of no values; none: the function is called with one
 /// number.

@@ -7,9 +7,11 @@ use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor,
     TableWithJoins, Visitor,
 };
+use quiver_query::quoted::text as quoted;
 use quiver_types::Result;
 
-use super::{bare, factors, operators, quoted, rows};
+use super::expressions::bare;
+use super::{factors, operators, rows};
 use crate::parse::normal;
 use crate::walk::walk;
 

@@ -7,8 +7,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::queries::unsupported;
-use super::{expr, naming, number, operators};
+use super::expressions::{expr, number};
+use super::{naming, operators};
+use crate::error::unsupported;
 use crate::parse::normal;
 
 /// Columns of the rank of a row, and of its number.

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use super::{arguments, bare, empty, expr, naming, rows};
+use super::expressions::{arguments, bare, expr};
+use super::{empty, naming, rows};
 use crate::parse::normal;
 
 /// Puts a query with such outputs within another one, if its order wants it.

@@ -12,7 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{empty, expr, naming};
+use super::expressions::expr;
+use super::{empty, naming};
 use crate::walk::walk;
 
 /// The column with the numbers of rows.

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, TableFactor};
 
 use super::super::columns::{called, factors};
-use super::super::{naming, take};
+use super::super::expressions::take;
+use super::super::naming;
 use super::table_of;
 
 /// Names all outputs of a query, before what they read is put otherwise.
