@@ -121,7 +121,7 @@ pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError>
         all.push(tag("tag", text)?);
     }
     if let Some(text) = params.one("filter")? {
-        all.push(condition::parse(text)?);
+        all.push(condition::parse("filter", text)?);
     }
     let of_trace = params.word("durationOf", &["span", "trace"])? == Some("trace");
     if !of_trace && (params.has("minDuration") || params.has("maxDuration")) {
