@@ -12,6 +12,7 @@ use crate::assemble::Trace;
 use crate::condition;
 use crate::engine::{TraceError, TracesEngine};
 use crate::params::{ParamError, Params, any_text, kind, tag};
+use crate::resource::INSTANCE_KEYS;
 use crate::summary::Summary;
 use crate::traceql::Query;
 use run::Whole;
@@ -84,8 +85,6 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
-/// An instance of a service: its id, else its pod, else its host.
-pub(crate) const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
 /// Resource attributes that name the environment.
 const ENV_KEYS: [&str; 2] = ["deployment.environment.name", "deployment.environment"];
 

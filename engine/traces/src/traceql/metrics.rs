@@ -20,9 +20,9 @@ use super::eval::{Looked, any_json, attribute, figure_of, intrinsic_number, intr
 use super::memory::{BUCKET_BYTES, CELL_BYTES, GROUP_BYTES, LABEL_BYTES, TEXT_BYTES, reserve};
 use super::{Aggregate, Choice, Compare, Field, Intrinsic, Metric, MetricFunction, Query};
 use crate::assemble::{Trace, assemble_all};
+use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SplitBy, check_steps};
-use crate::lists::{Columns, columns as columns_of};
 use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
