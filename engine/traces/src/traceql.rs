@@ -5,6 +5,7 @@
 //!
 //! What is not supported is named in the error.
 
+mod cells;
 mod compare;
 mod eval;
 mod lower;
@@ -13,6 +14,7 @@ mod memory;
 mod metrics;
 mod parser;
 mod search;
+mod series;
 mod shown;
 mod stages;
 mod terms;
@@ -26,8 +28,8 @@ use quiver_types::spans::{AttributeTest, Place};
 pub use eval::Found;
 pub(crate) use eval::attribute;
 pub use math::Figures;
-pub use metrics::{MetricExemplar, MetricSeries};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
+pub use series::{MetricExemplar, MetricSeries};
 pub use stages::FoundSet;
 pub(crate) use terms::{Fixed, Sign, Term};
 

@@ -7,9 +7,10 @@ use quiver_query::Collected;
 use quiver_types::spans::Value;
 use serde_json::json;
 
+use super::cells::{Cell, Groups};
 use super::eval::{Looked, any_json};
 use super::memory::{LABEL_BYTES, reserve};
-use super::metrics::{Cell, Groups, MetricExemplar, MetricSeries};
+use super::series::{MetricExemplar, MetricSeries};
 use super::{Comparison, Field, Intrinsic};
 use crate::engine::{Reader, TraceError};
 

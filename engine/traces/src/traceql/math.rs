@@ -11,7 +11,7 @@ use quiver_query::{Collected, QueryContext};
 use serde_json::{Value as Json, json};
 
 use super::memory::reserve;
-use super::metrics::{MetricSeries, SECOND_NS, keep, pick};
+use super::series::{MetricSeries, SECOND_NS, keep, pick};
 use super::{Compare, Metric, Query, Sign, TraceqlError, parser};
 use crate::engine::{TraceError, TracesEngine};
 

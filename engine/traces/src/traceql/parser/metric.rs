@@ -1,6 +1,6 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
-use super::super::metrics::SECOND_NS;
+use super::super::series::SECOND_NS;
 use super::super::{Aggregate, Choice, Compare, Comparison, Field, Metric, MetricFunction};
 use super::{Literal, Op, Parser, Result};
 
