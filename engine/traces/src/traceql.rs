@@ -8,6 +8,8 @@
 mod cells;
 mod compare;
 mod eval;
+mod found;
+mod json;
 mod lower;
 mod math;
 mod memory;
@@ -25,12 +27,11 @@ use std::sync::Arc;
 
 use quiver_types::spans::{AttributeTest, Place};
 
-pub use eval::Found;
 pub(crate) use eval::attribute;
+pub use found::{Found, FoundSet};
 pub use math::Figures;
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use series::{MetricExemplar, MetricSeries};
-pub use stages::FoundSet;
 pub(crate) use terms::{Fixed, Sign, Term};
 
 /// A parsed TraceQL query: spans, the stages that follow them, and the numbers that are made of them.

@@ -8,7 +8,8 @@ use quiver_types::spans::Value;
 use serde_json::json;
 
 use super::cells::{Cell, Groups};
-use super::eval::{Looked, any_json};
+use super::eval::Looked;
+use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries};
 use super::{Comparison, Field, Intrinsic};

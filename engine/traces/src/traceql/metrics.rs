@@ -16,7 +16,8 @@ use serde_json::{Value as Json, json};
 
 use super::cells::{Cell, Groups, bucket, quantile, unit};
 use super::compare::{self, Compared};
-use super::eval::{Looked, any_json, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::eval::{Looked, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
 use super::series::{MetricExemplar, MetricSeries, SECOND_NS, keep, pick};
 use super::{Aggregate, Choice, Field, Intrinsic, Metric, MetricFunction, Query};

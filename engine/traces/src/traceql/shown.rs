@@ -5,7 +5,8 @@
 use quiver_types::spans::{Place, Value};
 use serde_json::Value as Json;
 
-use super::eval::{Looked, any_json};
+use super::eval::Looked;
+use super::json::any_json;
 use super::{Check, Expr, Field, Intrinsic, Query, Relation, Scalar, Spanset, Stage, Term};
 
 /// When a field that a query names is given.
