@@ -14,7 +14,7 @@ use crate::engine::{TraceError, TracesEngine};
 use crate::params::{ParamError, Params, any_text, kind, tag};
 use crate::resource::INSTANCE_KEYS;
 use crate::summary::Summary;
-use crate::traceql::Query;
+use crate::traceql::ast::Query;
 use run::Whole;
 
 /// Spans that a row names.

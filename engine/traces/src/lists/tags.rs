@@ -15,7 +15,7 @@ use super::TagRow;
 use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
-use crate::traceql::scope_name;
+use crate::traceql::fields::scope_name;
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =

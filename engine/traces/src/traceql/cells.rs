@@ -5,9 +5,10 @@ use std::collections::btree_map::Entry;
 
 use quiver_types::spans::{Span, TraceId};
 
+use super::ast::{Aggregate, MetricFunction};
+use super::fields::Field;
 use super::memory::{NODE, TEXT_BYTES};
 use super::series::SECOND_NS;
-use super::{Aggregate, Field, MetricFunction};
 use crate::engine::{Reader, TraceError};
 
 /// What a group takes beside its labels: its place among all, and the first node of its cells.

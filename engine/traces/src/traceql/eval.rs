@@ -6,11 +6,11 @@ use std::cell::OnceCell;
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
 use quiver_types::time::duration::format_go;
 
+use super::ast::{Aggregate, Check, Expr, Query, Relation, Spanset, Stage, Structure};
+use super::fields::{Field, Intrinsic};
 use super::found::{Found, FoundSet};
 use super::json::{any_json, double, number};
-use super::{
-    Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
-};
+use super::terms::{Compare, Fixed, Term};
 use crate::assemble::Trace;
 use crate::export::internal::STATUS;
 use crate::tree::Tree;

@@ -6,7 +6,7 @@ use quiver_query::QueryContext;
 use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
-use super::Query;
+use super::ast::Query;
 use super::eval::Looked;
 use super::found::FoundSet;
 use super::memory::LABEL_BYTES;

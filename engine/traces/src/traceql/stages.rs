@@ -6,10 +6,12 @@ use std::sync::Arc;
 use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
+use super::ast::{Aggregate, Scalar, Stage};
 use super::eval::Looked;
+use super::fields::Field;
 use super::found::FoundSet;
 use super::json::{double, number};
-use super::{Aggregate, Field, Scalar, Stage, Term};
+use super::terms::Term;
 
 /// Most attributes of a set: what its values are called is in memory once, the values are not.
 const ATTRIBUTES_MAX: usize = 16;
