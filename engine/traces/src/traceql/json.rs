@@ -3,7 +3,7 @@
 use quiver_types::spans::Value;
 use serde_json::{Value as Json, json};
 
-use crate::export::any_value;
+use crate::export::values::any_value;
 use crate::writer::JsonWriter;
 
 /// A value as OTLP/JSON has it.
