@@ -75,8 +75,7 @@ use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
-use crate::names::Named;
-use crate::parse::normal;
+use crate::names::{Named, normal};
 use crate::session::Session;
 use crate::walk::{refused, walk, walk_mut};
 use expressions::{boolean, call, expr, is_bare_function, number, take};

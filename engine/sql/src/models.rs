@@ -30,8 +30,7 @@ use quiver_types::{Error, Result};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::error::of_planner;
-use crate::names::Named;
-use crate::parse::normal;
+use crate::names::{Named, normal};
 use crate::walk::{walk, walk_mut};
 use members::{DIMENSION_MARK, dimension_of};
 

@@ -4,10 +4,18 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, ObjectName, Query, SelectItem, Visitor, WildcardAdditionalOptions,
+    ExcludeSelectItem, Expr, Ident, ObjectName, Query, SelectItem, Visitor, WildcardAdditionalOptions,
 };
 
-use crate::parse::{normal, parts};
+/// A name as tables and columns have it.
+pub(crate) fn normal(ident: &Ident) -> String {
+    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
+}
+
+/// The parts of a name, unquoted ones in lower case.
+pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
+    name.0.iter().filter_map(|part| part.as_ident()).map(normal).collect()
+}
 
 /// A table as a statement names it: schema, where one is written, and name.
 pub(crate) type Named = (Option<String>, String);

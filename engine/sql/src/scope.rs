@@ -12,8 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use crate::dialect::{AGAIN, Common, Known, output_name};
-use crate::names::{Fixed, Named, Names, alias_of, left_out, named, table_of_prefix};
-use crate::parse::{normal, parts};
+use crate::names::{Fixed, Named, Names, alias_of, left_out, named, normal, parts, table_of_prefix};
 use crate::walk::{walk, walk_mut};
 
 /// The tables that a statement names, each with the columns it speaks of that are not fixed ones.

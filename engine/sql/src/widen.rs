@@ -11,8 +11,8 @@ use quiver_query::quoted::text as quoted;
 use quiver_types::{Error, Result};
 
 use crate::calls::is_language;
-use crate::names::{Names, alias_of};
-use crate::parse::{Params, Parsed, normal, parse, parts};
+use crate::names::{Names, alias_of, normal, parts};
+use crate::parse::{Params, Parsed, parse};
 use crate::walk::{walk, walk_mut};
 
 /// Columns of PromQL's rows, the map last.

@@ -12,7 +12,7 @@ use quiver_types::{Error, Result};
 use super::empty;
 use super::expressions::{arguments, bare, expr, number};
 use crate::catalog::Catalog;
-use crate::parse::normal;
+use crate::names::normal;
 
 /// The list of the rows of another query.
 const OVER: &str = "(SELECT array_agg(items.item) FROM (SELECT 1) AS items (item))";

@@ -7,8 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::bare;
 use super::{empty, naming, rows};
-use crate::names::{Fixed, Named, left_out};
-use crate::parse::{normal, parts};
+use crate::names::{Fixed, Named, left_out, normal, parts};
 
 /// A common table and its columns; none: these are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);

@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr};
 
-use crate::parse::parts;
+use crate::names::parts;
 
 /// Whether a type is that of texts.
 pub(super) fn is_text(data_type: &DataType) -> bool {

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::columns::{Known, called, factors};
 use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
 /// Functions of one value that may be a row.

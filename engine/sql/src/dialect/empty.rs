@@ -11,8 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 use super::expressions::bare;
 use super::naming;
 use crate::catalog::Catalog;
-use crate::names::Named;
-use crate::parse::{normal, parts};
+use crate::names::{Named, normal, parts};
 use crate::walk::walk;
 
 /// Columns of the catalog that are lists of options and rights: nothing here has any.

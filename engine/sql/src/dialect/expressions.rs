@@ -10,7 +10,8 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::data_types::is_text;
 use crate::error::TOO_DEEP;
-use crate::parse::{Patience, keep_texts, normal, parts, text_literal};
+use crate::names::{normal, parts};
+use crate::parse::{Patience, keep_texts, text_literal};
 
 /// A literal text.
 pub(super) fn text(value: &str) -> Expr {

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 
 use super::arrays;
 use super::expressions::{arguments, bare, call, take, text};
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Puts the parts of a value as the planner knows them.
 pub(super) fn translate(place: &mut Expr) {

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 
 use super::data_types;
 use super::expressions::{bare, call, literal, take};
-use crate::parse::parts;
+use crate::names::parts;
 
 /// The function that an operator behind `left` is; none: it is no operator on JSON.
 pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str> {

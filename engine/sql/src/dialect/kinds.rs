@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query, Value, Visitor};
 
 use super::expressions::{literal, take};
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk;
 
 /// Kinds that types of the catalog have: plain ones and those of pseudo-types.

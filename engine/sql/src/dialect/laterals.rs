@@ -22,7 +22,7 @@ use super::stars::factors_mut;
 use super::{empty, queries, rows};
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::error::unsupported;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
 /// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.

@@ -8,7 +8,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::{call, text};
 use super::{data_types, times};
-use crate::parse::parts;
+use crate::names::parts;
 
 /// Puts a text that is cast to such a type in its form.
 ///

@@ -13,7 +13,7 @@ use quiver_types::Result;
 
 use super::empty;
 use super::expressions::{call, expr, take};
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk;
 
 /// What a subquery has become.

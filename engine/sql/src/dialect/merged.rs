@@ -12,7 +12,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::expr;
 use crate::error::unsupported;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::{change_outside_subqueries, selects};
 
 /// Columns that both sides give, and their values.

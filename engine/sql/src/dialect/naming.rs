@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::arguments;
 use crate::models::members::is_measure_call;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 
 /// What has no better name.
 const NONE: &str = "?column?";

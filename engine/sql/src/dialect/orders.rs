@@ -9,8 +9,7 @@ use quiver_types::{Error, Result};
 
 use super::expressions::expr;
 use super::naming::{AGAIN, name as output_name};
-use crate::names::Names;
-use crate::parse::normal;
+use crate::names::{Names, normal};
 use crate::walk::walk;
 
 /// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.

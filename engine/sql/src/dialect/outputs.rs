@@ -12,7 +12,7 @@ use quiver_types::{Error, Result};
 use super::expressions::is_bare_function;
 use super::naming::{AGAIN, AGAIN_WITHIN, name, number};
 use super::orders;
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::{refused, walk_mut};
 
 /// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as

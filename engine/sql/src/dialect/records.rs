@@ -12,7 +12,7 @@ use quiver_types::Result;
 
 use super::expressions::bare;
 use super::{factors, operators, rows};
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::walk;
 
 /// Puts such calls in a `FROM` as queries of the members.

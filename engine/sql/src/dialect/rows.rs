@@ -13,7 +13,7 @@ use quiver_query::quoted::text as quoted;
 
 use super::expressions::{arguments, bare, call, expr, take};
 use super::{patterns, series, times};
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
 const ROWS: [(&str, &str, Option<&str>); 11] = [

@@ -12,7 +12,7 @@ use quiver_types::Result;
 
 use super::expressions::{boolean, expr, items_of_text, literal, take};
 use super::{lookups, operators, patterns, queries};
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
 /// Gives the column of a subquery that a value is compared with a name of its own, where they may have the same.

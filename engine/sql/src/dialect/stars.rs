@@ -14,8 +14,7 @@ use super::around::{self, Scope};
 use super::columns::{called, constraint, factors, is_plain, leaves_out};
 use super::empty;
 use crate::catalog::Catalog;
-use crate::names::{Fixed, Names, alias_of, left_out};
-use crate::parse::{normal, parts};
+use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
 use crate::walk::{selects, walk, walk_mut};
 
 /// Most common tables that a field is read through, one behind the other.

@@ -10,7 +10,7 @@ use quiver_types::{Error, Result};
 use super::expressions::{expr, number};
 use super::{naming, operators};
 use crate::error::unsupported;
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Columns of the rank of a row, and of its number.
 const RANK: &str = "rank of";

@@ -12,7 +12,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::expressions::{arguments, bare, call, expr, literal, take, text};
 use super::{arrays, formats};
 use crate::catalog::Catalog;
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
 const PARTS: [(&str, &str); 7] = [

@@ -7,8 +7,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Common, Known};
 use crate::catalog::Catalog;
-use crate::names::Fixed;
-use crate::parse::normal;
+use crate::names::{Fixed, normal};
 use crate::session::Session;
 
 /// Most places of a statement that become an expression of the catalog: each may list all of its relations.

@@ -12,8 +12,8 @@ use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
 use super::{empty, lookups, outputs, queries, sets};
 use crate::catalog::Catalog;
 use crate::error::unsupported;
-use crate::names::table_of_prefix;
-use crate::parse::{OPERATORS_MAX, normal};
+use crate::names::{normal, table_of_prefix};
+use crate::parse::OPERATORS_MAX;
 use crate::walk::change_outside_subqueries;
 
 /// What a subquery is called that rows are looked for in: no table of a statement is.

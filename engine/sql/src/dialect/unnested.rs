@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::{arguments, bare, expr};
 use super::{empty, naming, rows};
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Puts a query with such outputs within another one, if its order wants it.
 pub(super) fn ordered(query: &mut Query) {

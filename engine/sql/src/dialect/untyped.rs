@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::expressions::{bare, call, take};
 use crate::calls::CALLS;
-use crate::parse::parts;
+use crate::names::parts;
 use crate::walk::walk_mut;
 
 /// Functions whose arguments are of one type.

@@ -14,7 +14,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, expr};
 use super::{excluded, gathered, operators};
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
 
 /// Most bytes that windows with a name add to a statement where they are written out.

@@ -12,7 +12,7 @@ use quiver_types::{Error, Result};
 use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
 use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
 use super::{Asked, Walk};
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::walk_mut;
 
 impl Walk<'_> {
@@ -90,7 +90,7 @@ fn named(name: Ident) -> datafusion::sql::sqlparser::ast::TableAlias {
 pub(super) fn alias(factor: &TableFactor) -> String {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } => normal(&alias.name),
-        TableFactor::Table { name, .. } => crate::parse::parts(name).pop().unwrap_or_default(),
+        TableFactor::Table { name, .. } => crate::names::parts(name).pop().unwrap_or_default(),
         _ => String::new(),
     }
 }

@@ -5,7 +5,7 @@ use datafusion::sql::sqlparser::ast::{Expr as Ast, Function, FunctionArg, Functi
 use quiver_query::tables::models::ModelMember;
 use quiver_types::{Error, Result};
 
-use crate::parse::parts;
+use crate::names::parts;
 
 /// The function that measures stand in.
 const MEASURE: &str = "measure";

@@ -21,7 +21,7 @@ use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
 use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
 impl<'w> Walk<'w> {
