@@ -24,7 +24,7 @@ use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
 use crate::error::of_planner;
-use crate::parse::parts;
+use crate::names::parts;
 use crate::walk::walk;
 
 /// Names and forms of the table functions.

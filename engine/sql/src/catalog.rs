@@ -10,20 +10,18 @@ use quiver_types::meant::nearest;
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE};
-use crate::scope::Named;
+use crate::names::Named;
 use crate::session::Session;
 
 mod about;
 pub(crate) mod functions;
-pub(crate) mod postgres;
+mod postgres;
 mod rows;
+pub(crate) mod schemas;
 pub(crate) mod types;
 
-use postgres::PG_CATALOG;
 use rows::Shape;
-
-/// The schema of tables about tables.
-pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
+use schemas::{INFORMATION_SCHEMA, PG_CATALOG, number};
 
 /// What a caller may name.
 #[derive(Debug)]
@@ -31,6 +29,13 @@ pub(crate) struct Catalog {
     pub(crate) entries: Vec<TableEntry>,
     /// Where a name without a schema is looked up.
     path: Vec<String>,
+}
+
+/// A relation as the catalog lists it.
+pub(crate) struct Relation {
+    pub(crate) oid: i64,
+    pub(crate) schema: &'static str,
+    pub(crate) name: String,
 }
 
 /// A table about tables, with its schema.
@@ -112,6 +117,16 @@ impl Catalog {
         let members = models.flat_map(|entry| entry.columns.fields().iter().map(|f| f.name().as_str()));
         let Some(meant) = nearest(bare, members) else { return error };
         Error::invalid(format!("{}; did you mean `\"{meant}\"`?", error.message))
+    }
+
+    /// All relations that a statement may name; those of the system last.
+    pub(crate) fn relations(&self) -> Vec<Relation> {
+        let of =
+            |schema: &'static str, name: &str| Relation { oid: number(&[schema, name]), schema, name: name.to_owned() };
+        let own = self.entries.iter().map(|entry| of(entry.schema, &entry.name));
+        let system = postgres::FILLED.iter().chain(&postgres::EMPTY).map(|shape| of(PG_CATALOG, shape.name));
+        let about = about::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));
+        own.chain(system).chain(about).collect()
     }
 
     /// Makes a table about tables; none: it is no such table.

@@ -12,11 +12,13 @@ mod bytes;
 mod casts;
 mod columns;
 mod common;
+mod data_types;
 mod divisors;
 mod documents;
 mod empty;
 mod excluded;
 mod exists;
+mod expressions;
 mod factors;
 mod fields;
 mod formats;
@@ -30,6 +32,7 @@ mod laterals;
 mod literals;
 mod lookups;
 mod merged;
+mod naming;
 mod natural;
 mod operators;
 mod orders;
@@ -48,6 +51,7 @@ mod stars;
 mod sums;
 mod ties;
 mod times;
+mod translator;
 mod tuples;
 mod types;
 mod unnested;
@@ -61,27 +65,22 @@ use std::ops::ControlFlow;
 pub(crate) use columns::{Common, Known};
 pub(crate) use common::tell_apart;
 pub(crate) use documents::is_aggregate as makes_documents;
-pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
-pub(crate) use quiver_query::quoted::text as quoted;
+pub(crate) use expressions::{arguments, bare};
+pub(crate) use naming::{AGAIN, make_unique, name as output_name};
+pub(crate) use outputs::translate as name_outputs;
 pub(crate) use untyped::leave_open;
 
-use datafusion::sql::sqlparser::ast::{
-    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
-    Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
-};
-use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut};
 use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
-use crate::error::TOO_DEEP;
-use crate::parse::{Patience, keep_texts, normal, parts, text_literal};
-use crate::scope::{Fixed, Named};
+use crate::names::{Named, normal};
 use crate::session::Session;
-use crate::walk::{walk, walk_mut};
+use crate::walk::{refused, walk, walk_mut};
+use expressions::{boolean, call, expr, is_bare_function, number, take};
+use translator::Translator;
 
-/// Most places of a statement that become an expression of the catalog: each may list all of its relations.
-const PLACES_MAX: usize = 200;
 /// Most expressions that a statement becomes longer by on the way down, where what is copied holds more that will be.
 const ADDED_MAX: usize = 1 << 16;
 
@@ -121,124 +120,7 @@ pub(crate) fn translate(
     }
 }
 
-struct Translator<'t> {
-    catalog: &'t Catalog,
-    /// Fixed columns of its tables.
-    fixed: Fixed<'t>,
-    session: &'t Session,
-    aggregates: &'t dyn Fn(&str) -> bool,
-    /// Bare names of columns.
-    names: HashSet<String>,
-    /// Common tables of the queries that were seen.
-    common: Vec<Common>,
-    places: usize,
-    /// How many expressions it still goes into.
-    left: usize,
-    /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
-    compared: HashSet<*const Query>,
-    /// Whether it asks the catalog about types.
-    reads_types: bool,
-}
-
-/// A literal text.
-fn text(value: &str) -> Expr {
-    Expr::Value(text_literal(value.to_owned()).into())
-}
-
-fn number(value: i64) -> Expr {
-    Expr::Value(Value::Number(value.to_string(), false).into())
-}
-
-fn boolean(value: bool) -> Expr {
-    Expr::Value(Value::Boolean(value).into())
-}
-
-/// An expression of ours, written as SQL.
-///
-/// # Errors
-/// LimitExceeded: what the statement says stands deeper in it than the parser goes. Internal: it cannot be read.
-fn expr(sql: &str) -> Result<Expr> {
-    // What the statement says stands in it.
-    let dialect = Patience::for_words(sql.len());
-    let mut parser = Parser::new(&dialect)
-        .try_with_sql(sql)
-        .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
-    let mut found = parser.parse_expr().map_err(|e| match e {
-        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
-        e => Error::internal("cannot read an expression of ours").with_source(e),
-    })?;
-    if sql.contains("''") {
-        keep_texts(&mut found);
-    }
-    Ok(found)
-}
-
-/// A call of a function of ours.
-fn call(name: &str, args: Vec<Expr>) -> Expr {
-    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
-    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
-    Expr::Function(Function {
-        name: ObjectName::from(vec![Ident::new(name)]),
-        uses_odbc_syntax: false,
-        parameters: FunctionArguments::None,
-        args: FunctionArguments::List(list),
-        filter: None,
-        null_treatment: None,
-        over: None,
-        within_group: Vec::new(),
-    })
-}
-
-/// Takes an expression out of its place.
-fn take(place: &mut Expr) -> Expr {
-    std::mem::replace(place, Expr::Value(Value::Null.into()))
-}
-
-/// The text of a literal, through brackets and casts to text.
-fn literal(expr: &Expr) -> Option<&str> {
-    match expr {
-        Expr::Value(value) => match &value.value {
-            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::Number(text, _) => Some(text),
-            _ => None,
-        },
-        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => literal(inner),
-        Expr::Cast { expr: inner, data_type, .. } if types::is_text(data_type) => literal(inner),
-        _ => None,
-    }
-}
-
-/// Whether a name is a function that is called without brackets, which the parser takes for a column.
-fn is_bare_function(name: &Ident) -> bool {
-    name.quote_style.is_none() && matches!(normal(name).as_str(), "current_schema" | "current_role")
-}
-
-fn refused(error: Error) -> ControlFlow<Box<Error>> {
-    ControlFlow::Break(Box::new(error))
-}
-
 impl Translator<'_> {
-    fn columns(&self) -> Known<'_> {
-        Known { fixed: self.fixed, common: &self.common }
-    }
-
-    /// Notes the common tables of a query.
-    fn add_common(&mut self, query: &Query) {
-        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
-            let columns = self.columns().of_common(table);
-            self.common.push((normal(&table.alias.name), columns));
-        }
-    }
-
-    /// Counts an expression of the catalog.
-    fn count(&mut self) -> Result<()> {
-        self.places += 1;
-        if self.places <= PLACES_MAX {
-            return Ok(());
-        }
-        let text = format!("a statement asks the catalog at more than {PLACES_MAX} places");
-        Err(Error::new(ErrorKind::LimitExceeded, text))
-    }
-
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
@@ -296,7 +178,7 @@ impl Translator<'_> {
             }
             Expr::Substring { substring_from, substring_for, .. } => {
                 for place in [substring_from, substring_for].into_iter().flatten() {
-                    types::widened(place);
+                    data_types::widened(place);
                 }
                 bytes::translate(place);
             }
@@ -452,30 +334,6 @@ impl VisitorMut for Translator<'_> {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => refused(error),
         }
-    }
-}
-
-/// The last part of a function's name, if the rest is a schema of ours.
-pub(crate) fn bare(name: &ObjectName) -> Option<String> {
-    let mut parts = parts(name);
-    let last = parts.pop()?;
-    let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
-    parts.iter().all(known).then_some(last)
-}
-
-/// The arguments of a call, where each is a plain expression.
-pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
-    match args {
-        FunctionArguments::None => Some(Vec::new()),
-        FunctionArguments::Subquery(_) => None,
-        FunctionArguments::List(list) => list
-            .args
-            .iter()
-            .map(|arg| match arg {
-                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
-                _ => None,
-            })
-            .collect(),
     }
 }
 

@@ -28,6 +28,11 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
     Error::invalid(format!("{UNREADABLE}: {text}"))
 }
 
+/// An error of a statement that is understood, and not supported.
+pub(crate) fn unsupported(text: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Unsupported, text)
+}
+
 /// An error of reading the letters of a statement.
 pub(crate) fn unreadable(what: &str, at: Location) -> Error {
     Error::invalid(format!("{UNREADABLE}: {what} at line {}, column {}", at.line, at.column))

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `parse`, `wording` | text → statement, and what is not allowed · words that the parser does not know |
 //! | `nesting` | how deeply subqueries stand in subqueries |
-//! | `scope` | which column names a statement speaks of, and of which table |
+//! | `names`, `scope` | names as they are written · which column names a statement speaks of, and of which table |
 //! | `calls` | table functions: PromQL and LogsQL as tables |
 //! | `catalog` | `information_schema` and `pg_catalog` |
 //! | `dialect`, `settings` | what clients of PostgreSQL write as the planner knows it · what they set |
@@ -20,6 +20,7 @@ mod engine;
 mod error;
 mod lacking;
 mod models;
+mod names;
 mod nesting;
 mod parse;
 mod scope;

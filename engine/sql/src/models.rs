@@ -2,13 +2,14 @@
 //!
 //! A SELECT whose `FROM` has models only is cut in two (`select`): its dimensions, measures and conditions on rows go to the
 //! compiler of models, and what is left of it reads the table that this gives. Where models stand beside other tables, each
-//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means. `model_rows` reads what a model is made
-//! of, for texts that analytics printed.
+//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means, `members` how it is marked then.
+//! `model_rows` reads what a model is made of, for texts that analytics printed.
 //!
 //! Nothing here computes a measure: joins, rights and measures are those of every query of analytics.
 
 mod beside;
 mod columns;
+pub(crate) mod members;
 mod select;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,9 +21,7 @@ use datafusion::catalog::view::ViewTable;
 use datafusion::common::{DFSchema, TableReference};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, Visitor, VisitorMut,
-};
+use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, SetExpr, Visitor, VisitorMut};
 use quiver_query::tables::models::{MODEL_ROWS, ModelMember, ModelSelect, Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
@@ -31,15 +30,9 @@ use quiver_types::{Error, Result};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::error::of_planner;
-use crate::parse::{normal, parts};
-use crate::scope::Named;
+use crate::names::{Named, normal};
 use crate::walk::{walk, walk_mut};
-
-/// The function that measures stand in.
-const MEASURE: &str = "measure";
-/// Stands before model and member where a name is known to be a dimension, or a measure; no statement has its character.
-const DIMENSION_MARK: &str = "\u{1}dimension";
-const MEASURE_MARK: &str = "\u{1}measure";
+use members::{DIMENSION_MARK, dimension_of};
 
 /// What is asked of models in place of one table of a statement.
 #[derive(Debug, Default)]
@@ -223,69 +216,6 @@ impl Visitor for Dimensions {
         }
         ControlFlow::Continue(())
     }
-}
-
-fn quoted(name: &str) -> Ident {
-    Ident::with_quote('"', name)
-}
-
-fn marked(mark: &str, member: &ModelMember) -> Ast {
-    Ast::CompoundIdentifier(vec![quoted(mark), quoted(&member.model), quoted(&member.member)])
-}
-
-fn of_mark(expr: &Ast, mark: &str) -> Option<ModelMember> {
-    match expr {
-        Ast::CompoundIdentifier(idents) => match idents.as_slice() {
-            [first, model, member] if first.value == mark => {
-                Some(ModelMember { model: model.value.clone(), member: member.value.clone() })
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-/// The dimension that an expression is known to be.
-fn dimension_of(expr: &Ast) -> Option<ModelMember> {
-    of_mark(expr, DIMENSION_MARK)
-}
-
-/// The measure that an expression is known to be.
-fn measure_of(expr: &Ast) -> Option<ModelMember> {
-    of_mark(expr, MEASURE_MARK)
-}
-
-/// Whether an expression calls `MEASURE`.
-pub(crate) fn is_measure_call(expr: &Ast) -> bool {
-    matches!(expr, Ast::Function(call) if parts(&call.name) == [MEASURE])
-}
-
-/// The name in a call of `MEASURE`.
-///
-/// # Errors
-/// Invalid: it has none, or stands with what only aggregates of rows have.
-fn measure_name(call: &Function) -> Result<&Ast> {
-    let plain = call.over.is_none()
-        && call.filter.is_none()
-        && call.within_group.is_empty()
-        && call.null_treatment.is_none()
-        && matches!(call.parameters, FunctionArguments::None);
-    if let FunctionArguments::List(list) = &call.args
-        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(name @ (Ast::Identifier(_) | Ast::CompoundIdentifier(_))))] =
-            list.args.as_slice()
-        && plain
-        && list.duplicate_treatment.is_none()
-        && list.clauses.is_empty()
-    {
-        return Ok(name);
-    }
-    Err(Error::invalid(format!("`{call}`: `MEASURE` takes the name of a measure and nothing else: MEASURE(\"count\")")))
-}
-
-/// A measure where a value of a row is wanted.
-fn bare_measure(member: &ModelMember) -> Error {
-    let ModelMember { model, member } = member;
-    Error::invalid(format!("`{member}` is a measure of `{model}`: it stands in MEASURE(\"{member}\") alone"))
 }
 
 #[cfg(test)]

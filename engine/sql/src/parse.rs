@@ -10,7 +10,6 @@ mod repeated;
 mod texts;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
-use datafusion::sql::sqlparser::ast::{Ident, ObjectName, Query};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_types::{Error, Result};
 
@@ -25,21 +24,11 @@ pub(crate) use explained::Explained;
 pub use params::{Param, Params};
 pub(crate) use params::{params_of, put_params};
 pub(crate) use patience::Patience;
+pub(crate) use reading::Parsed;
 pub(crate) use texts::{keep as keep_texts, literal as text_literal};
 
 /// How deeply brackets and subqueries nest.
 const DEPTH_MAX: usize = 50;
-
-/// A statement that reads.
-#[derive(Debug, Clone)]
-pub(crate) enum Parsed {
-    /// A query, to be planned.
-    Query(Box<Query>),
-    /// `SHOW TABLES`.
-    ShowTables,
-    /// `DESCRIBE table`, `SHOW COLUMNS FROM table`.
-    Describe(Vec<String>),
-}
 
 /// A statement and whether it is to be explained.
 #[derive(Debug, Clone)]
@@ -113,16 +102,6 @@ fn end_of(text: &str) -> Location {
     let text = text.trim_end();
     let last = text.rsplit('\n').next().unwrap_or_default();
     Location { line: text.split('\n').count() as u64, column: last.chars().count() as u64 + 1 }
-}
-
-/// The parts of a name, unquoted ones in lower case.
-pub(crate) fn parts(name: &ObjectName) -> Vec<String> {
-    name.0.iter().filter_map(|part| part.as_ident()).map(normal).collect()
-}
-
-/// A name as tables and columns have it.
-pub(crate) fn normal(ident: &Ident) -> String {
-    if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
 #[cfg(test)]

@@ -7,22 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
+    Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
+    TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::dialect::{AGAIN, Common, Known, output_name};
-use crate::parse::{normal, parts};
+use crate::names::{Fixed, Named, Names, alias_of, left_out, named, normal, parts, table_of_prefix};
 use crate::walk::{walk, walk_mut};
-
-/// A table as a statement names it: schema, where one is written, and name.
-pub(crate) type Named = (Option<String>, String);
 
 /// The tables that a statement names, each with the columns it speaks of that are not fixed ones.
 pub(crate) type Wanted = BTreeMap<Named, BTreeSet<String>>;
-
-/// Fixed columns by name of a table; none: there is no such table.
-pub(crate) type Fixed<'f> = &'f dyn Fn(&Named) -> Option<Vec<String>>;
 
 /// Something in a `FROM`.
 struct Relation {
@@ -145,52 +139,6 @@ impl Finder<'_> {
     }
 }
 
-/// The table whose attributes or labels a name speaks of.
-pub(crate) fn table_of_prefix(column: &str) -> Option<&'static str> {
-    let known = [("attributes.", "spans"), ("resource.", "spans"), ("labels.", "metric_samples")];
-    known.into_iter().find(|(prefix, _)| column.starts_with(prefix)).map(|(_, table)| table)
-}
-
-/// The name of an output that is given one.
-pub(crate) fn alias_of(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
-        _ => None,
-    }
-}
-
-/// Collects names of columns, not those inside of subqueries.
-#[derive(Default)]
-pub(crate) struct Names {
-    depth: usize,
-    pub(crate) found: BTreeSet<Vec<String>>,
-}
-
-impl Visitor for Names {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if self.depth == 0 {
-            match expr {
-                Expr::Identifier(ident) => _ = self.found.insert(vec![normal(ident)]),
-                Expr::CompoundIdentifier(idents) => _ = self.found.insert(idents.iter().map(normal).collect()),
-                _ => {}
-            }
-        }
-        ControlFlow::Continue(())
-    }
-}
-
 /// Notes the common tables of a query.
 fn add_common(query: &Query, fixed: Fixed<'_>, common: &mut Vec<Common>) {
     for table in query.with.iter().flat_map(|with| &with.cte_tables) {
@@ -240,15 +188,6 @@ fn of_factor(factor: &TableFactor, known: Known<'_>, out: &mut Vec<Relation>) {
             let _ = other;
             out.push(Relation { alias: None, table: None, columns: Some(Vec::new()), path: None });
         }
-    }
-}
-
-/// A table as its name says it.
-pub(crate) fn named(name: &ObjectName) -> Option<Named> {
-    match parts(name).as_slice() {
-        [table] => Some((None, table.clone())),
-        [.., schema, table] => Some((Some(schema.clone()), table.clone())),
-        [] => None,
     }
 }
 
@@ -315,15 +254,6 @@ impl VisitorMut for Expander<'_> {
             }
         }
         ControlFlow::Continue(())
-    }
-}
-
-/// Columns that `*` leaves out: those of both sides of a join stand before it, and what is read through it was not there.
-pub(crate) fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
-    match &options.opt_exclude {
-        Some(ExcludeSelectItem::Multiple(names)) => names.iter().filter_map(|name| parts(name).pop()).collect(),
-        Some(ExcludeSelectItem::Single(name)) => parts(name).pop().into_iter().collect(),
-        None => Vec::new(),
     }
 }
 

@@ -9,7 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::dialect::{arguments, bare};
-use crate::parse::{Params, Parsed, normal, parse};
+use crate::names::normal;
+use crate::parse::{Params, Parsed, parse};
 use crate::walk::walk;
 
 const SET_CONFIG: &str = "set_config";

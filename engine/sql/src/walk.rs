@@ -19,6 +19,11 @@ pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut
     part.visit(&mut Changing(visitor))
 }
 
+/// Ends a walk with an error.
+pub(crate) fn refused(error: Error) -> ControlFlow<Box<Error>> {
+    ControlFlow::Break(Box::new(error))
+}
+
 /// Looks at each expression of a part, but at none of subqueries, which have names, outputs and groups of their own.
 pub(crate) fn look_outside_subqueries(part: &impl Visit, mut look: impl FnMut(&Expr)) {
     let _ = walk(part, &mut Outside { depth: 0, look: &mut look });

@@ -7,12 +7,12 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{
     Ident, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
+use quiver_query::quoted::text as quoted;
 use quiver_types::{Error, Result};
 
 use crate::calls::is_language;
-use crate::dialect::quoted;
-use crate::parse::{Params, Parsed, normal, parse, parts};
-use crate::scope::{Names, alias_of};
+use crate::names::{Names, alias_of, normal, parts};
+use crate::parse::{Params, Parsed, parse};
 use crate::walk::{walk, walk_mut};
 
 /// Columns of PromQL's rows, the map last.

@@ -13,12 +13,12 @@ use crate::params::ParamError;
 /// Nanoseconds of a millisecond.
 const MS: f64 = 1e6;
 
-/// Reads the condition of `filter=`.
+/// Reads the condition that a parameter has.
 ///
 /// # Errors
 /// Not a condition, or one that scans of spans do not know.
-pub(crate) fn parse(text: &str) -> Result<SpanFilter, ParamError> {
-    let wrong = |reason: String| ParamError::new("filter", reason);
+pub fn parse(name: &str, text: &str) -> Result<SpanFilter, ParamError> {
+    let wrong = |reason: String| ParamError::new(name, reason);
     let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
     let condition = Condition::parse(&value).map_err(|all| wrong(all.first().map(told).unwrap_or_default()))?;
     filter_of(&condition).map_err(|e| wrong(e.message))

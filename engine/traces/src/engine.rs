@@ -20,7 +20,7 @@ use quiver_types::{Access, Error, ErrorKind};
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
 use crate::params::ParamError;
-use crate::traceql::TraceqlError;
+use crate::traceql::error::TraceqlError;
 
 /// Why a read of traces gives nothing.
 #[derive(Debug, Clone)]

@@ -6,12 +6,14 @@
 //! Invariant: knows no store and no HTTP; what a caller may see is a part of every scan.
 
 pub mod assemble;
+mod columns;
 pub mod condition;
 mod engine;
 pub mod export;
 pub mod lists;
 pub mod params;
 mod plan;
+mod resource;
 mod search;
 pub mod stats;
 mod summary;

@@ -12,77 +12,14 @@ pub mod tags;
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch,
-    StringArray, StringViewArray, UInt8Array, UInt64Array,
-};
-use arrow::datatypes::{Int32Type, Int64Type, UInt8Type, UInt64Type};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, ident};
 use quiver_query::QueryContext;
-use quiver_types::Error;
-use quiver_types::spans::{Attributes, SpanColumn, SpanFilter, SpanRequest, kind_name};
+use quiver_types::spans::{SpanFilter, SpanRequest, kind_name};
 use serde_json::{Value, json};
 
+use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
 use crate::plan::{ascending, built, functions};
-use crate::search::INSTANCE_KEYS;
-
-/// Columns of a batch by name and type.
-pub(crate) struct Columns<'b>(pub(crate) &'b RecordBatch);
-
-impl<'b> Columns<'b> {
-    fn column(&self, name: &str) -> Result<&'b dyn Array, Error> {
-        let column = self.0.column_by_name(name).map(|c| &**c);
-        column.ok_or_else(|| Error::internal(format!("a scan of spans lacks `{name}`")))
-    }
-
-    pub(crate) fn ids(&self, name: &str) -> Result<&'b FixedSizeBinaryArray, Error> {
-        Ok(self.column(name)?.as_fixed_size_binary())
-    }
-
-    pub(crate) fn times(&self, name: &str) -> Result<&'b Int64Array, Error> {
-        Ok(self.column(name)?.as_primitive::<Int64Type>())
-    }
-
-    pub(crate) fn scales(&self, name: &str) -> Result<&'b Int32Array, Error> {
-        Ok(self.column(name)?.as_primitive::<Int32Type>())
-    }
-
-    pub(crate) fn sizes(&self, name: &str) -> Result<&'b UInt64Array, Error> {
-        Ok(self.column(name)?.as_primitive::<UInt64Type>())
-    }
-
-    pub(crate) fn small(&self, name: &str) -> Result<&'b UInt8Array, Error> {
-        Ok(self.column(name)?.as_primitive::<UInt8Type>())
-    }
-
-    pub(crate) fn text(&self, name: &str) -> Result<&'b StringArray, Error> {
-        Ok(self.column(name)?.as_string::<i32>())
-    }
-
-    pub(crate) fn bytes(&self, name: &str) -> Result<&'b BinaryArray, Error> {
-        Ok(self.column(name)?.as_binary::<i32>())
-    }
-
-    pub(crate) fn view(&self, name: &str) -> Result<&'b StringViewArray, Error> {
-        Ok(self.column(name)?.as_string_view())
-    }
-
-    pub(crate) fn bytes_view(&self, name: &str) -> Result<&'b BinaryViewArray, Error> {
-        Ok(self.column(name)?.as_binary_view())
-    }
-}
-
-/// Names columns of spans and contexts.
-pub(crate) fn columns(own: &[&'static str], context: &[&'static str]) -> Vec<SpanColumn> {
-    let own = own.iter().map(|c| SpanColumn::Own(c));
-    own.chain(context.iter().map(|c| SpanColumn::Context(c))).collect()
-}
-
-/// Gives a service as readers see it.
-pub(crate) fn shown(service: &str) -> &str {
-    if service.is_empty() { "unknown_service" } else { service }
-}
 
 /// A service, with sums over those of its spans that were asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -181,12 +118,6 @@ impl TagRow {
     }
 }
 
-/// Gives the name of the instance that a resource says.
-pub(crate) fn instance_of(resource: &[u8]) -> String {
-    let get = |wanted: &str| Attributes::read(resource).find(|(key, _)| *key == wanted).map(|(_, v)| v.text());
-    INSTANCE_KEYS.iter().find_map(|key| get(key).filter(|t| !t.is_empty())).unwrap_or_default().into_owned()
-}
-
 impl TracesEngine {
     /// Lists the names of the other sides of calls, in order.
     ///
@@ -221,48 +152,7 @@ impl TracesEngine {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::ErrorKind;
-    use quiver_types::spans::Value as Attribute;
-
     use super::*;
-
-    #[test]
-    fn a_column_that_lacks_is_named() {
-        let empty = RecordBatch::new_empty(Arc::new(arrow::datatypes::Schema::empty()));
-        let c = Columns(&empty);
-        let errors = [
-            c.ids("a").err(),
-            c.times("a").err(),
-            c.scales("a").err(),
-            c.sizes("a").err(),
-            c.small("a").err(),
-            c.text("a").err(),
-            c.bytes("a").err(),
-            c.view("a").err(),
-            c.bytes_view("a").err(),
-        ];
-        for error in errors {
-            let error = error.expect("there is no such column");
-            assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Internal, "a scan of spans lacks `a`"));
-        }
-    }
-
-    #[test]
-    fn an_instance_is_the_first_that_a_resource_says() {
-        let check = |attributes: &[(&str, Attribute<'_>)], expected: &str| {
-            let resource = Attributes::of(attributes.iter().copied());
-            assert_eq!(instance_of(resource.bytes()), expected, "{attributes:?}");
-        };
-        let (id, pod, host) = ("service.instance.id", "k8s.pod.name", "host.name");
-        check(&[], "");
-        check(&[(host, Attribute::Text("h")), (pod, Attribute::Text("p")), (id, Attribute::Text("i"))], "i");
-        check(&[(host, Attribute::Text("h")), (pod, Attribute::Text("p"))], "p");
-        check(&[(host, Attribute::Text("h"))], "h");
-        check(&[(host, Attribute::Text("h")), (id, Attribute::Text(""))], "h");
-        check(&[(id, Attribute::Int(7))], "7");
-        check(&[("host", Attribute::Text("h"))], "");
-        assert_eq!(instance_of(&[255, 255, 1]), "", "bytes that are none of ours");
-    }
 
     /// Breaks where a time of the answer is a number, which clients read as a double.
     #[test]

@@ -282,14 +282,6 @@ pub fn tag(name: &str, text: &str) -> Result<SpanFilter> {
     Ok(if negated { SpanFilter::Not(Box::new(filter)) } else { filter })
 }
 
-/// Reads a condition of `config-api` 1.6.
-///
-/// # Errors
-/// Not a condition.
-pub fn condition(name: &str, text: &str) -> Result<SpanFilter> {
-    crate::condition::parse(text).map_err(|e| ParamError::new(name, e.reason))
-}
-
 /// Any of some texts, `*` at the end for the rest.
 pub(crate) fn any_text<'a>(
     texts: impl Iterator<Item = &'a str>,

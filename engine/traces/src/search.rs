@@ -12,8 +12,9 @@ use crate::assemble::Trace;
 use crate::condition;
 use crate::engine::{TraceError, TracesEngine};
 use crate::params::{ParamError, Params, any_text, kind, tag};
+use crate::resource::INSTANCE_KEYS;
 use crate::summary::Summary;
-use crate::traceql::Query;
+use crate::traceql::ast::Query;
 use run::Whole;
 
 /// Spans that a row names.
@@ -84,8 +85,6 @@ pub struct Page {
     pub cursor: Option<String>,
 }
 
-/// An instance of a service: its id, else its pod, else its host.
-pub(crate) const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.name"];
 /// Resource attributes that name the environment.
 const ENV_KEYS: [&str; 2] = ["deployment.environment.name", "deployment.environment"];
 
@@ -121,7 +120,7 @@ pub(crate) fn conditions(params: &Params) -> Result<Vec<SpanFilter>, ParamError>
         all.push(tag("tag", text)?);
     }
     if let Some(text) = params.one("filter")? {
-        all.push(condition::parse(text)?);
+        all.push(condition::parse("filter", text)?);
     }
     let of_trace = params.word("durationOf", &["span", "trace"])? == Some("trace");
     if !of_trace && (params.has("minDuration") || params.has("maxDuration")) {

@@ -1,9 +1,9 @@
 //! `information_schema`, as the standard has it.
 
 use super::rows::{Row, Shape};
+use super::schemas::{INFORMATION_SCHEMA, SCHEMAS};
 use super::types::{pg_type, type_oid};
-use super::{Catalog, INFORMATION_SCHEMA, type_name};
-use crate::catalog::postgres::SCHEMAS;
+use super::{Catalog, type_name};
 use crate::session::{DATABASE, Session};
 
 const fn shape(name: &'static str, columns: &'static str) -> Shape {

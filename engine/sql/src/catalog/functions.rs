@@ -2,7 +2,7 @@
 
 use quiver_query::functions::FUNCTIONS;
 
-use super::postgres::number;
+use super::schemas::number;
 use crate::calls::CALLS;
 
 /// A function as the catalog lists it.

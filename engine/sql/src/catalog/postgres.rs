@@ -1,16 +1,14 @@
 //! `pg_catalog`, as clients of PostgreSQL read it: what they show in lists of databases, schemas, tables, columns and
 //! functions. It is made of the tables that the caller may name, so that it tells of no others.
 
-use quiver_query::tables::models::OLAP_SCHEMA;
-use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
+use quiver_query::tables::QUIVER_SCHEMA;
 
 use super::rows::{Cell, Row, Shape};
+use super::schemas::{INFORMATION_SCHEMA, PG_CATALOG, SCHEMAS, number, schema_oid};
 use super::types::{OF_ARRAYS, PG_TYPES, type_oid};
-use super::{Catalog, INFORMATION_SCHEMA};
+use super::{Catalog, Relation};
 use crate::session::{DATABASE, Session};
 
-/// Name of the schema that has PostgreSQL's catalog.
-pub(crate) const PG_CATALOG: &str = "pg_catalog";
 /// The owner of everything.
 const OWNER: i64 = 10;
 
@@ -265,51 +263,7 @@ pub(super) const EMPTY: [Shape; 64] = [
     ),
 ];
 
-/// The number of a schema.
-pub(crate) fn schema_oid(schema: &str) -> i64 {
-    match schema {
-        PG_CATALOG => 11,
-        PUBLIC_SCHEMA => 2200,
-        INFORMATION_SCHEMA => 13_000,
-        QUIVER_SCHEMA => 13_100,
-        OLAP_SCHEMA => 13_200,
-        other => number(&[other]),
-    }
-}
-
-/// Schemas with tables, in the order in which a name without one is looked up; in the last two it is not.
-pub(crate) const SCHEMAS: [&str; 5] = [PG_CATALOG, PUBLIC_SCHEMA, QUIVER_SCHEMA, OLAP_SCHEMA, INFORMATION_SCHEMA];
-
-/// The number of a table or function: out of its name, so that it is the same in each statement and for each caller.
-pub(crate) fn number(parts: &[&str]) -> i64 {
-    let mut hash: u32 = 0x811c_9dc5;
-    for part in parts {
-        for byte in part.bytes().chain([0]) {
-            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
-        }
-    }
-    // Above those that PostgreSQL keeps for itself, below what an `int4` holds.
-    i64::from(hash >> 2) + 16_384
-}
-
-/// A relation as the catalog lists it.
-pub(crate) struct Relation {
-    pub(crate) oid: i64,
-    pub(crate) schema: &'static str,
-    pub(crate) name: String,
-}
-
 impl Catalog {
-    /// All relations that a statement may name; those of the system last.
-    pub(crate) fn relations(&self) -> Vec<Relation> {
-        let of =
-            |schema: &'static str, name: &str| Relation { oid: number(&[schema, name]), schema, name: name.to_owned() };
-        let own = self.entries.iter().map(|entry| of(entry.schema, &entry.name));
-        let system = FILLED.iter().chain(&EMPTY).map(|shape| of(PG_CATALOG, shape.name));
-        let about = super::about::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));
-        own.chain(system).chain(about).collect()
-    }
-
     /// Rows of a table of `pg_catalog`.
     pub(super) fn postgres_rows(&self, name: &str, session: &Session) -> Vec<Row> {
         match name {

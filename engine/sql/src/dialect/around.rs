@@ -3,8 +3,7 @@
 use datafusion::sql::sqlparser::ast::{Cte, TableFactor};
 
 use super::columns::{Common, Known, called};
-use crate::parse::normal;
-use crate::scope::Fixed;
+use crate::names::{Fixed, normal};
 
 /// A table in a `FROM`.
 pub(super) struct Table<B> {

@@ -9,9 +9,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, bare, empty, expr, number};
+use super::empty;
+use super::expressions::{arguments, bare, expr, number};
 use crate::catalog::Catalog;
-use crate::parse::normal;
+use crate::names::normal;
 
 /// The list of the rows of another query.
 const OVER: &str = "(SELECT array_agg(items.item) FROM (SELECT 1) AS items (item))";

@@ -3,7 +3,8 @@
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
 use quiver_types::Result;
 
-use super::{bytes, call, expr, json, operators, patterns, sums, take, tuples};
+use super::expressions::{call, expr, take};
+use super::{bytes, json, operators, patterns, sums, tuples};
 
 /// Puts an operator as the planner knows it, what stands between is translated.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {

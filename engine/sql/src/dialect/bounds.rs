@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{expr, number};
+use super::expressions::{expr, number};
 
 /// The column of the number of a row.
 const ROW: &str = "number of";

@@ -1,9 +1,10 @@
 //! Bytes (`bytea`) that a statement writes, and the forms of calls for which the planner takes functions of texts.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr};
+use quiver_query::quoted::text as quoted;
 use quiver_types::Result;
 
-use super::{arguments, bare, call, expr, literal, number, quoted, take, text};
+use super::expressions::{arguments, bare, call, expr, literal, number, take, text};
 
 /// Functions that give bytes, and those that do of bytes.
 const MADE: [&str; 9] =

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{bare, call, take};
+use super::expressions::{bare, call, take};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries, selects, walk, walk_mut};
 
 /// Gives each aggregate and each key of groups a name of its own.

@@ -5,9 +5,9 @@ use datafusion::sql::sqlparser::ast::{
     TableFactor, TableWithJoins, WildcardAdditionalOptions,
 };
 
-use super::{bare, empty, outputs, rows};
-use crate::parse::{normal, parts};
-use crate::scope::{Fixed, Named, left_out};
+use super::expressions::bare;
+use super::{empty, naming, rows};
+use crate::names::{Fixed, Named, left_out, normal, parts};
 
 /// A common table and its columns; none: these are not known.
 pub(crate) type Common = (String, Option<Vec<String>>);
@@ -86,7 +86,7 @@ impl Known<'_> {
         let mut columns = Vec::new();
         for item in &select.projection {
             match item {
-                SelectItem::UnnamedExpr(expr) => columns.push(normal(&outputs::name(expr))),
+                SelectItem::UnnamedExpr(expr) => columns.push(normal(&naming::name(expr))),
                 SelectItem::ExprWithAlias { alias, .. } => columns.push(normal(alias)),
                 SelectItem::Wildcard(options) if is_plain(options) => {
                     for from in &select.from {

@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
     Cte, Ident, ObjectName, Query, TableAlias, TableFactor, VisitMut, Visitor, VisitorMut,
 };
 
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
 /// Gives common tables of a query, and of those within it, names of their own where theirs mean something else, too.

@@ -7,8 +7,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Query, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
 };
 
-use super::{bare, call, take};
-use crate::models::is_measure_call;
+use super::expressions::{bare, call, take};
+use crate::models::members::is_measure_call;
 use crate::walk::{walk, walk_mut};
 
 /// Has the divisors of a select's outputs looked at.

@@ -9,8 +9,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::columns::{Known, called, factors};
-use super::{arguments, bare, boolean, call, literal, take, text, types};
-use crate::parse::{normal, parts};
+use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
+use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
 /// Functions of one value that may be a row.
@@ -70,7 +70,7 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
 
 /// A list that is written as a text, as one.
 fn written_list(value: Expr) -> Expr {
-    match literal(&value).and_then(types::items_of) {
+    match literal(&value).and_then(items_of_text) {
         Some(items) => call("make_array", items),
         None => value,
     }

@@ -8,10 +8,10 @@ use datafusion::sql::sqlparser::ast::{
     SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visitor,
 };
 
-use super::{bare, outputs};
+use super::expressions::bare;
+use super::naming;
 use crate::catalog::Catalog;
-use crate::parse::{normal, parts};
-use crate::scope::Named;
+use crate::names::{Named, normal, parts};
 use crate::walk::walk;
 
 /// Columns of the catalog that are lists of options and rights: nothing here has any.
@@ -174,7 +174,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     for item in &mut select.projection {
         let name = match &*item {
             SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
-            SelectItem::UnnamedExpr(expr) => outputs::name(expr),
+            SelectItem::UnnamedExpr(expr) => naming::name(expr),
             _ => continue,
         };
         *item = SelectItem::ExprWithAlias { expr: Expr::Value(Value::Null.into()), alias: name };
@@ -187,7 +187,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
         from.joins.clear();
         select.from = vec![from];
     }
-    outputs::make_unique(&mut select.projection);
+    naming::make_unique(&mut select.projection);
     true
 }
 

@@ -9,7 +9,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{bare, expr, number, operators, queries};
+use super::expressions::{bare, expr, number};
+use super::operators;
+use crate::error::unsupported;
 use crate::wording::{WITHOUT_GROUP, WITHOUT_ROW, WITHOUT_TIES};
 
 /// Rows that a frame leaves out.
@@ -48,7 +50,7 @@ impl Left {
                 Ok(WindowFrameUnits::Groups)
             }
             (Self::Group | Self::Ties, _) if is_whole && is_ordered => Ok(WindowFrameUnits::Groups),
-            _ => Err(queries::unsupported(
+            _ => Err(unsupported(
                 "`EXCLUDE CURRENT ROW` goes with `ROWS` or a whole partition, `EXCLUDE GROUP` and `EXCLUDE TIES` with `GROUPS`, an \
                  ordered `RANGE` whose ends are no values, or a whole ordered partition: otherwise join the rows",
             )),
@@ -68,7 +70,7 @@ pub(super) fn translate(function: &Function) -> Result<Option<Expr>> {
     let Some(frame) = window.window_frame.take() else { return Ok(None) };
     let end = frame.end_bound.unwrap_or(WindowFrameBound::CurrentRow);
     let (Some(from), Some(to)) = (place(&frame.start_bound), place(&end)) else {
-        return Err(queries::unsupported("`EXCLUDE` in the frame of a window whose ends are no whole numbers"));
+        return Err(unsupported("`EXCLUDE` in the frame of a window whose ends are no whole numbers"));
     };
     let (rows, is_within, is_ordered) = (WindowFrameUnits::Rows, from <= 0 && to >= 0, !window.order_by.is_empty());
     // The frames that are left, in their order.
@@ -96,7 +98,7 @@ pub(super) fn translate(function: &Function) -> Result<Option<Expr>> {
         call
     };
     match frames.as_slice() {
-        [] => Err(queries::unsupported("`EXCLUDE` in the frame of a window that leaves no rows")),
+        [] => Err(unsupported("`EXCLUDE` in the frame of a window that leaves no rows")),
         [one] => Ok(Some(Expr::Function(over(None, *one)))),
         several => {
             operators::copied(&Expr::Function(function.clone()), if several.len() > 2 { 13 } else { 6 })?;
@@ -109,7 +111,7 @@ pub(super) fn translate(function: &Function) -> Result<Option<Expr>> {
 fn together(function: &Function, of: impl Fn(Option<&str>) -> Vec<Function>) -> Result<Option<Expr>> {
     let name = bare(&function.name).unwrap_or_default();
     let refused = || {
-        queries::unsupported(format!(
+        unsupported(format!(
             "`{name}` over the frame of a window with `EXCLUDE`: `count`, `sum`, `avg`, `min`, `max`, `bool_and`, `bool_or`, \
              `first_value` and `last_value` are known, without `DISTINCT`, `ORDER BY` and `IGNORE NULLS`"
         ))

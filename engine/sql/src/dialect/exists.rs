@@ -4,7 +4,8 @@
 use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator};
 use quiver_types::Result;
 
-use super::{empty, expr, lookups, number, take};
+use super::expressions::{expr, number, take};
+use super::{empty, lookups};
 use crate::walk::change_outside_subqueries;
 
 /// Counts in the place of each `EXISTS` that is, or is part of, an output.

@@ -8,9 +8,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::{bare, keywords, rows};
+use super::expressions::bare;
+use super::{keywords, rows};
 use crate::calls::CALLS;
-use crate::parse::{Patience, keep_texts, normal};
+use crate::names::normal;
+use crate::parse::{Patience, keep_texts};
 use crate::walk::walk;
 
 /// Names of columns that a statement speaks of, with a point before them where a table is.

@@ -3,8 +3,9 @@
 
 use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
 
-use super::{arguments, arrays, bare, call, take, text};
-use crate::parse::normal;
+use super::arrays;
+use super::expressions::{arguments, bare, call, take, text};
+use crate::names::normal;
 
 /// Puts the parts of a value as the planner knows them.
 pub(super) fn translate(place: &mut Expr) {

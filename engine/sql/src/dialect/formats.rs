@@ -5,8 +5,8 @@
 use datafusion::sql::sqlparser::ast::Expr;
 use quiver_types::{Error, ErrorKind, Result};
 
+use super::expressions::{call, text};
 use super::patterns::folded;
-use super::{call, text};
 
 /// Words of patterns, longer ones before those that they begin with; the last is that behind `FM`, without padding.
 const WORDS: [(&str, &str, &str); 24] = [

@@ -4,16 +4,15 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
     Ident, ObjectName, Value,
 };
+use quiver_query::quoted::text as quoted;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, ErrorKind, Result};
 
+use super::expressions::{arguments, bare, boolean, call, expr, is_null, items_of_text, literal, number, take, text};
 use super::patterns::{self, folded};
-use super::{
-    Translator, arguments, arrays, bare, boolean, call, documents, empty, expr, gathered, literal, number, others,
-    percentiles, quoted, rows, take, text, times, types, windows,
-};
+use super::translator::Translator;
+use super::{arrays, documents, empty, gathered, others, percentiles, rows, times, types, windows};
 use crate::catalog::functions::{Known, known};
-use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that give definitions, remarks and sizes: there are none of these.
@@ -213,7 +212,7 @@ impl Translator<'_> {
     /// `coalesce(list, '{}')`, whose text is a list without items; none: it has no such text.
     fn coalesced(&self, args: &[Expr]) -> Option<Expr> {
         let is_empty = |arg: &Expr| {
-            let items = if matches!(arg, Expr::Value(_)) { literal(arg).and_then(types::items_of) } else { None };
+            let items = if matches!(arg, Expr::Value(_)) { literal(arg).and_then(items_of_text) } else { None };
             items.is_some_and(|items| items.is_empty())
         };
         if !args.iter().any(is_empty) || !args.iter().any(|arg| arrays::is_list(arg, self.catalog)) {
@@ -331,12 +330,6 @@ impl Translator<'_> {
         }))
     }
 
-    /// Whether the name of a relation without its schema is another one's.
-    pub(super) fn is_hidden(&self, relation: &Relation) -> bool {
-        let first = |schema: &str| self.catalog.entries.iter().any(|e| e.schema == schema && e.name == relation.name);
-        types::is_apart(relation.schema) || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
-    }
-
     fn is_visible(&mut self, oid: &Expr) -> Result<Expr> {
         self.count()?;
         let relations = self.catalog.relations();
@@ -415,7 +408,7 @@ fn filled(args: &[Expr]) -> Option<Expr> {
     let [value, lengths] = args else { return None };
     let lengths = match lengths {
         Expr::Array(lengths) => lengths.elem.clone(),
-        other => literal(other).and_then(types::items_of)?,
+        other => literal(other).and_then(items_of_text)?,
     };
     // Lengths that are written as a text are numbers.
     let length = |length: &Expr| match literal(length).and_then(|text| text.parse().ok()) {
@@ -432,10 +425,6 @@ fn remainder(args: &[Expr]) -> Option<Expr> {
     let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
     let whole = Expr::BinaryOp { left: nested(left), op: BinaryOperator::Modulo, right: nested(right) };
     Some(Expr::Nested(Box::new(whole)))
-}
-
-pub(super) fn is_null(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 
 /// Whether it is NULL, or a parameter without a value.

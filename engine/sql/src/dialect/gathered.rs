@@ -9,8 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::functions::is_null;
-use super::{arguments, bare, call, text};
+use super::expressions::{arguments, bare, call, is_null, text};
 use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
 /// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` as ones in the order of `x`, the only one that they may have: the

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::bare;
+use super::expressions::bare;
 
 /// Most parts of a `CUBE`, as in PostgreSQL: each doubles the sets.
 const CUBE_MAX: usize = 12;

@@ -3,8 +3,9 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 
-use super::{bare, call, literal, take, types};
-use crate::parse::parts;
+use super::data_types;
+use super::expressions::{bare, call, literal, take};
+use crate::names::parts;
 
 /// The function that an operator behind `left` is; none: it is no operator on JSON.
 pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str> {
@@ -21,7 +22,7 @@ pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str>
 fn is_json(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_json(inner),
-        Expr::Cast { data_type, .. } => types::is_text(data_type),
+        Expr::Cast { data_type, .. } => data_types::is_text(data_type),
         Expr::Function(call) => bare(&call.name).is_some_and(|name| name.starts_with("json")),
         other => literal(other).is_some(),
     }

@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query, Value, Visitor};
 
-use super::{literal, take};
-use crate::parse::{normal, parts};
+use super::expressions::{literal, take};
+use crate::names::{normal, parts};
 use crate::walk::walk;
 
 /// Kinds that types of the catalog have: plain ones and those of pseudo-types.

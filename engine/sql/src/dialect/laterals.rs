@@ -17,10 +17,12 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, constraint, factors};
+use super::expressions::{bare, expr};
 use super::stars::factors_mut;
-use super::{bare, empty, expr, queries, rows};
-use crate::catalog::INFORMATION_SCHEMA;
-use crate::parse::{normal, parts};
+use super::{empty, queries, rows};
+use crate::catalog::schemas::INFORMATION_SCHEMA;
+use crate::error::unsupported;
+use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
 
 /// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.
@@ -130,7 +132,7 @@ impl Lateral {
             return Ok(None);
         }
         let Some(columns) = making.known.of_query(&query) else {
-            return Err(queries::unsupported(
+            return Err(unsupported(
                 "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known here: \
                  name them",
             ));
@@ -235,8 +237,7 @@ impl Lateral {
             match item {
                 SelectItem::Wildcard(_) => {
                     for factor in select.from.iter().flat_map(factors) {
-                        let name =
-                            called(factor).ok_or_else(|| queries::unsupported("`*` of a table without a name"))?;
+                        let name = called(factor).ok_or_else(|| unsupported("`*` of a table without a name"))?;
                         items.push(format!("{}.*", quoted(&name)));
                     }
                 }
@@ -278,7 +279,7 @@ impl Lateral {
     fn order(&self) -> Result<String> {
         let Some(order) = &self.query.order_by else { return Ok(String::new()) };
         let (OrderByKind::Expressions(keys), SetExpr::Select(select)) = (&order.kind, &*self.query.body) else {
-            return Err(queries::unsupported("`ORDER BY ALL` in a `LATERAL` subquery: name the columns"));
+            return Err(unsupported("`ORDER BY ALL` in a `LATERAL` subquery: name the columns"));
         };
         let mut written = Vec::new();
         for key in keys {
@@ -550,7 +551,7 @@ fn without_keys(select: &mut Select, made: &[(Ident, Vec<SelectItem>)]) -> Resul
                 let names: Option<Vec<String>> = select.from.iter().flat_map(factors).map(called).collect();
                 let is_merged = select.from.iter().flat_map(|from| &from.joins).any(merges);
                 let Some(names) = names.filter(|_| !is_merged && options.opt_replace.is_none()) else {
-                    return Err(queries::unsupported("`*` beside such a `LATERAL` subquery: name the columns"));
+                    return Err(unsupported("`*` beside such a `LATERAL` subquery: name the columns"));
                 };
                 for name in names {
                     let all =

@@ -6,8 +6,9 @@ use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
 use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
 
-use super::{call, text, times, types};
-use crate::parse::parts;
+use super::expressions::{call, text};
+use super::{data_types, times};
+use crate::names::parts;
 
 /// Puts a text that is cast to such a type in its form.
 ///
@@ -70,7 +71,7 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
             return Ok(());
         }
     }
-    if let Some(plain) = types::plain(&typed.data_type) {
+    if let Some(plain) = data_types::plain(&typed.data_type) {
         typed.data_type = plain;
     }
     Ok(())

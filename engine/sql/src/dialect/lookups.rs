@@ -11,8 +11,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{call, empty, expr, take};
-use crate::parse::{normal, parts};
+use super::empty;
+use super::expressions::{call, expr, take};
+use crate::names::{normal, parts};
 use crate::walk::walk;
 
 /// What a subquery has become.

@@ -10,9 +10,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expr;
-use super::queries::unsupported;
-use crate::parse::{normal, parts};
+use super::expressions::expr;
+use crate::error::unsupported;
+use crate::names::{normal, parts};
 use crate::walk::{change_outside_subqueries, selects};
 
 /// Columns that both sides give, and their values.

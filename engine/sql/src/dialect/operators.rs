@@ -3,8 +3,9 @@
 use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator, Value};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::queries::unsupported;
-use super::{arguments, bare, boolean, call, expr, number, patterns, take, types};
+use super::expressions::{arguments, bare, boolean, call, expr, items_of_text, literal, number, take};
+use super::patterns;
+use crate::error::unsupported;
 use crate::parse::OPERATORS_MAX;
 
 /// Most bytes that copies of one part of a statement may add to it.
@@ -101,7 +102,7 @@ pub(super) fn items_of(list: &Expr) -> Option<Vec<Expr>> {
         Expr::Array(Array { elem, .. }) => Some(elem.clone()),
         Expr::Tuple(items) => Some(items.clone()),
         Expr::Function(call) if bare(&call.name).is_some_and(|name| name == "make_array") => arguments(&call.args),
-        other => super::literal(other).and_then(types::items_of),
+        other => literal(other).and_then(items_of_text),
     }
 }
 

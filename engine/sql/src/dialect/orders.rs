@@ -7,10 +7,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::expr;
-use super::outputs::AGAIN;
-use crate::parse::normal;
-use crate::scope::Names;
+use super::expressions::expr;
+use super::naming::{AGAIN, name as output_name};
+use crate::names::{Names, normal};
 use crate::walk::walk;
 
 /// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.
@@ -84,7 +83,7 @@ pub(super) fn apart_within(query: &mut Query) -> Result<()> {
 fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
-        SelectItem::UnnamedExpr(expr) => Some(super::output_name(expr)),
+        SelectItem::UnnamedExpr(expr) => Some(output_name(expr)),
         _ => None,
     };
     select.projection.iter().map(name).collect()

@@ -1,9 +1,11 @@
 //! Functions of PostgreSQL that are others, written out.
 
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use quiver_query::quoted::text as quoted;
 use quiver_types::{Error, Result};
 
-use super::{bytes, call, expr, literal, number, operators, quoted, text, types};
+use super::expressions::{calculates, call, expr, literal, number, text};
+use super::{bytes, operators};
 
 /// What a call is for the planner; none: it knows the function, or there is none.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -83,7 +85,7 @@ pub(super) fn is_double(value: &Expr) -> bool {
             DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Real | DataType::Float4
         ),
         Expr::UnaryOp { expr, .. } => is_double(expr),
-        Expr::BinaryOp { left, op, right } if types::calculates(op) => is_double(left) || is_double(right),
+        Expr::BinaryOp { left, op, right } if calculates(op) => is_double(left) || is_double(right),
         _ => false,
     }
 }

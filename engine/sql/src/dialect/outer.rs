@@ -11,9 +11,9 @@ use datafusion::sql::sqlparser::ast::{Expr, Ident, Query, Select, TableFactor, V
 
 use super::around::{self, Scope};
 use super::columns::factors;
-use super::{empty, is_bare_function};
-use crate::parse::normal;
-use crate::scope::{Fixed, alias_of};
+use super::empty;
+use super::expressions::is_bare_function;
+use crate::names::{Fixed, alias_of, normal};
 use crate::walk::{change_outside_subqueries, walk_mut};
 
 /// Gives names in subqueries the table of a query around that has such a column, where no table of their own has one.

@@ -5,8 +5,9 @@ use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArg, Functio
 use quiver_query::regular::Options;
 use quiver_types::{Error, Result};
 
-use super::queries::unsupported;
-use super::{take, text, types};
+use super::data_types;
+use super::expressions::{take, text};
+use crate::error::unsupported;
 
 /// Functions of ours, which read patterns of rows as PostgreSQL does.
 const READERS: [&str; 5] =
@@ -247,7 +248,7 @@ fn constant(expr: &mut Expr) -> Option<&mut String> {
             _ => None,
         },
         Expr::Nested(inner) => constant(inner),
-        Expr::Cast { expr: inner, data_type, .. } if types::is_text(data_type) => constant(inner),
+        Expr::Cast { expr: inner, data_type, .. } if data_types::is_text(data_type) => constant(inner),
         _ => None,
     }
 }
@@ -291,7 +292,7 @@ pub(super) fn folded(expr: &Expr) -> Option<Option<String>> {
             _ => None,
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => folded(inner),
-        Expr::Cast { expr: inner, data_type, .. } if types::is_text(data_type) => folded(inner),
+        Expr::Cast { expr: inner, data_type, .. } if data_types::is_text(data_type) => folded(inner),
         Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => {
             let (left, right) = (folded(left)?, folded(right)?);
             Some(left.zip(right).map(|(left, right)| left + &right))
@@ -386,7 +387,8 @@ mod tests {
 
     /// What becomes of a pattern and of what stands behind it in a call.
     fn called(name: &str, args: &str) -> Result<String> {
-        let Expr::Function(mut function) = super::super::expr(&format!("{name}({args})"))? else { panic!("no call") };
+        let call = crate::dialect::expressions::expr(&format!("{name}({args})"))?;
+        let Expr::Function(mut function) = call else { panic!("no call") };
         in_call(name, &mut function.args)?;
         Ok(function.args.to_string())
     }

@@ -7,7 +7,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, bare, call, expr, literal, outputs, ranks};
+use super::expressions::{arguments, bare, call, expr, literal};
+use super::{naming, ranks};
 
 /// A percentile of each number of `ARRAY[…]`, as a list, which is NULL of no values; none: the function is called with one
 /// number.
@@ -65,7 +66,7 @@ fn number_of(q: &Expr) -> Option<f64> {
         Expr::Nested(expr) => number_of(expr),
         Expr::Cast { expr, data_type, .. } => {
             let number = number_of(expr)?;
-            match outputs::type_of(data_type).as_str() {
+            match naming::type_of(data_type).as_str() {
                 "float8" => Some(number),
                 "float4" => Some(f64::from(number as f32)),
                 "numeric" if matches!(data_type, DataType::Numeric(ExactNumberInfo::None)) => Some(number),

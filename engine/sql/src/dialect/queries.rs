@@ -4,13 +4,11 @@ use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
     Value,
 };
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, Result};
 
-use super::{empty, expr, number, outputs};
-
-pub(super) fn unsupported(text: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Unsupported, text)
-}
+use super::expressions::{expr, number};
+use super::{empty, naming};
+use crate::error::unsupported;
 
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and numbers the rows of sets that count.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
@@ -92,7 +90,7 @@ pub(super) fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
         match set {
             SetExpr::Select(select) => {
                 let name = |item: &SelectItem| match item {
-                    SelectItem::UnnamedExpr(value) => Some(outputs::name(value)),
+                    SelectItem::UnnamedExpr(value) => Some(naming::name(value)),
                     SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
                     _ => None,
                 };

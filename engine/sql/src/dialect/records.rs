@@ -7,10 +7,12 @@ use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor,
     TableWithJoins, Visitor,
 };
+use quiver_query::quoted::text as quoted;
 use quiver_types::Result;
 
-use super::{bare, factors, operators, quoted, rows};
-use crate::parse::normal;
+use super::expressions::bare;
+use super::{factors, operators, rows};
+use crate::names::normal;
 use crate::walk::walk;
 
 /// Puts such calls in a `FROM` as queries of the members.

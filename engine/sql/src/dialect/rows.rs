@@ -9,9 +9,11 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 use quiver_query::durations::worded;
+use quiver_query::quoted::text as quoted;
 
-use super::{arguments, bare, call, expr, patterns, quoted, series, take, times};
-use crate::parse::normal;
+use super::expressions::{arguments, bare, call, expr, take};
+use super::{patterns, series, times};
+use crate::names::normal;
 
 /// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
 const ROWS: [(&str, &str, Option<&str>); 11] = [

@@ -3,7 +3,7 @@
 
 use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value};
 
-use super::{call, expr};
+use super::expressions::{call, expr};
 
 /// Most numbers of a series: it is a part of the statement.
 const NUMBERS_MAX: usize = 10_000;

@@ -10,8 +10,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{boolean, expr, literal, lookups, operators, patterns, queries, take, types};
-use crate::parse::normal;
+use super::expressions::{boolean, expr, items_of_text, literal, take};
+use super::{lookups, operators, patterns, queries};
+use crate::names::normal;
 use crate::walk::{change_outside_subqueries, walk};
 
 /// Gives the column of a subquery that a value is compared with a name of its own, where they may have the same.
@@ -66,7 +67,7 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     };
     // A cast says of what type the items are; without one the text alone stands here.
     if let Expr::Value(_) = &**right
-        && let Some(items) = literal(right).and_then(types::items_of)
+        && let Some(items) = literal(right).and_then(items_of_text)
     {
         *place = match negated {
             _ if items.is_empty() => boolean(!is_any),

@@ -14,8 +14,7 @@ use super::around::{self, Scope};
 use super::columns::{called, constraint, factors, is_plain, leaves_out};
 use super::empty;
 use crate::catalog::Catalog;
-use crate::parse::{normal, parts};
-use crate::scope::{Fixed, Names, alias_of, left_out};
+use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
 use crate::walk::{selects, walk, walk_mut};
 
 /// Most common tables that a field is read through, one behind the other.
@@ -365,8 +364,8 @@ impl VisitorMut for Stars<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::Named;
     use crate::parse::{Params, Parsed, parse};
-    use crate::scope::Named;
 
     fn check(text: &str, expected: &str) {
         let fixed = |table: &Named| match table.1.as_str() {

@@ -3,7 +3,7 @@
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Function};
 
-use super::{arguments, bare, call, take};
+use super::expressions::{arguments, bare, call, take};
 
 /// Functions that give one of their arguments.
 const CHOOSING: [&str; 6] = ["coalesce", "nullif", "abs", "greatest", "least", "divisor"];

@@ -56,7 +56,7 @@ fn names_with_their_schema() {
 
 #[test]
 fn relations_are_numbers() {
-    let logs = crate::catalog::postgres::number(&["quiver", "logs"]);
+    let logs = crate::catalog::schemas::number(&["quiver", "logs"]);
     check("select 'logs'::regclass", &format!("SELECT {logs}"));
     check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
     assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
@@ -66,7 +66,7 @@ fn relations_are_numbers() {
 
 #[test]
 fn functions_are_numbers() {
-    let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    let attr = crate::catalog::schemas::number(&["function", "attr"]);
     check(
         "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over (), bool_or(a)",
         "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER (), bool_or(a)",

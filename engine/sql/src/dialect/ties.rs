@@ -7,9 +7,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::queries::unsupported;
-use super::{expr, number, operators, outputs};
-use crate::parse::normal;
+use super::expressions::{expr, number};
+use super::{naming, operators};
+use crate::error::unsupported;
+use crate::names::normal;
 
 /// Columns of the rank of a row, and of its number.
 const RANK: &str = "rank of";
@@ -72,7 +73,7 @@ fn by_value(mut key: OrderByExpr, select: &Select) -> Result<OrderByExpr> {
             let name = normal(name);
             select.projection.iter().find_map(|item| match item {
                 SelectItem::ExprWithAlias { expr, alias } if normal(alias) == name => Some(expr),
-                SelectItem::UnnamedExpr(expr) if normal(&outputs::name(expr)) == name => Some(expr),
+                SelectItem::UnnamedExpr(expr) if normal(&naming::name(expr)) == name => Some(expr),
                 _ => None,
             })
         }

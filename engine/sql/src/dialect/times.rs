@@ -6,11 +6,13 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_query::durations::worded;
 use quiver_query::moments::{Moment, era, in_form};
+use quiver_query::quoted::text as quoted;
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{arguments, arrays, bare, call, expr, formats, literal, quoted, take, text};
+use super::expressions::{arguments, bare, call, expr, literal, take, text};
+use super::{arrays, formats};
 use crate::catalog::Catalog;
-use crate::parse::normal;
+use crate::names::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
 const PARTS: [(&str, &str); 7] = [

@@ -7,12 +7,13 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, factors};
+use super::expressions::{arguments, bare, call, expr, is_bare_function, text};
 use super::operators::{ITEMS_MAX, binary, copied, halves, nested};
-use super::queries::{self, unsupported};
-use super::{arguments, bare, call, empty, expr, is_bare_function, lookups, outputs, sets, text};
+use super::{empty, lookups, outputs, queries, sets};
 use crate::catalog::Catalog;
-use crate::parse::{OPERATORS_MAX, normal};
-use crate::scope::table_of_prefix;
+use crate::error::unsupported;
+use crate::names::{normal, table_of_prefix};
+use crate::parse::OPERATORS_MAX;
 use crate::walk::change_outside_subqueries;
 
 /// What a subquery is called that rows are looked for in: no table of a statement is.

@@ -1,25 +1,20 @@
 //! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
 
-use datafusion::sql::sqlparser::ast::{
-    ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, ExactNumberInfo, Expr, UnaryOperator, Value,
-};
-use quiver_query::functions::list_items;
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, UnaryOperator, Value};
+use quiver_query::quoted::text as quoted;
 use quiver_query::tables::models::OLAP_SCHEMA;
+use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
+use super::data_types::{is_text, is_whole, letters_of, name_of, plain};
+use super::expressions::{arguments, bare, calculates, call, expr, items_of_text, literal, number, take, text};
 use super::patterns::folded;
-use super::{
-    Translator, arguments, arrays, bare, bytes, call, expr, literal, number, others, quoted, take, text, times,
-};
+use super::translator::Translator;
+use super::{arrays, bytes, others, times};
+use crate::catalog::Relation;
 use crate::catalog::functions::known;
-use crate::catalog::postgres::{SCHEMAS, schema_oid};
+use crate::catalog::schemas::{INFORMATION_SCHEMA, SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
-use crate::parse::parts;
-
-/// Whether a type is that of texts.
-pub(super) fn is_text(data_type: &DataType) -> bool {
-    matches!(data_type, DataType::Text | DataType::Varchar(None) | DataType::String(None))
-}
 
 /// What a cast to a type of the catalog means.
 enum Kind {
@@ -29,15 +24,6 @@ enum Kind {
     Function,
     Name,
     Number,
-}
-
-/// The last part of the name of a type.
-fn name_of(data_type: &DataType) -> Option<String> {
-    match data_type {
-        DataType::Regclass => Some("regclass".to_owned()),
-        DataType::Custom(name, _) => parts(name).pop(),
-        _ => None,
-    }
 }
 
 fn kind(name: &str) -> Option<Kind> {
@@ -50,24 +36,6 @@ fn kind(name: &str) -> Option<Kind> {
         "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
         _ => return None,
     })
-}
-
-/// Letters at most of texts of a type, where it has a length: a cast cuts the others off.
-fn letters_of(data_type: &DataType) -> Option<u64> {
-    match data_type {
-        DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
-        | DataType::CharacterVarying(Some(CharacterLength::IntegerLength { length, .. }))
-        | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. }))
-        | DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
-        | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some(*length),
-        _ => None,
-    }
-}
-
-/// Whether a type is that of whole numbers.
-fn is_whole(data_type: &DataType) -> bool {
-    use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt, TinyInt};
-    matches!(data_type, TinyInt(_) | Int2(_) | SmallInt(_) | Int(_) | Int4(_) | Integer(_) | Int8(_) | BigInt(_))
 }
 
 /// Whether a value may have a fraction. Texts and parameters get their type of the cast itself.
@@ -117,56 +85,10 @@ fn rounding(value: &Expr) -> &'static str {
     if is_mean || is_written(value) { "round" } else { "to_whole" }
 }
 
-pub(super) fn calculates(op: &BinaryOperator) -> bool {
-    matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
-}
-
-/// A type without its schema, where there is one here.
-pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
-    if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
-        let inner = plain(inner)?;
-        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
-    }
-    // These are texts here.
-    if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
-        return Some(DataType::Text);
-    }
-    // As binary digits; the planner takes each `float` for the smaller one.
-    if let DataType::Float(digits) = data_type {
-        let is_small = matches!(digits, ExactNumberInfo::Precision(digits) if *digits <= 24);
-        return Some(if is_small { DataType::Real } else { DataType::DoublePrecision });
-    }
-    let name = name_of(data_type)?;
-    let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
-    Some(match name.as_str() {
-        "text" | "name" | "char" | "bpchar" | "varchar" | "citext" | "unknown" | "cstring" | "regproc" | "json"
-        | "jsonb" | "jsonpath" | "aclitem" | "pg_node_tree" | "uuid" => DataType::Text,
-        "int2" | "smallint" => DataType::SmallInt(None),
-        "int4" | "int" | "integer" => DataType::Integer(None),
-        "int8" | "bigint" | "oid" | "xid" => DataType::BigInt(None),
-        "float4" | "real" => DataType::Real,
-        "float8" => DataType::DoublePrecision,
-        "bool" | "boolean" => DataType::Boolean,
-        "numeric" | "decimal" => DataType::Numeric(ExactNumberInfo::None),
-        "date" => DataType::Date,
-        "_text" | "_name" | "_varchar" | "_char" => of_texts(),
-        _ => return None,
-    })
-}
-
-/// Has a small number be a large one: a parameter is as small as it can be, and not every function takes such.
-pub(super) fn widened(number: &mut Expr) {
-    if let Expr::Cast { data_type, .. } = number
-        && matches!(data_type, DataType::SmallInt(_) | DataType::Int2(_))
-    {
-        *data_type = DataType::BigInt(None);
-    }
-}
-
 impl Translator<'_> {
     /// Has a text that is cast to a list read as one.
     fn listed(&self, value: &mut Expr) {
-        if let Some(items) = literal(value).and_then(items_of) {
+        if let Some(items) = literal(value).and_then(items_of_text) {
             *value = call("make_array", items);
         } else if literal(value).is_none() && !is_untyped(value) && !arrays::is_list(value, self.catalog) {
             let inner = take(value);
@@ -272,9 +194,15 @@ impl Translator<'_> {
         found.map(|relation| relation.oid).ok_or_else(|| self.catalog.unknown(name))
     }
 
+    /// Whether the name of a relation without its schema is another one's.
+    pub(super) fn is_hidden(&self, relation: &Relation) -> bool {
+        let first = |schema: &str| self.catalog.entries.iter().any(|e| e.schema == schema && e.name == relation.name);
+        is_apart(relation.schema) || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
+    }
+
     /// The name of the relation of a number, as it has to be written.
     fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
-        let shown = |r: &crate::catalog::postgres::Relation| {
+        let shown = |r: &Relation| {
             let visible = !self.is_hidden(r);
             let name = as_written(&r.name);
             (r.oid, if visible { name } else { format!("{}.{name}", r.schema) })
@@ -337,8 +265,8 @@ fn as_written(name: &str) -> String {
 }
 
 /// Whether names without their schema are not looked up in it.
-pub(super) fn is_apart(schema: &str) -> bool {
-    matches!(schema, crate::catalog::INFORMATION_SCHEMA | OLAP_SCHEMA)
+fn is_apart(schema: &str) -> bool {
+    matches!(schema, INFORMATION_SCHEMA | OLAP_SCHEMA)
 }
 
 pub(super) fn type_of(name: &str) -> Result<i64> {
@@ -374,12 +302,6 @@ fn is_untyped(value: &Expr) -> bool {
         Expr::Nested(inner) => is_untyped(inner),
         _ => false,
     }
-}
-
-/// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
-pub(super) fn items_of(written: &str) -> Option<Vec<Expr>> {
-    let item = |item: Option<String>| item.map_or_else(|| Expr::Value(Value::Null.into()), |item| text(&item));
-    Some(list_items(written)?.into_iter().map(item).collect())
 }
 
 /// The parts of a name as SQL writes it: `a."B.c"`.

@@ -9,8 +9,9 @@ use datafusion::sql::sqlparser::ast::{
     visit_expressions,
 };
 
-use super::{arguments, bare, empty, expr, outputs, rows};
-use crate::parse::normal;
+use super::expressions::{arguments, bare, expr};
+use super::{empty, naming, rows};
+use crate::names::normal;
 
 /// Puts a query with such outputs within another one, if its order wants it.
 pub(super) fn ordered(query: &mut Query) {
@@ -51,7 +52,7 @@ fn names_of(select: &Select) -> Option<Vec<Ident>> {
     let name = |item: &SelectItem| match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
         SelectItem::UnnamedExpr(column @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
-            Some(outputs::name(column))
+            Some(naming::name(column))
         }
         _ => None,
     };

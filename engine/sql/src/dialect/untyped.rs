@@ -10,9 +10,9 @@ use datafusion::sql::sqlparser::ast::{
     SetOperator, TableFactor, Value, VisitorMut,
 };
 
-use super::{bare, call, take};
+use super::expressions::{bare, call, take};
 use crate::calls::CALLS;
-use crate::parse::parts;
+use crate::names::parts;
 use crate::walk::walk_mut;
 
 /// Functions whose arguments are of one type.

@@ -12,7 +12,8 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{empty, expr, outputs};
+use super::expressions::expr;
+use super::{empty, naming};
 use crate::walk::walk;
 
 /// The column with the numbers of rows.
@@ -110,7 +111,7 @@ fn is_row(select: &Select) -> bool {
 fn items_of(select: &Select) -> Option<Vec<(&Expr, Ident)>> {
     fn named(item: &SelectItem) -> Option<(&Expr, Ident)> {
         match item {
-            SelectItem::UnnamedExpr(value) => Some((value, outputs::name(value))),
+            SelectItem::UnnamedExpr(value) => Some((value, naming::name(value))),
             SelectItem::ExprWithAlias { expr: value, alias } => Some((value, alias.clone())),
             _ => None,
         }

@@ -12,9 +12,10 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{arguments, bare, excluded, expr, gathered, operators, refused};
-use crate::parse::normal;
-use crate::walk::{look_outside_subqueries, selects, walk_mut};
+use super::expressions::{arguments, bare, expr};
+use super::{excluded, gathered, operators};
+use crate::names::normal;
+use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
 
 /// Most bytes that windows with a name add to a statement where they are written out.
 const NAMED_BYTES_MAX: usize = 64 << 10;

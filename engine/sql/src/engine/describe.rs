@@ -23,7 +23,8 @@ use super::{Request, Seen, SqlEngine, in_zone, shown_names, translated, zone_of}
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
-use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, parts, put_params};
+use crate::names::parts;
+use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, put_params};
 use crate::walk::{walk, walk_mut};
 
 /// Most parameters of a statement.

@@ -10,8 +10,9 @@ use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
 
 use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
-use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
-use crate::parse::normal;
+use super::members::{DIMENSION_MARK, bare_measure, is_measure_call, marked, quoted};
+use super::{Asked, Walk};
+use crate::names::normal;
 use crate::walk::walk_mut;
 
 impl Walk<'_> {
@@ -73,7 +74,7 @@ impl Walk<'_> {
     fn fixed(&self, factor: &TableFactor) -> Vec<String> {
         match factor {
             TableFactor::Table { name, args: None, .. } if self.model(factor).is_none() => {
-                crate::scope::named(name).and_then(|named| self.finder.catalog.fixed(&named)).unwrap_or_default()
+                crate::names::named(name).and_then(|named| self.finder.catalog.fixed(&named)).unwrap_or_default()
             }
             _ => Vec::new(),
         }
@@ -89,7 +90,7 @@ fn named(name: Ident) -> datafusion::sql::sqlparser::ast::TableAlias {
 pub(super) fn alias(factor: &TableFactor) -> String {
     match factor {
         TableFactor::Table { alias: Some(alias), .. } => normal(&alias.name),
-        TableFactor::Table { name, .. } => crate::parse::parts(name).pop().unwrap_or_default(),
+        TableFactor::Table { name, .. } => crate::names::parts(name).pop().unwrap_or_default(),
         _ => String::new(),
     }
 }

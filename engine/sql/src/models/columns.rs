@@ -8,11 +8,11 @@ use quiver_query::tables::models::{ModelMember, Models, is_measure};
 use quiver_types::meant::nearest;
 use quiver_types::{Error, Result};
 
-use super::{
+use super::members::{
     DIMENSION_MARK, MEASURE_MARK, bare_measure, dimension_of, is_measure_call, marked, measure_name, measure_of,
 };
 use crate::error::NO_COLUMN;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 
 /// A model in a `FROM`.
 pub(super) struct Relation<'c> {

@@ -17,17 +17,18 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::beside::{alias, factors};
 use super::columns::{Columns, Marker, Relation, is_all_of, listed};
-use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
+use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
+use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
-use crate::parse::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
 impl<'w> Walk<'w> {
     /// The model that stands in a `FROM`.
     pub(super) fn model(&self, factor: &TableFactor) -> Option<&'w TableEntry> {
         let TableFactor::Table { name, args: None, .. } = factor else { return None };
-        let named = crate::scope::named(name)?;
+        let named = crate::names::named(name)?;
         if named.0.is_none() && self.ctes.contains(&named.1) {
             return None;
         }

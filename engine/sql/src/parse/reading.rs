@@ -9,9 +9,21 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::bounds::TABLES_MAX;
-use super::{Parsed, parts, repeated};
+use super::repeated;
 use crate::error::READS_ONLY;
+use crate::names::parts;
 use crate::walk::walk;
+
+/// A statement that reads.
+#[derive(Debug, Clone)]
+pub(crate) enum Parsed {
+    /// A query, to be planned.
+    Query(Box<Query>),
+    /// `SHOW TABLES`.
+    ShowTables,
+    /// `DESCRIBE table`, `SHOW COLUMNS FROM table`.
+    Describe(Vec<String>),
+}
 
 /// The error of a statement that does more than read.
 pub(super) fn not_reading(what: &str) -> Error {

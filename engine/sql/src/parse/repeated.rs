@@ -11,7 +11,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{normal, parts};
+use crate::names::{normal, parts};
 use crate::walk::walk;
 
 mod outputs;

@@ -100,7 +100,7 @@ fn a_scan_finds_what_a_rule_takes() {
     let spans = spans();
     for condition in &conditions {
         let compiled = Condition::parse(condition).unwrap_or_else(|e| panic!("{condition}: {e:?}"));
-        let filter = parse(&condition.to_string()).unwrap_or_else(|e| panic!("{condition}: {e:?}"));
+        let filter = parse("filter", &condition.to_string()).unwrap_or_else(|e| panic!("{condition}: {e:?}"));
         for span in &spans {
             let expected = compiled.matches(&row(span));
             assert_eq!(passes(&filter, span), expected, "{condition} of {:?}", (&span.name, span.duration()));
@@ -120,7 +120,7 @@ fn bounds_of_durations_are_whole_nanoseconds() {
             ("eq", false, true, false),
             ("ne", true, false, true),
         ] {
-            let filter = parse(&leaf("span.durationMs", op, json!(ns as f64 / 1e6)).to_string()).unwrap();
+            let filter = parse("filter", &leaf("span.durationMs", op, json!(ns as f64 / 1e6)).to_string()).unwrap();
             let found = [ns - 1, ns, ns + 1].map(|ns| passes(&filter, &span(1, 0, "a", 0, 10, 10 + ns)));
             assert_eq!(found, [below, itself, above], "{ns} {op}: {filter}");
         }
@@ -131,7 +131,7 @@ fn bounds_of_durations_are_whole_nanoseconds() {
 #[test]
 fn errors_say_where() {
     let check = |text: &str, expected: &str| {
-        let error = parse(text).err().unwrap_or_else(|| panic!("{text} is taken"));
+        let error = parse("filter", text).err().unwrap_or_else(|| panic!("{text} is taken"));
         assert_eq!((error.name.as_str(), error.reason.as_str()), ("filter", expected), "{text}");
     };
     check("", "not JSON: EOF while parsing a value at line 1 column 0");

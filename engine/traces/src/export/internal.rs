@@ -9,7 +9,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, SpanContext, Value, kind_name};
 
-use super::{ExportFormat, ExportOptions, number};
+use super::format::{ExportFormat, ExportOptions};
+use super::values::number;
 use crate::assemble::{Trace, contexts};
 use crate::tree::Tree;
 use crate::writer::JsonWriter;

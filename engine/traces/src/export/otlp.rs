@@ -6,7 +6,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, SpanContext, Value};
 
-use super::{ExportFormat, ExportOptions, any_value};
+use super::format::{ExportFormat, ExportOptions};
+use super::values::any_value;
 use crate::assemble::{Trace, contexts};
 use crate::writer::JsonWriter;
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use quiver_types::spans::{Attributes, Span};
 
-use super::{ExportFormat, ExportOptions, extras, plain_object};
+use super::format::{ExportFormat, ExportOptions};
+use super::values::{extras, plain_object};
 use crate::assemble::Trace;
 use crate::writer::JsonWriter;
 

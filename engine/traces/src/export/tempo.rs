@@ -6,7 +6,7 @@ use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, STATUS_ERROR, STATUS_OK, Span, SpanContext, Value};
 use quiver_types::text::push_base64;
 
-use super::any_value;
+use super::values::any_value;
 use crate::assemble::Trace;
 use crate::writer::JsonWriter;
 

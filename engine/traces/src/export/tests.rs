@@ -1,6 +1,8 @@
 use std::sync::Arc;
 
-use quiver_types::spans::{Event, NEGATIVE_DURATION, STATUS_ERROR, STATUS_OK, SpanContext};
+use quiver_types::spans::{
+    Attributes, Event, Link, NEGATIVE_DURATION, STATUS_ERROR, STATUS_OK, Span, SpanContext, Value,
+};
 use serde_json::{Value as Json, json};
 
 use super::*;

@@ -7,7 +7,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::spans::{Attributes, Span, Value, kind_name};
 
-use super::{ExportFormat, ExportOptions, extras};
+use super::format::{ExportFormat, ExportOptions};
+use super::values::extras;
 use crate::assemble::Trace;
 use crate::writer::{JsonWriter, push_id, push_text};
 

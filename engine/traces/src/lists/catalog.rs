@@ -20,9 +20,11 @@ use quiver_types::spans::{RollupRequest, RollupRows, SpanColumn, SpanFilter, Spa
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use super::sketch::{Sketch, aggregate};
-use super::{InstanceRow, OperationRow, ServiceRow, columns, shown};
+use super::{InstanceRow, OperationRow, ServiceRow};
+use crate::columns::columns;
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
+use crate::resource::shown;
 
 /// The window without bounds: spans are not filtered by their start.
 const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);

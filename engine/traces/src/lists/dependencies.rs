@@ -22,8 +22,8 @@ use quiver_types::spans::{
 use quiver_types::tables::spans::minute_of;
 use serde_json::{Value, json};
 
-use super::shown;
 use crate::engine::{Reader, TraceError, TracesEngine};
+use crate::resource::shown;
 
 /// A node of the service graph.
 #[derive(Debug, Clone, PartialEq)]

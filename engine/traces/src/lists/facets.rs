@@ -13,9 +13,9 @@ use quiver_query::QueryContext;
 use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, kind_name};
 use serde_json::{Value, json};
 
-use super::tags::{each_attribute, place_columns};
-use super::{Columns, columns, shown};
+use crate::columns::{Columns, columns, each_attribute, place_columns};
 use crate::engine::{Reader, TraceError, TracesEngine};
+use crate::resource::shown;
 
 /// Values per key that are counted.
 const VALUES_MAX: usize = 5_000;

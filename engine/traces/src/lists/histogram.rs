@@ -16,7 +16,7 @@ use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TraceId};
 use serde_json::{Value, json};
 
 use super::sketch::{Sketch, aggregate};
-use super::{Columns, columns};
+use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, TracesEngine, id_text};
 use crate::params::{ParamError, place};
 use crate::plan::{ascending, built, failed, functions, rows, shown_service, status_word};

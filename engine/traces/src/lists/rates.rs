@@ -9,7 +9,7 @@ use quiver_query::QueryContext;
 use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
 use super::sketch::{Sketch, aggregate};
-use super::{Columns, columns};
+use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::params::ParamError;
 use crate::plan::{built, failed, functions, shown_service, view};

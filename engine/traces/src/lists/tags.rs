@@ -9,15 +9,13 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{bit_or, sum};
 use datafusion::logical_expr::{Expr, LogicalPlanBuilder, SortExpr, cast, ident, lit, when};
 use quiver_query::QueryContext;
-use quiver_types::spans::{
-    Attributes, Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES_MAX, TagRequest, Value, events, links,
-    tag_kind_name,
-};
+use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES_MAX, TagRequest, tag_kind_name};
 
-use super::{Columns, TagRow, columns};
+use super::TagRow;
+use crate::columns::{Columns, columns};
 use crate::engine::{TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
-use crate::traceql::scope_name;
+use crate::traceql::fields::scope_name;
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
@@ -25,44 +23,6 @@ pub const INTRINSICS: [&str; 7] =
 
 /// The intrinsic of which a span has many: the names of its events.
 pub const EVENT_NAME: &str = "event:name";
-
-/// Gives the columns in which attributes of a place stand.
-pub(crate) fn place_columns(place: Option<Place>) -> Vec<SpanColumn> {
-    match place {
-        Some(Place::Span) => columns(&["attributes"], &[]),
-        Some(Place::Resource) => columns(&[], &["resource", "service"]),
-        Some(Place::Event) => columns(&["events"], &[]),
-        Some(Place::Link) => columns(&["links"], &[]),
-        Some(Place::Scope) => columns(&[], &["scope_attributes"]),
-        None => columns(&["attributes", "events", "links"], &["resource", "service", "scope_attributes"]),
-    }
-}
-
-/// Hands each attribute of a row with its place to a function. Columns that were not asked for have none.
-pub(crate) fn each_attribute(c: &Columns<'_>, row: usize, mut f: impl FnMut(Place, &str, Value<'_>)) {
-    let mut list = |place: Place, bytes: &[u8]| Attributes::read(bytes).for_each(|(key, value)| f(place, key, value));
-    if let Ok(bytes) = c.bytes("attributes") {
-        list(Place::Span, bytes.value(row));
-    }
-    if let Ok(bytes) = c.bytes_view("resource") {
-        list(Place::Resource, bytes.value(row));
-    }
-    if let Ok(bytes) = c.bytes("events") {
-        events(bytes.value(row)).for_each(|e| list(Place::Event, e.attributes));
-    }
-    if let Ok(bytes) = c.bytes("links") {
-        links(bytes.value(row)).for_each(|l| list(Place::Link, l.attributes));
-    }
-    if let Ok(bytes) = c.bytes_view("scope_attributes") {
-        list(Place::Scope, bytes.value(row));
-    }
-    if c.0.column_by_name("resource").is_some()
-        && let Ok(services) = c.view("service")
-        && !services.value(row).is_empty()
-    {
-        f(Place::Resource, "service.name", Value::Text(services.value(row)));
-    }
-}
 
 /// How values of a key are looked for.
 #[derive(Debug, Clone)]
@@ -317,93 +277,7 @@ fn intrinsic(name: &str) -> DataFusionResult<Expr> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{ArrayRef, BinaryArray, BinaryViewArray, RecordBatch, StringViewArray};
-    use quiver_types::spans::{EventRef, LinkRef, push_event, push_link};
-
     use super::*;
-
-    fn attributes(key: &str, value: &str) -> Attributes {
-        Attributes::of([(key, Value::Text(value))])
-    }
-
-    /// One row with an attribute at each place; without the columns that are left out.
-    fn batch(service: &str, without: &[&str]) -> RecordBatch {
-        let (own, resource, scope) = (attributes("a", "span"), attributes("a", "resource"), attributes("a", "scope"));
-        let (mut events, mut links) = (Vec::new(), Vec::new());
-        for value in ["first", "second"] {
-            let of = attributes("a", value);
-            push_event(&mut events, &EventRef { time: 1, name: "e", dropped: 0, attributes: of.bytes() });
-        }
-        let of = attributes("b", "link");
-        let link = LinkRef {
-            trace_id: [1; 16],
-            span_id: [2; 8],
-            trace_state: "",
-            flags: 0,
-            dropped: 0,
-            attributes: of.bytes(),
-        };
-        push_link(&mut links, &link);
-        let bytes = |of: &[u8]| Arc::new(BinaryArray::from_vec(vec![of])) as ArrayRef;
-        let views = |of: &[u8]| Arc::new(BinaryViewArray::from_iter_values([of])) as ArrayRef;
-        let all = [
-            ("attributes", bytes(own.bytes())),
-            ("events", bytes(&events)),
-            ("links", bytes(&links)),
-            ("resource", views(resource.bytes())),
-            ("service", Arc::new(StringViewArray::from_iter_values([service])) as ArrayRef),
-            ("scope_attributes", views(scope.bytes())),
-        ];
-        RecordBatch::try_from_iter(all.into_iter().filter(|(name, _)| !without.contains(name))).unwrap()
-    }
-
-    fn found(batch: &RecordBatch) -> Vec<String> {
-        let mut found = Vec::new();
-        each_attribute(&Columns(batch), 0, |place, key, value| {
-            found.push(format!("{}.{key}={}", place.name(), value.text()));
-        });
-        found
-    }
-
-    /// Breaks where a place is left out, or attributes of one come as those of another.
-    #[test]
-    fn attributes_come_with_their_places() {
-        assert_eq!(
-            found(&batch("web", &[])),
-            [
-                "span.a=span",
-                "resource.a=resource",
-                "event.a=first",
-                "event.a=second",
-                "link.b=link",
-                "scope.a=scope",
-                "resource.service.name=web",
-            ]
-        );
-        // A service that none told is no attribute.
-        assert!(!found(&batch("", &[])).iter().any(|one| one.starts_with("resource.service.name")));
-        // Nor is it one where resources were not asked for.
-        assert_eq!(found(&batch("web", &["resource", "events", "links", "scope_attributes"])), ["span.a=span"]);
-        assert_eq!(
-            found(&batch("web", &["attributes", "events", "links", "scope_attributes"])),
-            ["resource.a=resource", "resource.service.name=web"]
-        );
-    }
-
-    /// Breaks where the columns of a place are not those in which its attributes stand.
-    #[test]
-    fn columns_of_a_place_hold_its_attributes() {
-        let names = ["attributes", "events", "links", "resource", "service", "scope_attributes"];
-        for place in Place::ALL {
-            let wanted: Vec<String> = place_columns(Some(place)).iter().map(SpanColumn::name).collect();
-            let without: Vec<&str> = names.into_iter().filter(|name| !wanted.iter().any(|one| one == name)).collect();
-            let found = found(&batch("web", &without));
-            assert!(!found.is_empty(), "{place:?}");
-            assert!(found.iter().all(|one| one.starts_with(place.name())), "{place:?}: {found:?}");
-        }
-        let all: Vec<String> = place_columns(None).iter().map(SpanColumn::name).collect();
-        assert!(names.iter().all(|name| all.iter().any(|one| one == name)), "{all:?}");
-    }
 
     #[test]
     fn each_intrinsic_is_worked_out_of_the_columns_that_are_read() {

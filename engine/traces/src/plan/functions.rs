@@ -15,9 +15,9 @@ use datafusion::logical_expr::{
 use quiver_types::spans::{Attributes, Place, SpanColumn, events, instance_name, instance_parts, kind_name};
 use serde::{Deserialize, Serialize};
 
+use crate::columns::{Columns, each_attribute, place_columns};
 use crate::export::spanarray::remote_of;
-use crate::lists::tags::{each_attribute, place_columns};
-use crate::lists::{Columns, instance_of};
+use crate::resource::instance_of;
 
 /// What a function does; plain data, as all of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -21,9 +21,10 @@ use quiver_types::{Error, ErrorKind};
 
 use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
 use crate::assemble::{Trace, assemble_all};
+use crate::columns::{Columns, columns};
 use crate::engine::{Reader, TraceError, summary_columns};
-use crate::lists::{Columns, columns, shown};
 use crate::plan::built;
+use crate::resource::shown;
 use crate::summary::{Matched, Summary, summarize};
 
 /// Most traces whose spans are read at once.

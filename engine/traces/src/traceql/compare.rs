@@ -7,10 +7,13 @@ use quiver_query::Collected;
 use quiver_types::spans::Value;
 use serde_json::json;
 
-use super::eval::{Looked, any_json};
+use super::ast::Comparison;
+use super::cells::{Cell, Groups};
+use super::eval::Looked;
+use super::fields::{Field, Intrinsic};
+use super::json::any_json;
 use super::memory::{LABEL_BYTES, reserve};
-use super::metrics::{Cell, Groups, MetricExemplar, MetricSeries};
-use super::{Comparison, Field, Intrinsic};
+use super::series::{MetricExemplar, MetricSeries};
 use crate::engine::{Reader, TraceError};
 
 /// Most values of an attribute that are counted.
@@ -135,7 +138,7 @@ mod tests {
 
     use quiver_types::spans::{Attributes, Event, SpanContext};
 
-    use super::super::Expr;
+    use super::super::ast::Expr;
     use super::*;
     use crate::assemble::assemble;
     use crate::assemble::tests::span;

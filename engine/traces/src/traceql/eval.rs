@@ -6,24 +6,14 @@ use std::cell::OnceCell;
 use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
 use quiver_types::time::duration::format_go;
 
-use super::stages::{FoundSet, double, number};
-use super::{
-    Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
-};
+use super::ast::{Aggregate, Check, Expr, Query, Relation, Spanset, Stage, Structure};
+use super::fields::{Field, Intrinsic};
+use super::found::{Found, FoundSet};
+use super::json::{any_json, double, number};
+use super::terms::{Compare, Fixed, Term};
 use crate::assemble::Trace;
-use crate::export::any_value;
 use crate::export::internal::STATUS;
 use crate::tree::Tree;
-use crate::writer::JsonWriter;
-
-/// What a query found in a trace.
-#[derive(Debug, Clone, Default)]
-pub struct Found {
-    /// Indexes of the wanted spans in [`Trace::spans`].
-    pub spans: Vec<usize>,
-    /// The sets that they are in.
-    pub sets: Vec<FoundSet>,
-}
 
 /// A trace that is being looked at.
 pub(super) struct Looked<'t> {
@@ -81,13 +71,6 @@ impl Query {
         spans.sort_unstable();
         (!spans.is_empty()).then_some(Found { spans, sets })
     }
-}
-
-/// A value as OTLP/JSON has it.
-pub(super) fn any_json(value: Value<'_>) -> serde_json::Value {
-    let mut w = JsonWriter::default();
-    any_value(value, &mut w);
-    serde_json::from_slice(&w.finish().unwrap_or_default()).unwrap_or_default()
 }
 
 impl<'t> Looked<'t> {

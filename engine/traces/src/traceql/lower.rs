@@ -3,7 +3,8 @@
 
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
 
-use super::{Check, Expr, Field, Intrinsic, Query, Relation, Spanset, Stage};
+use super::ast::{Check, Expr, Query, Relation, Spanset, Stage};
+use super::fields::{Field, Intrinsic};
 
 /// A filter, and whether it is exact.
 type Lowered = (SpanFilter, bool);

@@ -10,9 +10,13 @@ use hashbrown::HashMap;
 use quiver_query::{Collected, QueryContext};
 use serde_json::{Value as Json, json};
 
+use super::ast::Query;
+use super::error::TraceqlError;
 use super::memory::reserve;
-use super::metrics::{MetricSeries, SECOND_NS, keep, pick};
-use super::{Compare, Metric, Query, Sign, TraceqlError, parser};
+use super::numbers::Node;
+use super::parser;
+use super::series::{MetricSeries, SECOND_NS, keep, pick};
+use super::terms::Sign;
 use crate::engine::{TraceError, TracesEngine};
 
 /// The label of a series without others.
@@ -21,27 +25,6 @@ const NAME: &str = "__name__";
 /// Numbers over time: those of one query, or what is worked out of several.
 #[derive(Debug, Clone)]
 pub struct Figures(Node);
-
-/// What numbers are made of.
-#[derive(Debug, Clone)]
-pub(super) enum Node {
-    /// The series of one query with a function of metrics.
-    Query(Box<Query>),
-    /// Arithmetic between series of both sides.
-    Worked(Box<Node>, Sign, Box<Node>),
-    /// Arithmetic between series and a constant, which may stand on the left.
-    Fixed {
-        of: Box<Node>,
-        sign: Sign,
-        fixed: f64,
-        /// Whether the constant is the left operand.
-        is_left: bool,
-    },
-    /// The numbers of series that compare so with a constant.
-    Kept(Box<Node>, Compare, f64),
-    /// The greatest (`true`) or least of each step.
-    Picked(Box<Node>, bool, usize),
-}
 
 impl Figures {
     /// Reads a query, or arithmetic between queries of metrics in parentheses.
@@ -86,25 +69,6 @@ impl Figures {
 }
 
 impl Node {
-    /// Says whether the numbers of `compare` are among its own.
-    pub(super) fn has_comparison(&self) -> bool {
-        let mut queries = Vec::new();
-        self.queries(&mut queries);
-        queries.iter().any(|query| query.metric.as_ref().is_some_and(Metric::is_comparison))
-    }
-
-    /// Adds its queries, in their order.
-    fn queries<'n>(&'n self, out: &mut Vec<&'n Query>) {
-        match self {
-            Self::Query(query) => out.push(query),
-            Self::Worked(left, _, right) => {
-                left.queries(out);
-                right.queries(out);
-            }
-            Self::Fixed { of, .. } | Self::Kept(of, ..) | Self::Picked(of, ..) => of.queries(out),
-        }
-    }
-
     /// Works the numbers out of those of its queries, which come in their order.
     fn worked_out(
         &self,

@@ -4,17 +4,11 @@
 use quiver_query::Collected;
 use serde_json::Value as Json;
 
-use super::metrics::{Cell, MetricExemplar, MetricSeries};
+use super::series::{MetricExemplar, MetricSeries};
 use crate::engine::TraceError;
 
 /// Entries of a node of a map.
-const NODE: usize = 11;
-/// What a group takes beside its labels: its place among all, and the first node of its cells.
-pub(super) const GROUP_BYTES: usize = 128 + NODE * (size_of::<Cell>() + 8);
-/// What a cell takes beside that: nodes are half full at worst.
-pub(super) const CELL_BYTES: usize = 2 * (size_of::<Cell>() + 8);
-/// What the first count of a power of two takes, and each that follows.
-pub(super) const BUCKET_BYTES: (usize, usize) = (16 * NODE + 16, 40);
+pub(super) const NODE: usize = 11;
 /// What a label of a group takes beside its text.
 pub(super) const TEXT_BYTES: usize = 64;
 /// What a label of an answer takes beside its text: an object of one member.

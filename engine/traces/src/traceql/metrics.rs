@@ -4,8 +4,7 @@
 //! whether it is wanted, and holds one cell of each series and step.
 //! Values are counted by powers of two, as the data sources of this API expect them.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -15,63 +14,24 @@ use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, a
 use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
+use super::ast::{Aggregate, Choice, Metric, MetricFunction, Query};
+use super::cells::{Cell, Groups, bucket, quantile, unit};
 use super::compare::{self, Compared};
-use super::eval::{Looked, any_json, attribute, figure_of, intrinsic_number, intrinsic_text};
-use super::memory::{BUCKET_BYTES, CELL_BYTES, GROUP_BYTES, LABEL_BYTES, TEXT_BYTES, reserve};
-use super::{Aggregate, Choice, Compare, Field, Intrinsic, Metric, MetricFunction, Query};
+use super::eval::{Looked, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::fields::{Field, Intrinsic};
+use super::json::any_json;
+use super::memory::{LABEL_BYTES, reserve};
+use super::series::{MetricExemplar, MetricSeries, SECOND_NS, keep, pick};
 use crate::assemble::{Trace, assemble_all};
+use crate::columns::{Columns, columns as columns_of};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SplitBy, check_steps};
-use crate::lists::{Columns, columns as columns_of};
 use crate::params::ParamError;
 
 /// What a trace that is known takes, about.
 const KNOWN_BYTES: usize = 48;
 /// Most traces that are held at once.
 const TRACES: usize = 100;
-/// Nanoseconds of a second.
-pub(super) const SECOND_NS: f64 = 1e9;
-
-/// Numbers of one series.
-#[derive(Debug, Clone, Default)]
-pub struct MetricSeries {
-    /// Names and values, values in OTLP/JSON.
-    pub labels: Vec<(String, Json)>,
-    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number; NaN is none, also where steps
-    /// without spans have 0.
-    pub points: Vec<(i64, f64)>,
-    /// Spans that its numbers are made of, the first of each step.
-    pub exemplars: Vec<MetricExemplar>,
-}
-
-/// A span that a number is made of.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct MetricExemplar {
-    /// The trace that the span is of.
-    pub trace: TraceId,
-    /// Its start in Unix nanoseconds.
-    pub start: i64,
-    /// Start of the step that shows it, Unix nanoseconds.
-    pub at: i64,
-    /// Its own value; none where spans are counted.
-    pub value: Option<f64>,
-}
-
-/// What is known of the spans of one series and step.
-#[derive(Debug, Default)]
-pub(super) struct Cell {
-    pub(super) count: u64,
-    sum: f64,
-    least: f64,
-    most: f64,
-    /// Counts by the power of two that values do not pass.
-    buckets: BTreeMap<u64, u64>,
-    /// The first span, for exemplars: its trace, its start in Unix nanoseconds, its value.
-    pub(super) first: Option<(TraceId, i64, f64)>,
-}
-
-/// Cells by labels, as JSON, and start of the step.
-pub(super) type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
 
 impl MetricFunction {
     /// Its name in queries.
@@ -88,76 +48,6 @@ impl MetricFunction {
             Self::Compare(_) => "compare",
         }
     }
-}
-
-impl Cell {
-    /// Counts a span that has no value of its own.
-    pub(super) fn note(&mut self, span: &Span) {
-        self.first.get_or_insert((span.trace_id, span.start, 0.0));
-        self.count += 1;
-    }
-
-    fn add(&mut self, value: f64) {
-        let is_first = self.count == 0;
-        self.least = if is_first { value } else { self.least.min(value) };
-        self.most = if is_first { value } else { self.most.max(value) };
-        self.count += 1;
-        self.sum += value;
-    }
-
-    /// Counts a value of its power of two; smaller ones than 2 have none. Says what that takes in memory.
-    fn count_value(&mut self, value: f64) -> usize {
-        let Some(bound) = bucket(value) else { return 0 };
-        let before = self.buckets.len();
-        *self.buckets.entry(bound).or_default() += 1;
-        match (before, self.buckets.len()) {
-            (0, _) => BUCKET_BYTES.0,
-            (before, after) if before < after => BUCKET_BYTES.1,
-            _ => 0,
-        }
-    }
-
-    fn number(&self, function: &MetricFunction) -> f64 {
-        let MetricFunction::Of(aggregate, field) = function else { return self.count as f64 };
-        let number = match aggregate {
-            Aggregate::Count => return self.count as f64,
-            Aggregate::Avg => self.sum / self.count as f64,
-            Aggregate::Min => self.least,
-            Aggregate::Max => self.most,
-            Aggregate::Sum => self.sum,
-        };
-        number / unit(field)
-    }
-}
-
-/// The power of two that a value does not pass; none below 2.
-fn bucket(value: f64) -> Option<u64> {
-    if value < 2.0 { None } else { (value as u64).checked_next_power_of_two() }
-}
-
-/// Durations are given in seconds.
-fn unit(field: &Field) -> f64 {
-    if matches!(field, Field::Intrinsic(i) if i.is_duration()) { SECOND_NS } else { 1.0 }
-}
-
-/// Gives a quantile of counted values: those of one power of two count as spread evenly over their logarithms.
-fn quantile(buckets: &BTreeMap<u64, u64>, q: f64) -> f64 {
-    let count: u64 = buckets.values().sum();
-    let wanted = ((q * count as f64).ceil() as u64).max(1);
-    let (mut seen, mut below) = (0, None);
-    for (&bound, &n) in buckets {
-        if seen + n == wanted {
-            return bound as f64;
-        }
-        if seen + n > wanted {
-            let high = (bound as f64).log2();
-            let low = below.map_or(high - 1.0, |below: u64| (below as f64).log2());
-            return (low + (high - low) * ((wanted - seen) as f64 / n as f64)).exp2();
-        }
-        seen += n;
-        below = Some(bound);
-    }
-    0.0
 }
 
 /// Gives how a plan counts by itself, where it can.
@@ -279,43 +169,6 @@ fn series_of(metric: &Metric, groups: &Groups, memory: &Collected) -> Result<Vec
     Ok(out)
 }
 
-/// Keeps numbers that compare so, divided by the time of rates. With `gaps` a step without spans has no number, else it
-/// has 0, and one that is left out is told from it by NaN.
-pub(super) fn keep(series: &mut Vec<MetricSeries>, (compare, number): (Compare, f64), by: f64, gaps: bool) {
-    let is_kept = |value: f64| compare.holds(value / by, number);
-    for one in &mut *series {
-        let left_out: BTreeSet<i64> = one.points.iter().filter(|(_, v)| !is_kept(*v)).map(|(at, _)| *at).collect();
-        one.exemplars.retain(|exemplar| !left_out.contains(&exemplar.at));
-        if gaps {
-            one.points.retain(|(_, value)| is_kept(*value));
-        } else {
-            one.points.iter_mut().filter(|(_, value)| !is_kept(*value)).for_each(|(_, value)| *value = f64::NAN);
-        }
-    }
-    series.retain(|one| !one.points.is_empty());
-}
-
-/// Keeps of each step the greatest numbers, or the least; series without any go.
-pub(super) fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
-    let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
-    for (n, one) in series.iter().enumerate() {
-        one.points.iter().for_each(|(at, value)| steps.entry(*at).or_default().push((*value, n)));
-    }
-    let mut kept: BTreeSet<(i64, usize)> = BTreeSet::new();
-    for (at, mut values) in steps {
-        values.sort_by(|a, b| {
-            let order = a.0.total_cmp(&b.0);
-            (if greatest { order.reverse() } else { order }).then(a.1.cmp(&b.1))
-        });
-        kept.extend(values.into_iter().take(most).map(|(_, n)| (at, n)));
-    }
-    for (n, one) in series.iter_mut().enumerate() {
-        one.points.retain(|(at, _)| kept.contains(&(*at, n)));
-        one.exemplars.retain(|exemplar| kept.contains(&(exemplar.at, n)));
-    }
-    series.retain(|one| !one.points.is_empty());
-}
-
 impl TracesEngine {
     /// Gives the numbers of a query over time; without a step one number for the whole window. A step begins at a
     /// multiple of its length. Rates are not yet divided by the time. Series have exemplars where spans are read, and
@@ -426,42 +279,6 @@ impl Reader {
         })
         .await?;
         Ok(groups)
-    }
-
-    /// Finds the cell of labels and a step, or makes it.
-    pub(super) fn cell<'g>(
-        &self,
-        groups: &'g mut Groups,
-        labels: Vec<String>,
-        at: i64,
-    ) -> Result<&'g mut Cell, TraceError> {
-        let cells = match groups.entry(labels) {
-            Entry::Occupied(cells) => cells.into_mut(),
-            Entry::Vacant(place) => {
-                let labels: usize = place.key().iter().map(|text| TEXT_BYTES + text.len()).sum();
-                self.collect(GROUP_BYTES + labels)?;
-                place.insert(BTreeMap::new())
-            }
-        };
-        match cells.entry(at) {
-            Entry::Occupied(cell) => Ok(cell.into_mut()),
-            Entry::Vacant(place) => {
-                self.collect(CELL_BYTES)?;
-                Ok(place.insert(Cell::default()))
-            }
-        }
-    }
-
-    /// Puts a value into a cell.
-    fn fill(&self, cell: &mut Cell, value: f64, by_power: bool) -> Result<(), TraceError> {
-        if !by_power {
-            cell.add(value);
-            return Ok(());
-        }
-        match cell.count_value(value) {
-            0 => Ok(()),
-            taken => self.collect(taken),
-        }
     }
 
     /// Reads whole traces into the cells of a metric.

@@ -15,11 +15,11 @@ use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
 use self::literal::Literal;
 pub(super) use self::math::numbers;
-pub(super) use self::query::parse;
 use self::term::{Node, always_there};
-use super::{
-    Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term, TraceqlError,
-};
+use super::ast::{Check, Expr, Query, Relation, Spanset, Stage, Structure};
+use super::error::TraceqlError;
+use super::fields::{Field, Intrinsic, scope_name};
+use super::terms::{Compare, Fixed, Term};
 
 /// Deepest nesting of parentheses and negations.
 const DEPTH_MAX: usize = 64;
@@ -31,6 +31,16 @@ const STAGES_MAX: usize = 32;
 const GROUPS_MAX: usize = 3;
 
 type Result<T> = std::result::Result<T, TraceqlError>;
+
+impl Query {
+    /// Reads a query.
+    ///
+    /// # Errors
+    /// Not TraceQL, or more of it than is supported; the reason names it.
+    pub fn parse(text: &str) -> std::result::Result<Self, TraceqlError> {
+        query::parse(text)
+    }
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
@@ -297,7 +307,7 @@ impl<'a> Parser<'a> {
 
     fn word(&mut self, begin: usize) -> Result<std::result::Result<Field, Literal>> {
         let word = self.take(|c| c.is_alphanumeric() || c == '_');
-        let scopes = Place::ALL.into_iter().find(|place| super::scope_name(*place) == word);
+        let scopes = Place::ALL.into_iter().find(|place| scope_name(*place) == word);
         if let (Some(place), true) = (scopes, self.rest().starts_with('.')) {
             self.at += 1;
             return Ok(Ok(Field::Attribute(Some(place), self.key(begin)?)));

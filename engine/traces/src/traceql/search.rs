@@ -6,10 +6,10 @@ use quiver_query::QueryContext;
 use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
-use super::Query;
+use super::ast::Query;
 use super::eval::Looked;
+use super::found::FoundSet;
 use super::memory::LABEL_BYTES;
-use super::stages::FoundSet;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};

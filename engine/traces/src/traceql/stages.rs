@@ -3,24 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quiver_types::spans::Value;
 use quiver_types::time::duration::format_go;
 use serde_json::{Value as Json, json};
 
-use super::eval::{Looked, any_json};
-use super::{Aggregate, Field, Scalar, Stage, Term};
+use super::ast::{Aggregate, Scalar, Stage};
+use super::eval::Looked;
+use super::fields::Field;
+use super::found::FoundSet;
+use super::json::{double, number};
+use super::terms::Term;
 
 /// Most attributes of a set: what its values are called is in memory once, the values are not.
 const ATTRIBUTES_MAX: usize = 16;
-
-/// Spans of a trace that go together.
-#[derive(Debug, Clone, Default)]
-pub struct FoundSet {
-    /// Indexes of the spans in the trace, in its order.
-    pub spans: Vec<usize>,
-    /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(Arc<str>, Json)>,
-}
 
 impl Stage {
     /// Does it with each set; sets without spans go.
@@ -84,21 +78,6 @@ fn grouped(looked: &Looked<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet)
         group.spans.push(i);
     }
     groups.into_values().collect()
-}
-
-/// A number as OTLP/JSON has it: one that is no `int64` is a double, though it is whole.
-pub(super) fn number(value: f64) -> Json {
-    const INT_END: f64 = 9_223_372_036_854_775_808.0;
-    if value.fract() == 0.0 && (-INT_END..INT_END).contains(&value) {
-        json!({"intValue": (value as i64).to_string()})
-    } else {
-        double(value)
-    }
-}
-
-/// A double as OTLP/JSON has it; what JSON has no number for is a text.
-pub(super) fn double(value: f64) -> Json {
-    if value.is_finite() { json!({"doubleValue": value}) } else { any_json(Value::Double(value)) }
 }
 
 impl Scalar {

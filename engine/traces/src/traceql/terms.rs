@@ -6,7 +6,7 @@ use std::fmt;
 use quiver_types::spans::Value;
 use quiver_types::time::duration::format_go;
 
-use super::{Compare, Field};
+use super::fields::Field;
 
 /// One side of a comparison.
 #[derive(Debug, Clone)]
@@ -39,6 +39,31 @@ pub(crate) enum Sign {
     By,
     Remainder,
     Power,
+}
+
+/// A comparison of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Compare {
+    Equal,
+    NotEqual,
+    Less,
+    LessEqual,
+    Greater,
+    GreaterEqual,
+}
+
+impl Compare {
+    /// Whether two numbers compare so.
+    pub(super) fn holds(self, left: f64, right: f64) -> bool {
+        match self {
+            Self::Equal => left == right,
+            Self::NotEqual => left != right,
+            Self::Less => left < right,
+            Self::LessEqual => left <= right,
+            Self::Greater => left > right,
+            Self::GreaterEqual => left >= right,
+        }
+    }
 }
 
 impl Term {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use quiver_types::spans::SpanFilter;
 
-use super::{Query, Spanset};
+use super::ast::{Query, Spanset};
 
 /// Deepest parentheses that are looked into, and most parts within each.
 const DEPTH_MAX: usize = 8;

@@ -160,7 +160,7 @@ fn of_services(condition: &SpanFilter) -> bool {
 /// Reads what of a search is selected: times and durations, or a filter.
 fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     if let Some(filter) = call.params.one("selectFilter")? {
-        return Ok(quiver_traces::params::condition("selectFilter", filter)?);
+        return Ok(quiver_traces::condition::parse("selectFilter", filter)?);
     }
     let wrong = |reason: &str| ParamError::new("select", reason);
     let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;

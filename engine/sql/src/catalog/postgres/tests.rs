@@ -1,10 +1,10 @@
-//! Rows of the catalog: numbers of what there is, and what names what.
+//! Rows of the catalog: what names what.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema};
-use quiver_query::tables::TableEntry;
+use quiver_query::tables::{PUBLIC_SCHEMA, TableEntry};
 
 use super::*;
 
@@ -35,17 +35,6 @@ fn text<'r>(row: &'r Row, column: &str) -> &'r str {
         Some(Cell::Text(text)) => text,
         other => panic!("{column}: {other:?}"),
     }
-}
-
-#[test]
-fn numbers_come_out_of_names() {
-    // Clients keep them.
-    assert_eq!((number(&["public", "hosts"]), number(&["quiver", "logs"])), (527_811_066, 475_823_044));
-    let parts: [&[&str]; 6] = [&["a", "b"], &["b", "a"], &["ab"], &["a", "", "b"], &[""], &[]];
-    let numbers: BTreeSet<i64> = parts.iter().map(|parts| number(parts)).collect();
-    assert_eq!(numbers.len(), parts.len());
-    assert!(numbers.iter().all(|number| (16_384..1 << 31).contains(number)));
-    assert_eq!(SCHEMAS.map(schema_oid).into_iter().collect::<BTreeSet<_>>().len(), SCHEMAS.len());
 }
 
 #[test]

@@ -11,7 +11,8 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::super::columns::{called, factors};
-use super::super::{bare, boolean, empty, exists, number, take};
+use super::super::expressions::{bare, boolean, number, take};
+use super::super::{empty, exists};
 use super::{Lateral, Making, keys_of, reads_otherwise};
 use crate::walk::walk_mut;
 

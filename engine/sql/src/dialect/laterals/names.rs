@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, TableFactor};
 
 use super::super::columns::{called, factors};
-use super::super::{outputs, take};
+use super::super::expressions::take;
+use super::super::naming;
 use super::table_of;
 
 /// Names all outputs of a query, before what they read is put otherwise.
@@ -13,7 +14,7 @@ pub(super) fn all(query: &mut Query) {
     let SetExpr::Select(select) = &mut *query.body else { return };
     for item in &mut select.projection {
         if let SelectItem::UnnamedExpr(value) = item {
-            let alias = outputs::name(value);
+            let alias = naming::name(value);
             *item = SelectItem::ExprWithAlias { expr: take(value), alias };
         }
     }
@@ -38,13 +39,13 @@ pub(super) fn of_row(factor: &mut TableFactor) {
         if let SelectItem::UnnamedExpr(value) = item
             && table_of(value).is_some_and(|table| !own.contains(&table))
         {
-            let alias = outputs::name(value);
+            let alias = naming::name(value);
             *item = SelectItem::ExprWithAlias { expr: take(value), alias };
             is_named = true;
         }
     }
     if is_named {
-        outputs::make_unique(&mut select.projection);
+        naming::make_unique(&mut select.projection);
     }
 }
 

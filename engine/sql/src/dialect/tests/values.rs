@@ -1,6 +1,7 @@
 //! Values: what is gathered, divided, compared part by part, and forms that they are written in.
 
 use super::*;
+use crate::error::TOO_DEEP;
 
 #[test]
 fn different_values_are_gathered_in_order() {

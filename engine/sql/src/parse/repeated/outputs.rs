@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::Many;
-use crate::parse::normal;
+use crate::names::normal;
 use crate::walk::walk;
 
 /// Most bytes that outputs come to where they are named again; the first time in groups, and in an order, is free.

@@ -16,8 +16,8 @@ use quiver_types::spans::{
 use quiver_types::tables::spans::minute_of;
 
 use super::{Sums, graph_columns};
+use crate::columns::Columns;
 use crate::engine::{Reader, TraceError};
-use crate::lists::Columns;
 
 /// Traces that are looked up at once.
 const CHUNK: usize = 50_000;

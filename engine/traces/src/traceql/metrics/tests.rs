@@ -4,50 +4,6 @@ use super::*;
 use crate::assemble::tests::span;
 use crate::testing::memory;
 
-#[test]
-fn quantiles_of_powers_of_two() {
-    let mut cell = Cell::default();
-    for value in [1.0, 400.0, 1e6, 23e6, 29e6, 40e6, 75e6, 88_999_001.0, 330e6, 349e6, 480_123_456.0] {
-        cell.count_value(value);
-    }
-    let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n)).collect();
-    let expected = [(512, 1), (1 << 20, 1), (1 << 25, 2), (1 << 26, 1), (1 << 27, 2), (1 << 29, 3)];
-    assert_eq!(counts, expected);
-    assert_eq!([0.5, 0.99, 0.0].map(|q| quantile(&cell.buckets, q) as u64), [1 << 26, 1 << 29, 512]);
-    // The third of ten: half of the way from one power to the other that has a count.
-    assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
-    assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
-}
-
-#[test]
-fn numbers_that_are_left_out_are_told_from_steps_without_spans() {
-    let all = || vec![MetricSeries { points: vec![(0, 1.0), (60, 9.0)], ..MetricSeries::default() }];
-    let kept = |compare, number, gaps| {
-        let mut series = all();
-        keep(&mut series, (compare, number), 1.0, gaps);
-        series.iter().map(|s| s.points.iter().map(|p| p.1.to_string()).collect()).collect::<Vec<Vec<String>>>()
-    };
-    assert_eq!(kept(Compare::Greater, 1.0, true), [["9"]]);
-    assert_eq!(kept(Compare::Less, 9.0, false), [["1", "NaN"]]);
-    assert!(kept(Compare::Greater, 9.0, true).is_empty());
-    let mut rates = all();
-    keep(&mut rates, (Compare::LessEqual, 0.1), 60.0, true);
-    assert_eq!(rates[0].points, [(0, 1.0)]);
-}
-
-#[test]
-fn picks_are_of_each_step() {
-    let one = |points: &[(i64, f64)]| MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
-    let all = [one(&[(0, 1.0), (60, 9.0)]), one(&[(0, 2.0), (60, 3.0)]), one(&[(0, 0.5)])];
-    let picked = |greatest| {
-        let mut series = all.to_vec();
-        pick(&mut series, greatest, 1);
-        series.iter().map(|s| s.points.iter().map(|p| p.0).collect()).collect::<Vec<Vec<i64>>>()
-    };
-    assert_eq!(picked(true), [vec![60], vec![0]]);
-    assert_eq!(picked(false), [vec![60], vec![0]]);
-}
-
 fn metric(text: &str) -> Metric {
     let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
     query.metric.unwrap_or_else(|| panic!("{text} gives no numbers"))
@@ -234,76 +190,6 @@ fn how_spans_are_read() {
     ] {
         assert_eq!(of(text), (counted, of_trace, columns), "{text}");
     }
-}
-
-#[test]
-fn powers_of_two_that_values_do_not_pass() {
-    for (value, expected) in [
-        (-5.0, None),
-        (1.0, None),
-        (2.0, Some(2)),
-        (3.0, Some(4)),
-        (4.0, Some(4)),
-        (5.0, Some(8)),
-        (1025.0, Some(2048)),
-        (9_223_372_036_854_775_808.0, Some(1 << 63)),
-        (1e19, None),
-        (f64::INFINITY, None),
-        (f64::NEG_INFINITY, None),
-    ] {
-        assert_eq!(bucket(value), expected, "{value}");
-    }
-}
-
-/// Breaks where a greater quantile is smaller than a lesser one, or one lies outside of all values.
-#[test]
-fn quantiles_rise_between_the_least_and_the_greatest_value() {
-    let mut seed = 5_u64;
-    let mut below = |end: u64| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (seed >> 33) % end
-    };
-    for round in 0..200 {
-        let mut cell = Cell::default();
-        let values: Vec<u64> = (0..=below(30))
-            .map(|_| {
-                let width = 1 + below(30);
-                2 + below(1 << width)
-            })
-            .collect();
-        for value in &values {
-            cell.count_value(*value as f64);
-        }
-        let found: Vec<f64> = (0..=20).map(|q| quantile(&cell.buckets, f64::from(q) / 20.0)).collect();
-        assert!(found.is_sorted(), "round {round}: {found:?}");
-        let ends = [values.iter().min(), values.iter().max()].map(|of| of.and_then(|v| bucket(*v as f64)).unwrap());
-        assert!(found[0] > ends[0] as f64 / 2.0, "round {round}: {found:?} of {values:?}");
-        assert_eq!(found[20], ends[1] as f64, "round {round}");
-    }
-}
-
-#[test]
-fn of_equal_numbers_the_first_series_are_picked() {
-    let one = |points: &[(i64, f64)]| {
-        let exemplar = |&(at, _): &(i64, f64)| MetricExemplar { trace: [1; 16], start: at, at, value: None };
-        let exemplars = points.iter().map(exemplar).collect();
-        MetricSeries { labels: Vec::new(), points: points.to_vec(), exemplars }
-    };
-    let all = [one(&[(0, 5.0), (60, 1.0)]), one(&[(0, 5.0), (60, 2.0)]), one(&[(0, 5.0)]), one(&[])];
-    let picked = |greatest: bool, most: usize| {
-        let mut series = all.to_vec();
-        pick(&mut series, greatest, most);
-        let exemplars = |one: &MetricSeries| one.exemplars.iter().map(|e| e.at).collect::<Vec<_>>();
-        for one in &series {
-            // A span of a number that is not given is none of its series either.
-            assert_eq!(exemplars(one), one.points.iter().map(|p| p.0).collect::<Vec<_>>());
-        }
-        shown(&series)
-    };
-    assert_eq!(picked(true, 1), ["0:5", "60:2"]);
-    assert_eq!(picked(false, 1), ["0:5 60:1"]);
-    assert_eq!(picked(true, 2), ["0:5 60:1", "0:5 60:2"]);
-    assert_eq!(picked(true, 100), ["0:5 60:1", "0:5 60:2", "0:5"]);
 }
 
 #[test]

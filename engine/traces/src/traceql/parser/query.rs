@@ -1,9 +1,10 @@
 //! A whole query: sets of spans, and the stages behind them.
 
-use super::super::{Expr, Query, Spanset};
+use super::super::ast::{Expr, Query, Spanset};
 use super::{Parser, Result};
 
-pub(in crate::traceql) fn parse(text: &str) -> Result<Query> {
+/// Reads a whole query.
+pub(super) fn parse(text: &str) -> Result<Query> {
     let mut p = Parser::of(text);
     p.blank();
     let mut query = p.query()?;

@@ -1,7 +1,7 @@
 //! What stands where something else was expected, in the words of Tempo: its clients show these errors, and calls that
 //! were recorded from it compare them.
 
-use super::super::TraceqlError;
+use super::super::error::TraceqlError;
 use super::{Parser, Result};
 
 /// Words with a meaning of their own.

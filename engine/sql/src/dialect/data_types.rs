@@ -1,0 +1,79 @@
+//! Types as statements name them: what kind of type one is, and how the planner knows it.
+
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, CharacterLength, DataType, ExactNumberInfo, Expr};
+
+use crate::names::parts;
+
+/// Whether a type is that of texts.
+pub(super) fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Text | DataType::Varchar(None) | DataType::String(None))
+}
+
+/// The last part of the name of a type.
+pub(super) fn name_of(data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Regclass => Some("regclass".to_owned()),
+        DataType::Custom(name, _) => parts(name).pop(),
+        _ => None,
+    }
+}
+
+/// Letters at most of texts of a type, where it has a length: a cast cuts the others off.
+pub(super) fn letters_of(data_type: &DataType) -> Option<u64> {
+    match data_type {
+        DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharacterVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some(*length),
+        _ => None,
+    }
+}
+
+/// Whether a type is that of whole numbers.
+pub(super) fn is_whole(data_type: &DataType) -> bool {
+    use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt, TinyInt};
+    matches!(data_type, TinyInt(_) | Int2(_) | SmallInt(_) | Int(_) | Int4(_) | Integer(_) | Int8(_) | BigInt(_))
+}
+
+/// A type without its schema, where there is one here.
+pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
+        let inner = plain(inner)?;
+        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
+    }
+    // These are texts here.
+    if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
+        return Some(DataType::Text);
+    }
+    // As binary digits; the planner takes each `float` for the smaller one.
+    if let DataType::Float(digits) = data_type {
+        let is_small = matches!(digits, ExactNumberInfo::Precision(digits) if *digits <= 24);
+        return Some(if is_small { DataType::Real } else { DataType::DoublePrecision });
+    }
+    let name = name_of(data_type)?;
+    let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
+    Some(match name.as_str() {
+        "text" | "name" | "char" | "bpchar" | "varchar" | "citext" | "unknown" | "cstring" | "regproc" | "json"
+        | "jsonb" | "jsonpath" | "aclitem" | "pg_node_tree" | "uuid" => DataType::Text,
+        "int2" | "smallint" => DataType::SmallInt(None),
+        "int4" | "int" | "integer" => DataType::Integer(None),
+        "int8" | "bigint" | "oid" | "xid" => DataType::BigInt(None),
+        "float4" | "real" => DataType::Real,
+        "float8" => DataType::DoublePrecision,
+        "bool" | "boolean" => DataType::Boolean,
+        "numeric" | "decimal" => DataType::Numeric(ExactNumberInfo::None),
+        "date" => DataType::Date,
+        "_text" | "_name" | "_varchar" | "_char" => of_texts(),
+        _ => return None,
+    })
+}
+
+/// Has a small number be a large one: a parameter is as small as it can be, and not every function takes such.
+pub(super) fn widened(number: &mut Expr) {
+    if let Expr::Cast { data_type, .. } = number
+        && matches!(data_type, DataType::SmallInt(_) | DataType::Int2(_))
+    {
+        *data_type = DataType::BigInt(None);
+    }
+}

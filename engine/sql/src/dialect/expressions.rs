@@ -1,0 +1,127 @@
+//! Parts of statements as translations write them, and what they read of those that a statement has.
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Value,
+};
+use datafusion::sql::sqlparser::parser::{Parser, ParserError};
+use quiver_query::functions::list_items;
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::data_types::is_text;
+use crate::error::TOO_DEEP;
+use crate::names::{normal, parts};
+use crate::parse::{Patience, keep_texts, text_literal};
+
+/// A literal text.
+pub(super) fn text(value: &str) -> Expr {
+    Expr::Value(text_literal(value.to_owned()).into())
+}
+
+/// A literal whole number.
+pub(super) fn number(value: i64) -> Expr {
+    Expr::Value(Value::Number(value.to_string(), false).into())
+}
+
+pub(super) fn boolean(value: bool) -> Expr {
+    Expr::Value(Value::Boolean(value).into())
+}
+
+/// An expression of ours, written as SQL.
+///
+/// # Errors
+/// LimitExceeded: what the statement says stands deeper in it than the parser goes. Internal: it cannot be read.
+pub(super) fn expr(sql: &str) -> Result<Expr> {
+    // What the statement says stands in it.
+    let dialect = Patience::for_words(sql.len());
+    let mut parser = Parser::new(&dialect)
+        .try_with_sql(sql)
+        .map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))?;
+    let mut found = parser.parse_expr().map_err(|e| match e {
+        ParserError::RecursionLimitExceeded => Error::new(ErrorKind::LimitExceeded, TOO_DEEP),
+        e => Error::internal("cannot read an expression of ours").with_source(e),
+    })?;
+    if sql.contains("''") {
+        keep_texts(&mut found);
+    }
+    Ok(found)
+}
+
+/// A call of a function of ours.
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
+/// Takes an expression out of its place.
+pub(super) fn take(place: &mut Expr) -> Expr {
+    std::mem::replace(place, Expr::Value(Value::Null.into()))
+}
+
+/// The text of a literal, through brackets and casts to text.
+pub(super) fn literal(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::Number(text, _) => Some(text),
+            _ => None,
+        },
+        Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => literal(inner),
+        Expr::Cast { expr: inner, data_type, .. } if is_text(data_type) => literal(inner),
+        _ => None,
+    }
+}
+
+/// Whether it is NULL.
+pub(super) fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Null)
+}
+
+/// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
+pub(super) fn items_of_text(written: &str) -> Option<Vec<Expr>> {
+    let item = |item: Option<String>| item.map_or_else(|| Expr::Value(Value::Null.into()), |item| text(&item));
+    Some(list_items(written)?.into_iter().map(item).collect())
+}
+
+/// Whether an operator calculates with numbers.
+pub(super) fn calculates(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
+}
+
+/// Whether a name is a function that is called without brackets, which the parser takes for a column.
+pub(super) fn is_bare_function(name: &Ident) -> bool {
+    name.quote_style.is_none() && matches!(normal(name).as_str(), "current_schema" | "current_role")
+}
+
+/// The last part of a function's name, if the rest is a schema of ours.
+pub(crate) fn bare(name: &ObjectName) -> Option<String> {
+    let mut parts = parts(name);
+    let last = parts.pop()?;
+    let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
+    parts.iter().all(known).then_some(last)
+}
+
+/// The arguments of a call, where each is a plain expression.
+pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
+    match args {
+        FunctionArguments::None => Some(Vec::new()),
+        FunctionArguments::Subquery(_) => None,
+        FunctionArguments::List(list) => list
+            .args
+            .iter()
+            .map(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+                _ => None,
+            })
+            .collect(),
+    }
+}

@@ -1,0 +1,146 @@
+//! Names of outputs: PostgreSQL's where the statement gives none, and how those of one name are told apart.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, Ident, Query, SelectItem, SetExpr,
+    TimezoneInfo, TrimWhereField,
+};
+
+use super::expressions::arguments;
+use crate::models::members::is_measure_call;
+use crate::names::{normal, parts};
+
+/// What has no better name.
+const NONE: &str = "?column?";
+/// Stands before the number of an output of the whole statement whose name others have, too: no name that anybody writes
+/// has it, so that clients can be shown the name alone.
+pub(crate) const AGAIN: char = '\u{2063}';
+/// The same within a statement, where outer parts speak of it by this name.
+pub(super) const AGAIN_WITHIN: char = '_';
+
+/// The name of an output that is given none, as PostgreSQL has it.
+pub(crate) fn name(expr: &Expr) -> Ident {
+    let word = |word: &str| Ident::with_quote('"', word);
+    match expr {
+        Expr::Identifier(ident) => ident.clone(),
+        Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| word(NONE)),
+        // A measure has its own name.
+        Expr::Function(call) if is_measure_call(expr) => match arguments(&call.args).as_deref() {
+            Some([measure]) => name(measure),
+            _ => word(NONE),
+        },
+        Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
+        // What has no name of its own is called as the type that it is cast to at last.
+        Expr::Cast { expr, data_type, .. } => {
+            if is_weak(expr) {
+                word(&type_of(data_type))
+            } else {
+                name(expr)
+            }
+        }
+        Expr::TypedString(typed) => word(&type_of(&typed.data_type)),
+        Expr::Nested(expr) | Expr::Collate { expr, .. } => name(expr),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(AccessExpr::Dot(field)) => name(field),
+            _ => name(root),
+        },
+        Expr::Subquery(query) => of_first(query).unwrap_or_else(|| word(NONE)),
+        Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => word("overlaps"),
+        Expr::Tuple(_) => word("row"),
+        Expr::Case { else_result: Some(other), .. } if !is_weak(other) => name(other),
+        Expr::Case { .. } => word("case"),
+        Expr::Exists { negated: false, .. } => word("exists"),
+        Expr::Array(_) => word("array"),
+        Expr::Extract { .. } => word("extract"),
+        Expr::Position { .. } => word("position"),
+        Expr::Substring { shorthand: true, .. } => word("substr"),
+        Expr::Substring { .. } => word("substring"),
+        Expr::Overlay { .. } => word("overlay"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Leading), .. } => word("ltrim"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Trailing), .. } => word("rtrim"),
+        Expr::Trim { .. } => word("btrim"),
+        Expr::Ceil { .. } => word("ceil"),
+        Expr::Floor { .. } => word("floor"),
+        Expr::AtTimeZone { .. } => word("timezone"),
+        Expr::Interval(_) => word("interval"),
+        _ => word(NONE),
+    }
+}
+
+/// Whether a value has no name, or only one that another around it takes the place of, as that of a type
+/// (`FigureColnameInternal` of PostgreSQL).
+fn is_weak(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => is_weak(expr),
+        Expr::Case { else_result, .. } => else_result.as_ref().is_none_or(|other| is_weak(other)),
+        Expr::TypedString(_) | Expr::Interval(_) => true,
+        other => name(other).value == NONE,
+    }
+}
+
+/// What the first output of a subquery is called.
+fn of_first(query: &Query) -> Option<Ident> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    match select.projection.first()? {
+        SelectItem::UnnamedExpr(expr) => Some(name(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        _ => None,
+    }
+}
+
+/// What PostgreSQL calls a type within: `int4`.
+pub(super) fn type_of(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => return type_of(item),
+        DataType::Custom(name, _) => return parts(name).pop().unwrap_or_else(|| NONE.to_owned()),
+        DataType::SmallInt(_) | DataType::Int2(_) => "int2",
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4",
+        DataType::BigInt(_) | DataType::Int8(_) => "int8",
+        DataType::Real | DataType::Float4 => "float4",
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float(_) | DataType::Float8 => "float8",
+        DataType::Numeric(_) | DataType::Decimal(_) => "numeric",
+        DataType::Boolean | DataType::Bool => "bool",
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => "varchar",
+        DataType::Char(_) | DataType::Character(_) => "bpchar",
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => "timestamptz",
+        DataType::Timestamp(..) => "timestamp",
+        DataType::Time(..) => "time",
+        DataType::Interval { .. } => "interval",
+        other => return other.to_string().to_lowercase(),
+    };
+    name.to_owned()
+}
+
+/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
+pub(crate) fn make_unique(items: &mut [SelectItem]) {
+    number(items, AGAIN_WITHIN);
+}
+
+/// Gives outputs of one name a number behind it: `again` stands between.
+pub(super) fn number(items: &mut [SelectItem], again: char) {
+    let mut seen = HashMap::<String, usize>::new();
+    let mut aliases = HashSet::new();
+    for item in items {
+        match item {
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let times = seen.entry(normal(alias)).or_default();
+                *times += 1;
+                if *times > 1 {
+                    *alias = Ident::with_quote('"', format!("{}{again}{times}", normal(alias)));
+                }
+                aliases.insert(normal(alias));
+            }
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                let own = normal(&name(expr));
+                let times = seen.entry(own.clone()).or_default();
+                *times += 1;
+                if aliases.contains(&own) {
+                    let alias = Ident::with_quote('"', format!("{own}{again}{times}"));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
+            }
+            _ => {}
+        }
+    }
+}

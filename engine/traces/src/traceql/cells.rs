@@ -1,0 +1,211 @@
+//! Cells: what is known of the spans of one series and step, before it becomes a number.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
+use quiver_types::spans::{Span, TraceId};
+
+use super::ast::{Aggregate, MetricFunction};
+use super::fields::Field;
+use super::memory::{NODE, TEXT_BYTES};
+use super::series::SECOND_NS;
+use crate::engine::{Reader, TraceError};
+
+/// What a group takes beside its labels: its place among all, and the first node of its cells.
+const GROUP_BYTES: usize = 128 + NODE * (size_of::<Cell>() + 8);
+/// What a cell takes beside that: nodes are half full at worst.
+const CELL_BYTES: usize = 2 * (size_of::<Cell>() + 8);
+/// What the first count of a power of two takes, and each that follows.
+const BUCKET_BYTES: (usize, usize) = (16 * NODE + 16, 40);
+
+/// What is known of the spans of one series and step.
+#[derive(Debug, Default)]
+pub(super) struct Cell {
+    pub(super) count: u64,
+    sum: f64,
+    least: f64,
+    most: f64,
+    /// Counts by the power of two that values do not pass.
+    pub(super) buckets: BTreeMap<u64, u64>,
+    /// The first span, for exemplars: its trace, its start in Unix nanoseconds, its value.
+    pub(super) first: Option<(TraceId, i64, f64)>,
+}
+
+/// Cells by labels, as JSON, and start of the step.
+pub(super) type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
+
+impl Cell {
+    /// Counts a span that has no value of its own.
+    pub(super) fn note(&mut self, span: &Span) {
+        self.first.get_or_insert((span.trace_id, span.start, 0.0));
+        self.count += 1;
+    }
+
+    /// Counts a value.
+    pub(super) fn add(&mut self, value: f64) {
+        let is_first = self.count == 0;
+        self.least = if is_first { value } else { self.least.min(value) };
+        self.most = if is_first { value } else { self.most.max(value) };
+        self.count += 1;
+        self.sum += value;
+    }
+
+    /// Counts a value of its power of two; smaller ones than 2 have none. Says what that takes in memory.
+    pub(super) fn count_value(&mut self, value: f64) -> usize {
+        let Some(bound) = bucket(value) else { return 0 };
+        let before = self.buckets.len();
+        *self.buckets.entry(bound).or_default() += 1;
+        match (before, self.buckets.len()) {
+            (0, _) => BUCKET_BYTES.0,
+            (before, after) if before < after => BUCKET_BYTES.1,
+            _ => 0,
+        }
+    }
+
+    /// What a function gives of it.
+    pub(super) fn number(&self, function: &MetricFunction) -> f64 {
+        let MetricFunction::Of(aggregate, field) = function else { return self.count as f64 };
+        let number = match aggregate {
+            Aggregate::Count => return self.count as f64,
+            Aggregate::Avg => self.sum / self.count as f64,
+            Aggregate::Min => self.least,
+            Aggregate::Max => self.most,
+            Aggregate::Sum => self.sum,
+        };
+        number / unit(field)
+    }
+}
+
+/// The power of two that a value does not pass; none below 2.
+pub(super) fn bucket(value: f64) -> Option<u64> {
+    if value < 2.0 { None } else { (value as u64).checked_next_power_of_two() }
+}
+
+/// Durations are given in seconds.
+pub(super) fn unit(field: &Field) -> f64 {
+    if matches!(field, Field::Intrinsic(i) if i.is_duration()) { SECOND_NS } else { 1.0 }
+}
+
+/// Gives a quantile of counted values: those of one power of two count as spread evenly over their logarithms.
+pub(super) fn quantile(buckets: &BTreeMap<u64, u64>, q: f64) -> f64 {
+    let count: u64 = buckets.values().sum();
+    let wanted = ((q * count as f64).ceil() as u64).max(1);
+    let (mut seen, mut below) = (0, None);
+    for (&bound, &n) in buckets {
+        if seen + n == wanted {
+            return bound as f64;
+        }
+        if seen + n > wanted {
+            let high = (bound as f64).log2();
+            let low = below.map_or(high - 1.0, |below: u64| (below as f64).log2());
+            return (low + (high - low) * ((wanted - seen) as f64 / n as f64)).exp2();
+        }
+        seen += n;
+        below = Some(bound);
+    }
+    0.0
+}
+
+impl Reader {
+    /// Finds the cell of labels and a step, or makes it.
+    pub(super) fn cell<'g>(
+        &self,
+        groups: &'g mut Groups,
+        labels: Vec<String>,
+        at: i64,
+    ) -> Result<&'g mut Cell, TraceError> {
+        let cells = match groups.entry(labels) {
+            Entry::Occupied(cells) => cells.into_mut(),
+            Entry::Vacant(place) => {
+                let labels: usize = place.key().iter().map(|text| TEXT_BYTES + text.len()).sum();
+                self.collect(GROUP_BYTES + labels)?;
+                place.insert(BTreeMap::new())
+            }
+        };
+        match cells.entry(at) {
+            Entry::Occupied(cell) => Ok(cell.into_mut()),
+            Entry::Vacant(place) => {
+                self.collect(CELL_BYTES)?;
+                Ok(place.insert(Cell::default()))
+            }
+        }
+    }
+
+    /// Puts a value into a cell.
+    pub(super) fn fill(&self, cell: &mut Cell, value: f64, by_power: bool) -> Result<(), TraceError> {
+        if !by_power {
+            cell.add(value);
+            return Ok(());
+        }
+        match cell.count_value(value) {
+            0 => Ok(()),
+            taken => self.collect(taken),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_powers_of_two() {
+        let mut cell = Cell::default();
+        for value in [1.0, 400.0, 1e6, 23e6, 29e6, 40e6, 75e6, 88_999_001.0, 330e6, 349e6, 480_123_456.0] {
+            cell.count_value(value);
+        }
+        let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n)).collect();
+        let expected = [(512, 1), (1 << 20, 1), (1 << 25, 2), (1 << 26, 1), (1 << 27, 2), (1 << 29, 3)];
+        assert_eq!(counts, expected);
+        assert_eq!([0.5, 0.99, 0.0].map(|q| quantile(&cell.buckets, q) as u64), [1 << 26, 1 << 29, 512]);
+        // The third of ten: half of the way from one power to the other that has a count.
+        assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
+        assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn powers_of_two_that_values_do_not_pass() {
+        for (value, expected) in [
+            (-5.0, None),
+            (1.0, None),
+            (2.0, Some(2)),
+            (3.0, Some(4)),
+            (4.0, Some(4)),
+            (5.0, Some(8)),
+            (1025.0, Some(2048)),
+            (9_223_372_036_854_775_808.0, Some(1 << 63)),
+            (1e19, None),
+            (f64::INFINITY, None),
+            (f64::NEG_INFINITY, None),
+        ] {
+            assert_eq!(bucket(value), expected, "{value}");
+        }
+    }
+
+    /// Breaks where a greater quantile is smaller than a lesser one, or one lies outside of all values.
+    #[test]
+    fn quantiles_rise_between_the_least_and_the_greatest_value() {
+        let mut seed = 5_u64;
+        let mut below = |end: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % end
+        };
+        for round in 0..200 {
+            let mut cell = Cell::default();
+            let values: Vec<u64> = (0..=below(30))
+                .map(|_| {
+                    let width = 1 + below(30);
+                    2 + below(1 << width)
+                })
+                .collect();
+            for value in &values {
+                cell.count_value(*value as f64);
+            }
+            let found: Vec<f64> = (0..=20).map(|q| quantile(&cell.buckets, f64::from(q) / 20.0)).collect();
+            assert!(found.is_sorted(), "round {round}: {found:?}");
+            let ends = [values.iter().min(), values.iter().max()].map(|of| of.and_then(|v| bucket(*v as f64)).unwrap());
+            assert!(found[0] > ends[0] as f64 / 2.0, "round {round}: {found:?} of {values:?}");
+            assert_eq!(found[20], ends[1] as f64, "round {round}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Numbers over time as they are read: those of a query, and arithmetic between them.
+
+use super::ast::{Metric, Query};
+use super::terms::{Compare, Sign};
+
+/// What numbers are made of.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// The series of one query with a function of metrics.
+    Query(Box<Query>),
+    /// Arithmetic between series of both sides.
+    Worked(Box<Node>, Sign, Box<Node>),
+    /// Arithmetic between series and a constant, which may stand on the left.
+    Fixed {
+        of: Box<Node>,
+        sign: Sign,
+        fixed: f64,
+        /// Whether the constant is the left operand.
+        is_left: bool,
+    },
+    /// The numbers of series that compare so with a constant.
+    Kept(Box<Node>, Compare, f64),
+    /// The greatest (`true`) or least of each step.
+    Picked(Box<Node>, bool, usize),
+}
+
+impl Node {
+    /// Says whether the numbers of `compare` are among its own.
+    pub(super) fn has_comparison(&self) -> bool {
+        let mut queries = Vec::new();
+        self.queries(&mut queries);
+        queries.iter().any(|query| query.metric.as_ref().is_some_and(Metric::is_comparison))
+    }
+
+    /// Adds its queries, in their order.
+    pub(super) fn queries<'n>(&'n self, out: &mut Vec<&'n Query>) {
+        match self {
+            Self::Query(query) => out.push(query),
+            Self::Worked(left, _, right) => {
+                left.queries(out);
+                right.queries(out);
+            }
+            Self::Fixed { of, .. } | Self::Kept(of, ..) | Self::Picked(of, ..) => of.queries(out),
+        }
+    }
+}
