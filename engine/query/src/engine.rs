@@ -31,7 +31,6 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::explaining::put_children;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::near::{FAULT, Start, give_way};
@@ -417,7 +416,8 @@ impl QueryEngine {
     fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
         let gate = ctx.gate.get_or_init(|| {
             let values = self.share(ctx).of_values();
-            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx), values));
+            let (memory, cpu_nanos) = (self.reservation("look-up", ctx), Arc::clone(&ctx.query().cpu_nanos));
+            let gate = Arc::new(QueryGate::new(memory, values, cpu_nanos, ctx.deadline));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
         });
@@ -466,7 +466,7 @@ impl QueryEngine {
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }
-        put_children(&mut shown, ctx);
+        ctx.put_children(&mut shown);
         Ok(shown)
     }
 

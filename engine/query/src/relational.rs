@@ -77,7 +77,6 @@ use self::untyped::UntypedTimes;
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
-use crate::explaining::put_children;
 use crate::functions::Room;
 use crate::in_turn::few_at_once;
 use crate::running::Phase;
@@ -235,7 +234,7 @@ impl QueryEngine {
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }
-        put_children(&mut shown, ctx);
+        ctx.put_children(&mut shown);
         Ok(shown)
     }
 
