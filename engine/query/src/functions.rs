@@ -37,6 +37,7 @@ mod keywords;
 mod list_texts;
 pub(crate) mod literal;
 mod making;
+mod maps;
 mod mode;
 mod number_format;
 mod numbers;

@@ -15,10 +15,15 @@ use quiver_types::matcher::{Places, WatchedRegex, affordable, builder, looks_aro
 use quiver_types::watch;
 use regex::Regex;
 
-use super::super::bounded::BYTES_MAX;
-use super::{COUNT, INSTR, LIKE, MATCH, REPLACE};
+use super::super::held::BYTES_MAX;
 use crate::error::to_datafusion;
 use crate::relational::patterns::{Texts, ended, may_compile};
+
+pub(super) const LIKE: &str = "regexp_like";
+pub(super) const MATCH: &str = "regexp_match";
+pub(super) const REPLACE: &str = "regexp_replace";
+pub(super) const COUNT: &str = "regexp_count";
+pub(super) const INSTR: &str = "regexp_instr";
 
 /// Groups in a replacement as PostgreSQL writes them.
 static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));
