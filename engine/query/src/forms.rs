@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::QueryEngine;
 use crate::error::to_datafusion;
-use crate::functions::{self, sum_by_name};
+use crate::functions::around::{sum_by_name, unregistered};
 use crate::in_turn::InTurnExec;
 use crate::index::{IndexExec, LookUp};
 use crate::relational::grouping::{CodedGroupExec, WrittenGroups};
@@ -36,7 +36,7 @@ pub struct PlanForms {
 impl PlanForms {
     /// Reads plans for an engine, whose memory functions of theirs take.
     pub fn new(engine: &QueryEngine) -> Self {
-        Self { functions: functions::unregistered(&engine.planning.room) }
+        Self { functions: unregistered(&engine.planning.room) }
     }
 }
 

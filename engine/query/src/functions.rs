@@ -4,7 +4,7 @@
 mod addresses;
 mod age;
 mod approximate;
-mod around;
+pub(crate) mod around;
 mod attr;
 mod averages;
 mod bits;
@@ -85,8 +85,6 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub use around::Around;
-pub(crate) use around::{sum_by_name, unregistered};
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};

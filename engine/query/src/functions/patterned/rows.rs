@@ -94,7 +94,7 @@ pub(super) fn call(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Ar
 }
 
 /// How many groups a replacement names, at most.
-pub(in crate::functions) fn references(to: &str) -> i128 {
+pub(crate) fn references(to: &str) -> i128 {
     to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128
 }
 
@@ -102,7 +102,7 @@ pub(in crate::functions) fn references(to: &str) -> i128 {
 ///
 /// # Errors
 /// As [`call`].
-pub(in crate::functions) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+pub(crate) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let [_, _, to, ..] = args else { return Ok(0) };
     let (to, mut added) = (Texts::new(to)?, 0);
     Asked::new(REPLACE, args, rows)?.each(|row, found| {
