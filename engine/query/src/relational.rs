@@ -72,7 +72,7 @@ use self::untyped::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
 use crate::in_turn::few_at_once;
-use crate::tables::MATCHERS;
+use crate::tables::logs::filter::MATCHERS;
 
 /// Makes the session.
 pub(crate) fn session(

@@ -9,7 +9,7 @@ mod alone;
 mod asked;
 mod columns;
 mod keys;
-mod node;
+pub(crate) mod node;
 #[cfg(test)]
 mod tests;
 
@@ -28,8 +28,8 @@ use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
 
 use self::asked::{Asked, Exprs};
-use crate::tables::ConvertExec;
-pub(crate) use node::{CodedGroupExec, WrittenGroups};
+use self::node::CodedGroupExec;
+use crate::tables::convert::ConvertExec;
 
 /// Replaces partial aggregations of rows of tables with texts by codes.
 ///

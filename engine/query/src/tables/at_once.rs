@@ -20,8 +20,9 @@ use futures::future::BoxFuture;
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{ReadStats, Result};
 
+use super::written::WrittenRows;
 use crate::error::to_datafusion;
-use crate::forms::{At, WrittenRows};
+use crate::forms::at::At;
 use crate::heads::{no_expressions, no_input};
 
 /// Rows that are read at once.

@@ -16,7 +16,7 @@ use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
 
 use super::columns::Found;
 use crate::numbered::{Texts, make_room, spread};
-use crate::tables::hex_ids;
+use crate::tables::cells::hex_ids;
 
 /// Numbers of values in the order in which they came.
 #[derive(Debug)]

@@ -31,7 +31,7 @@ use super::alone::Alone;
 use super::asked::{Asked, with_columns};
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
-use crate::forms::{At, damaged, within};
+use crate::forms::at::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
 use crate::heads::{no_expressions, one_input};
 
