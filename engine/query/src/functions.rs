@@ -98,7 +98,7 @@ pub use list_texts::items as list_items;
 pub(crate) use operation::{operation, sign, typed_as};
 pub use printed::interval_texts;
 pub use quantile::quantile;
-pub(crate) use quantile::quantiles;
+pub(crate) use quantile::several::quantiles;
 pub(crate) use results::{counted, is_long};
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
