@@ -1,7 +1,5 @@
 //! Written forms of the nodes and functions of this crate.
 
-pub(crate) mod at;
-
 use std::sync::Arc;
 
 use datafusion::error::Result;
@@ -11,7 +9,6 @@ use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::{Access, Pins, SeriesSnapshot};
 use serde::{Deserialize, Serialize};
 
-use self::at::{At, damaged, pinned};
 use crate::engine::QueryEngine;
 use crate::functions::around::{sum_by_name, unregistered};
 use crate::in_turn::InTurnExec;
@@ -24,6 +21,7 @@ use crate::tables::at_once::AtOnceExec;
 use crate::tables::convert::ConvertExec;
 use crate::tables::reading;
 use crate::tables::written::{WrittenConvert, WrittenRows};
+use crate::written::at::{At, damaged, pinned};
 use crate::written::{Forms, Written};
 
 /// The written forms of the nodes of the engine.

@@ -22,8 +22,8 @@ use quiver_types::{ReadStats, Result};
 
 use super::written::WrittenRows;
 use crate::error::to_datafusion;
-use crate::forms::at::At;
 use crate::heads::{no_expressions, no_input};
+use crate::written::at::At;
 
 /// Rows that are read at once.
 pub(crate) trait ReadAtOnce: Debug + Send + Sync + 'static {

@@ -23,9 +23,9 @@ use quiver_types::Error;
 
 use super::written::WrittenConvert;
 use crate::error::to_datafusion;
-use crate::forms::at::At;
 use crate::heads::{no_expressions, one_input};
 use crate::unpinned::unpinned;
+use crate::written::at::At;
 
 /// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
 pub(super) const ROW_ID: &str = "__q_row_id";

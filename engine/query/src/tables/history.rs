@@ -34,8 +34,8 @@ use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
 use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
 use super::written::{WrittenHistory, WrittenRows};
-use crate::forms::at::{At, damaged, pinned};
 use crate::provider::scan_by_plan;
+use crate::written::at::{At, damaged, pinned};
 
 /// What the service of a row is called.
 const SERVICE_NAME: &str = "service_name";

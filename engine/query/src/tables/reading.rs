@@ -16,7 +16,7 @@ use super::metrics::samples::SampleRows;
 use super::spans::SpanTable;
 use super::spans::convert::SpanRows;
 use super::written::{WrittenConvert, WrittenRows};
-use crate::forms::at::At;
+use crate::written::at::At;
 
 /// Reads a conversion over its input.
 pub(crate) fn conversion(

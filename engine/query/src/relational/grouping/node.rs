@@ -31,9 +31,9 @@ use super::alone::Alone;
 use super::asked::{Asked, with_columns};
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
-use crate::forms::at::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
 use crate::heads::{no_expressions, one_input};
+use crate::written::at::{At, damaged, within};
 
 /// Rows of a batch that leaves the node.
 const BATCH_ROWS: usize = 8192;

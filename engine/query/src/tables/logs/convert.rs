@@ -12,11 +12,11 @@ use quiver_types::{Error, Result};
 use super::columns::{FIELDS, field_of};
 use super::says::LogWhen;
 use crate::error::to_datafusion;
-use crate::forms::at::At;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
 use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
 use crate::tables::written::{WrittenConvert, WrittenLogs};
+use crate::written::at::At;
 
 /// How a column is made.
 #[derive(Debug, Clone)]

@@ -23,7 +23,6 @@ use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
 use super::series::Series;
 use crate::error::from_datafusion;
-use crate::forms::at::{At, pinned};
 use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
 use crate::tables::ask::{Ask, NamedTable};
@@ -32,6 +31,7 @@ use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::lower::{lower_all, supported};
 use crate::tables::written::{List, WrittenList, WrittenRows};
+use crate::written::at::{At, pinned};
 
 /// The table of series: one row each, with its first and last sample.
 #[derive(Debug)]

@@ -19,11 +19,11 @@ use self::coded::{bytes_field, coded_column, coded_field};
 use super::columns::{Each, Kinds, attribute_of};
 use super::conventions::{self, Form, Step};
 use super::says::Places;
-use crate::forms::at::At;
 use crate::tables::cells::Kind;
 use crate::tables::configured::{self, is_configured};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 use crate::tables::written::{WrittenConvert, WrittenSpans};
+use crate::written::at::At;
 
 /// Converts stored spans.
 #[derive(Debug)]

@@ -7,9 +7,9 @@ use quiver_types::configured::Configured;
 
 use super::SpanRows;
 use crate::error::to_datafusion;
-use crate::forms::at::{At, damaged, pinned};
 use crate::tables::convert::Convert;
 use crate::tables::written::WrittenSpans;
+use crate::written::at::{At, damaged, pinned};
 
 impl SpanRows {
     /// Reads what [`Convert::written`] says; with how many stored columns it needs.

@@ -9,8 +9,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::utils::collect_columns;
 use quiver_types::Pins;
 
+use super::Forms;
 use crate::error::to_datafusion;
-use crate::written::Forms;
 
 /// Where something is written or read.
 pub(crate) struct At<'a> {
