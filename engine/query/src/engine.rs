@@ -513,6 +513,7 @@ impl QueryEngine {
     pub(crate) fn runs(&self) -> &Self {
         self.through.get().map_or(self, |codec| &**codec.engine())
     }
+
     /// Checks limits for operators that only see DataFusion's errors.
     ///
     /// # Errors
