@@ -12,7 +12,7 @@ pub(crate) const PLACES: &[&str] = &[
     "engine/logsql/src/plan",
     "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/in_turn.rs",
-    "engine/query/src/index.rs",
+    "engine/query/src/index/node.rs",
     "engine/query/src/leaf/node.rs",
     "engine/query/src/relational/list_pieces.rs",
     "engine/query/src/operator.rs",

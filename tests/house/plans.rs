@@ -193,7 +193,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("server/api/src/traces_compat/jaeger.rs", "decodes what the caller sent; nothing is stored or read"),
     ("server/quiver/src/rules/bench.rs", "a bench of rules over samples of its own"),
     ("engine/types/src/access.rs", "defines it"),
-    ("engine/query/src/tables.rs", "the same of all domains"),
+    ("engine/query/src/tables/snapshot.rs", "the same of all domains"),
     ("engine/query/src/tables/history.rs", "queries that ended, cut to the caller's own before anything is shown"),
     ("engine/sql/src/lacking.rs", "asks which tables there are, to name the right that a caller lacks"),
     ("server/api/src/discovery/look.rs", "resources are found for all; who may see one is asked where it is shown"),

@@ -1,11 +1,9 @@
-//! Bodies of nodes that DataFusion has no message for.
+//! Bodies of nodes and calls that DataFusion has no message for, or whose message forgets something.
 
-use datafusion::error::Result;
+use datafusion::common::internal_datafusion_err;
+use datafusion::error::{DataFusionError, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-
-use crate::broken;
-use crate::windows::Call;
 
 /// What stands in DataFusion's message of a node of others. Children stand beside it.
 #[derive(Debug, Serialize, Deserialize)]
@@ -45,6 +43,26 @@ pub(crate) enum Mode {
     Linear,
 }
 
+/// The call of a window function.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Call {
+    pub(crate) of: Called,
+    pub(crate) partition_by: Vec<Vec<u8>>,
+    pub(crate) order_by: Vec<SortKey>,
+    pub(crate) frame: Vec<u8>,
+}
+
+/// What is called.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) enum Called {
+    /// An aggregate, over frames that only grow.
+    Growing(Vec<u8>),
+    /// An aggregate, over frames that rows leave again.
+    Sliding(Vec<u8>),
+    /// A function of rows.
+    Rows { function: Vec<u8>, name: String, args: Vec<Vec<u8>>, ignores_nulls: bool, is_reversed: bool },
+}
+
 /// What rows are ordered by.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SortKey {
@@ -64,4 +82,9 @@ pub(crate) fn of_bytes<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
         (read, []) => Ok(read),
         _ => Err(broken("something stands behind it")),
     }
+}
+
+/// Says that bytes are none of a form.
+pub(crate) fn broken(error: impl std::fmt::Display) -> DataFusionError {
+    internal_datafusion_err!("a written plan is damaged: {error}")
 }

@@ -11,8 +11,7 @@ use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFuncti
 use quiver_query::{Around, Written};
 use serde::{Deserialize, Serialize};
 
-use crate::body::{SortKey, of_bytes, to_bytes};
-use crate::broken;
+use crate::body::{SortKey, broken, of_bytes, to_bytes};
 use crate::pass::Pass;
 
 /// A function in a written plan.

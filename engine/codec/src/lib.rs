@@ -15,34 +15,18 @@ mod windows;
 
 use std::sync::Arc;
 
-use datafusion::common::internal_datafusion_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
 use quiver_query::{QueryEngine, ThroughCodec, Written, from_datafusion};
 
-use pass::Pass;
+use pass::{Pass, Shared};
 
 /// Writes physical plans, and reads them for an engine.
 #[derive(Debug)]
 pub struct PlanCodec {
     shared: Arc<Shared>,
-}
-
-/// What all plans need on their way.
-pub(crate) struct Shared {
-    /// The engine that reads plans: functions are looked up in its session.
-    engine: Arc<QueryEngine>,
-    written: Vec<Arc<dyn Written>>,
-    /// The functions of DataFusion as it has them.
-    plain: SessionState,
-}
-
-impl std::fmt::Debug for Shared {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("engine", &self.engine).field("written", &self.written).finish_non_exhaustive()
-    }
 }
 
 impl PlanCodec {
@@ -82,9 +66,4 @@ impl ThroughCodec for PlanCodec {
     fn engine(&self) -> &Arc<QueryEngine> {
         &self.shared.engine
     }
-}
-
-/// Says that bytes are none of a form.
-pub(crate) fn broken(error: impl std::fmt::Display) -> DataFusionError {
-    internal_datafusion_err!("a written plan is damaged: {error}")
 }

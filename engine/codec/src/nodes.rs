@@ -25,9 +25,9 @@ use datafusion_proto::protobuf::{self, PhysicalPlanNode};
 use prost::Message as _;
 use quiver_query::Forms as _;
 
-use crate::body::{Body, Mode};
+use crate::body::{Body, Mode, broken};
 use crate::pass::Pass;
-use crate::{broken, windows};
+use crate::windows;
 
 /// Writes a node; `None`: it is none of these.
 pub(crate) fn write(pass: &Pass, node: &dyn ExecutionPlan) -> Result<Option<Body>> {

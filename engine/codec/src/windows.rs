@@ -12,31 +12,10 @@ use datafusion::physical_plan::windows::{WindowUDFExpr, create_udwf_window_expr}
 use datafusion_proto::protobuf;
 use prost::Message as _;
 use quiver_query::Forms as _;
-use serde::{Deserialize, Serialize};
 
-use crate::body::SortKey;
+use crate::body::{Call, Called, broken};
+use crate::functions;
 use crate::pass::Pass;
-use crate::{broken, functions};
-
-/// The call of a window function.
-#[derive(Debug, Serialize, Deserialize)]
-pub(crate) struct Call {
-    of: Of,
-    partition_by: Vec<Vec<u8>>,
-    order_by: Vec<SortKey>,
-    frame: Vec<u8>,
-}
-
-/// What is called.
-#[derive(Debug, Serialize, Deserialize)]
-enum Of {
-    /// An aggregate, over frames that only grow.
-    Growing(Vec<u8>),
-    /// An aggregate, over frames that rows leave again.
-    Sliding(Vec<u8>),
-    /// A function of rows.
-    Rows { function: Vec<u8>, name: String, args: Vec<Vec<u8>>, ignores_nulls: bool, is_reversed: bool },
-}
 
 /// How a call of rows is shown at its end; nothing else tells these of it.
 const FLAGS: [(bool, bool, &str); 4] = [
@@ -59,18 +38,18 @@ pub(crate) fn write(pass: &Pass, call: &Arc<dyn WindowExpr>) -> Result<Call> {
         if !is_plain() {
             return Err(conditional());
         }
-        Of::Growing(pass.write_aggregate(growing.get_aggregate_expr())?)
+        Called::Growing(pass.write_aggregate(growing.get_aggregate_expr())?)
     } else if let Some(sliding) = any.downcast_ref::<SlidingAggregateWindowExpr>() {
         if !is_plain() {
             return Err(conditional());
         }
-        Of::Sliding(pass.write_aggregate(sliding.get_aggregate_expr())?)
+        Called::Sliding(pass.write_aggregate(sliding.get_aggregate_expr())?)
     } else {
         let rows = any.downcast_ref::<StandardWindowExpr>().ok_or_else(unknown)?.get_standard_func_expr();
         let rows: &WindowUDFExpr = rows.as_any().downcast_ref().ok_or_else(unknown)?;
         let shown = format!("{rows:?}");
         let flags = FLAGS.iter().find(|(.., end)| shown.ends_with(*end)).ok_or_else(unknown)?;
-        Of::Rows {
+        Called::Rows {
             function: functions::write(pass, &**rows.fun())?,
             name: call.name().to_owned(),
             args: pass.write_exprs(rows.args())?,
@@ -93,15 +72,15 @@ pub(crate) fn read(pass: &Pass, call: &Call, schema: &Schema) -> Result<Arc<dyn 
     let frame = protobuf::WindowFrame::decode(call.frame.as_slice()).map_err(broken)?;
     let frame = Arc::new(WindowFrame::try_from(frame)?);
     Ok(match &call.of {
-        Of::Growing(aggregate) => {
+        Called::Growing(aggregate) => {
             let aggregate = pass.read_aggregate(aggregate, schema)?;
             Arc::new(PlainAggregateWindowExpr::new(aggregate, &partition_by, &order_by, frame, None))
         }
-        Of::Sliding(aggregate) => {
+        Called::Sliding(aggregate) => {
             let aggregate = pass.read_aggregate(aggregate, schema)?;
             Arc::new(SlidingAggregateWindowExpr::new(aggregate, &partition_by, &order_by, frame, None))
         }
-        Of::Rows { function, name, args, ignores_nulls, is_reversed } => {
+        Called::Rows { function, name, args, ignores_nulls, is_reversed } => {
             let (function, args) = (functions::read::<WindowUDF>(pass, function)?, pass.read_exprs(args, schema)?);
             let make = |function: &Arc<WindowUDF>| {
                 create_udwf_window_expr(function, &args, schema, name.clone(), *ignores_nulls)

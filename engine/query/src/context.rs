@@ -4,16 +4,22 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
 use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::explaining::Explaining;
-use crate::failpoint;
+use crate::error::from_datafusion;
+use crate::explaining::{Explaining, Plan};
 use crate::gate::QueryGate;
 use crate::running::{Asked, Query};
 use crate::underway::Underway;
+use crate::{explain, failpoint};
 
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -66,9 +72,9 @@ pub struct QueryContext {
     /// Whether each plan is run twice, for tests; set by [`Self::rehearsed`].
     pub(crate) rehearse: bool,
     /// Where its plans are noted, when they are to be shown.
-    pub(crate) explaining: Option<Arc<Explaining>>,
+    explaining: Option<Arc<Explaining>>,
     /// Whether planning needs the rows, so that plans run under a plain `explain`, too; set by [`Self::planning`].
-    pub(crate) needed: bool,
+    needed: bool,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,
     /// Memory of what was collected and is held as long as the context is.
@@ -90,7 +96,7 @@ impl Collected {
     /// # Errors
     /// LimitExceeded: the query's share of memory does not have them.
     pub fn add(&self, bytes: usize) -> Result<()> {
-        self.0.try_grow(bytes).map_err(crate::from_datafusion)
+        self.0.try_grow(bytes).map_err(from_datafusion)
     }
 }
 
@@ -231,6 +237,58 @@ impl QueryContext {
             }
         }
         Ok(())
+    }
+}
+
+/// Plans that are shown instead of answered.
+impl QueryContext {
+    /// Makes a context whose plans are noted instead of answered.
+    #[must_use]
+    pub fn explaining(mut self, explaining: Option<Arc<Explaining>>) -> Self {
+        self.explaining = explaining;
+        self
+    }
+
+    /// Makes the context of plans that must run before others can be made: they run under a plain `explain`, too, and are
+    /// shown.
+    #[must_use]
+    pub fn planning(&self) -> Self {
+        let mut ctx = self.clone();
+        ctx.needed = true;
+        ctx
+    }
+
+    /// Says whether plans are only shown, so that no rows come.
+    pub fn is_only_planned(&self) -> bool {
+        self.explaining.as_ref().is_some_and(|explaining| !explaining.analyzes() && !self.needed)
+    }
+
+    /// Counts a plan, logs it for who looks, and notes it where plans are shown. Gives the stream without rows of one that
+    /// is not to run.
+    pub(crate) fn planned(
+        &self,
+        logical: &LogicalPlan,
+        physical: &Arc<dyn ExecutionPlan>,
+    ) -> Option<SendableRecordBatchStream> {
+        self.query().count_plan();
+        if tracing::enabled!(target: "quiver::plan", tracing::Level::DEBUG) {
+            let digest = explain::digest(physical);
+            tracing::debug!(target: "quiver::plan", query = self.query().id, digest, "a plan runs");
+        }
+        let explaining = self.explaining.as_ref()?;
+        let ran = !self.is_only_planned();
+        let (logical, physical_kept) = (logical.clone(), Arc::clone(physical));
+        explaining.add(Plan { logical, physical: physical_kept, ran, stats: Arc::clone(&self.stats) });
+        let schema: SchemaRef = physical.schema();
+        (!ran).then(|| Box::pin(EmptyRecordBatchStream::new(schema)) as SendableRecordBatchStream)
+    }
+
+    /// Puts the plans that ran before one, because planning needed their rows, below it.
+    pub(crate) fn put_children(&self, shown: &mut Value) {
+        let children = self.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
+        if !children.is_empty() {
+            shown["children"] = children.into();
+        }
     }
 }
 

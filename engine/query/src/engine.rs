@@ -3,10 +3,13 @@
 //! PromQL, LogsQL and traces build `LogicalPlan`s directly, so their session carries no optimizer rules (planning a small
 //! query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
 
+mod lists;
+mod relational;
+
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -31,19 +34,18 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::explaining::put_children;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::near::{FAULT, Start, give_way};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
-use crate::rehearsal::PlanRun;
-use crate::running::{Phase, Query, Running};
+use crate::rehearsal::{PlanRun, rehearsed};
+use crate::running::{Phase, Running};
 use crate::spill::SpillRoom;
-use crate::through::ThroughCodec;
 use crate::underway::AllUnderway;
+use crate::used::{Ending, Gauge, QueryUse};
 use crate::watched::{Watched, hand_on};
-use crate::{explain, failpoint, lists, relational};
+use crate::{explain, failpoint};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -79,21 +81,16 @@ pub struct EngineSettings {
     pub pressure: Arc<MemoryPressure>,
 }
 
-/// What all queries used so far.
-#[derive(Debug, Default)]
-pub struct QueryUse {
-    /// Queries that asked for a place.
-    pub started: AtomicU64,
-    /// Queries that ended in an error.
-    pub failed: AtomicU64,
-    /// Queries whose caller went away.
-    pub cancelled: AtomicU64,
-    /// Queries that run now.
-    pub running: AtomicU64,
-    /// Queries that wait for a place.
-    pub waiting: AtomicU64,
-    /// Time that queries took, in microseconds.
-    pub micros: AtomicU64,
+/// Writes plans and reads them in another engine. Crate `codec` has it; who does not ask for it does not link that.
+pub trait ThroughCodec: fmt::Debug + Send + Sync {
+    /// Gives a plan that was made with a session as the other engine reads it.
+    ///
+    /// # Errors
+    /// Internal: something of it has no written form; the error names it.
+    fn pass(&self, plan: &Arc<dyn ExecutionPlan>, session: &SessionState) -> Result<Arc<dyn ExecutionPlan>>;
+
+    /// The other engine.
+    fn engine(&self) -> &Arc<QueryEngine>;
 }
 
 /// Plans and runs queries of all languages, within one pool of memory and on threads of its own.
@@ -160,9 +157,9 @@ impl QueryEngine {
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
         let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
-        let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
-        let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
-        let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
+        let relational = crate::relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
+        let small_lists = crate::lists::small_session(config.clone(), Arc::clone(&runtime_env));
+        let lists = crate::lists::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&runtime_env))
@@ -360,7 +357,8 @@ impl QueryEngine {
             return Ok(no_rows);
         }
         if ctx.rehearse {
-            physical = self.rehearse(physical, ctx, shared).await?;
+            let task = || self.task(ctx, shared(PlanRun::Rehearsal));
+            physical = rehearsed(physical, ctx, task).await?;
         }
         if physical.properties().output_partitioning().partition_count() > 1 {
             // Each runs as a task of its own, on the threads of whoever starts it: those of the engine.
@@ -417,7 +415,8 @@ impl QueryEngine {
     fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
         let gate = ctx.gate.get_or_init(|| {
             let values = self.share(ctx).of_values();
-            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx), values));
+            let (memory, cpu_nanos) = (self.reservation("look-up", ctx), Arc::clone(&ctx.query().cpu_nanos));
+            let gate = Arc::new(QueryGate::new(memory, values, cpu_nanos, ctx.deadline));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
         });
@@ -466,7 +465,7 @@ impl QueryEngine {
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }
-        put_children(&mut shown, ctx);
+        ctx.put_children(&mut shown);
         Ok(shown)
     }
 
@@ -490,6 +489,31 @@ impl QueryEngine {
         self.memory.pool.reserved()
     }
 
+    /// Sends all plans through a codec from now on.
+    ///
+    /// # Errors
+    /// Internal: they go through one already.
+    pub fn send_through(&self, codec: Arc<dyn ThroughCodec>) -> Result<()> {
+        self.through.set(codec).map_err(|_| Error::internal("plans of an engine go through one codec"))
+    }
+
+    /// A plan as it runs.
+    pub(crate) fn passed(
+        &self,
+        plan: Arc<dyn ExecutionPlan>,
+        session: &SessionState,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        match self.through.get() {
+            Some(codec) => codec.pass(&plan, session),
+            None => Ok(plan),
+        }
+    }
+
+    /// The engine whose sessions and pools plans run with.
+    pub(crate) fn runs(&self) -> &Self {
+        self.through.get().map_or(self, |codec| &**codec.engine())
+    }
+
     /// Checks limits for operators that only see DataFusion's errors.
     ///
     /// # Errors
@@ -504,59 +528,6 @@ struct AbortOnDrop<T>(tokio::task::JoinHandle<T>);
 impl<T> Drop for AbortOnDrop<T> {
     fn drop(&mut self) {
         self.0.abort();
-    }
-}
-
-/// Counts how a query ends. One that is dropped before it has an answer lost its caller, unless it panicked.
-struct Ending {
-    used: Arc<QueryUse>,
-    query: Arc<Query>,
-    settled: bool,
-}
-
-impl Ending {
-    fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
-        used.started.fetch_add(1, Relaxed);
-        Self { used: Arc::clone(used), query: Arc::clone(query), settled: false }
-    }
-
-    fn settle(&mut self, error: Option<ErrorKind>) {
-        self.settled = true;
-        if let Some(kind) = error {
-            self.query.fail(kind);
-        }
-        match error {
-            None => {}
-            Some(ErrorKind::Cancelled) => _ = self.used.cancelled.fetch_add(1, Relaxed),
-            Some(_) => _ = self.used.failed.fetch_add(1, Relaxed),
-        }
-    }
-}
-
-impl Drop for Ending {
-    fn drop(&mut self) {
-        if !self.settled {
-            let panicked = std::thread::panicking();
-            self.settle(Some(if panicked { ErrorKind::Internal } else { ErrorKind::Cancelled }));
-        }
-    }
-}
-
-struct Gauge {
-    used: Arc<QueryUse>,
-    of: fn(&QueryUse) -> &AtomicU64,
-}
-
-impl Gauge {
-    fn up(used: &Arc<QueryUse>, of: fn(&QueryUse) -> &AtomicU64) -> Self {
-        of(used).fetch_add(1, Relaxed);
-        Self { used: Arc::clone(used), of }
-    }
-}
-
-impl Drop for Gauge {
-    fn drop(&mut self) {
-        (self.of)(&self.used).fetch_sub(1, Relaxed);
     }
 }
 

@@ -6,7 +6,8 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
 
-use crate::pool::CROWDED;
+/// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
+pub(crate) const CROWDED: &str = "other queries hold the memory";
 
 /// Wraps an error so that [`from_datafusion`] finds it again.
 pub fn to_datafusion(error: Error) -> DataFusionError {

@@ -1,19 +1,16 @@
 //! The plans of one request, noted as they are made, so that `explain` shows those that run and no others.
 //!
 //! Whoever asks for an explanation takes the way of everybody else; the engine notes each plan that it is handed. With
-//! `analyze` it runs them, else it gives no rows, but for what planning needs ([`QueryContext::planning`]).
+//! `analyze` it runs them, else it gives no rows, but for what planning needs (`QueryContext::planning`).
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{EmptyRecordBatchStream, ExecutionPlan};
+use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::ReadStats;
 use serde_json::{Value, json};
 
-use crate::context::QueryContext;
 use crate::explain;
 
 /// Plans that are shown of one request; more are counted.
@@ -33,13 +30,14 @@ struct Planned {
     left_out: usize,
 }
 
+/// A plan that is noted.
 #[derive(Debug)]
-struct Plan {
-    logical: LogicalPlan,
-    physical: Arc<dyn ExecutionPlan>,
+pub(crate) struct Plan {
+    pub(crate) logical: LogicalPlan,
+    pub(crate) physical: Arc<dyn ExecutionPlan>,
     /// Whether it ran.
-    ran: bool,
-    stats: Arc<ReadStats>,
+    pub(crate) ran: bool,
+    pub(crate) stats: Arc<ReadStats>,
 }
 
 impl Explaining {
@@ -48,7 +46,13 @@ impl Explaining {
         Arc::new(Self { analyze, began: Instant::now(), planned: Mutex::default() })
     }
 
-    fn add(&self, plan: Plan) {
+    /// Whether they run.
+    pub(crate) fn analyzes(&self) -> bool {
+        self.analyze
+    }
+
+    /// Notes a plan.
+    pub(crate) fn add(&self, plan: Plan) {
         let mut planned = self.planned.lock().expect("nothing fails while it is locked");
         if planned.plans.len() < PLANS_MAX {
             planned.plans.push(plan);
@@ -94,56 +98,5 @@ impl Explaining {
             out["executed"] = true.into();
         }
         out
-    }
-}
-
-/// Puts the plans that ran before one, because planning needed their rows, below it.
-pub(crate) fn put_children(shown: &mut Value, ctx: &QueryContext) {
-    let children = ctx.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
-    if !children.is_empty() {
-        shown["children"] = children.into();
-    }
-}
-
-impl QueryContext {
-    /// Makes a context whose plans are noted instead of answered.
-    #[must_use]
-    pub fn explaining(mut self, explaining: Option<Arc<Explaining>>) -> Self {
-        self.explaining = explaining;
-        self
-    }
-
-    /// Makes the context of plans that must run before others can be made: they run under a plain `explain`, too, and are
-    /// shown.
-    #[must_use]
-    pub fn planning(&self) -> Self {
-        let mut ctx = self.clone();
-        ctx.needed = true;
-        ctx
-    }
-
-    /// Says whether plans are only shown, so that no rows come.
-    pub fn is_only_planned(&self) -> bool {
-        self.explaining.as_ref().is_some_and(|explaining| !explaining.analyze && !self.needed)
-    }
-
-    /// Counts a plan, logs it for who looks, and notes it where plans are shown. Gives the stream without rows of one that
-    /// is not to run.
-    pub(crate) fn planned(
-        &self,
-        logical: &LogicalPlan,
-        physical: &Arc<dyn ExecutionPlan>,
-    ) -> Option<SendableRecordBatchStream> {
-        self.query().count_plan();
-        if tracing::enabled!(target: "quiver::plan", tracing::Level::DEBUG) {
-            let digest = explain::digest(physical);
-            tracing::debug!(target: "quiver::plan", query = self.query().id, digest, "a plan runs");
-        }
-        let explaining = self.explaining.as_ref()?;
-        let ran = !self.is_only_planned();
-        let (logical, physical_kept) = (logical.clone(), Arc::clone(physical));
-        explaining.add(Plan { logical, physical: physical_kept, ran, stats: Arc::clone(&self.stats) });
-        let schema: SchemaRef = physical.schema();
-        (!ran).then(|| Box::pin(EmptyRecordBatchStream::new(schema)) as SendableRecordBatchStream)
     }
 }

@@ -2,29 +2,27 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Schema, SchemaRef};
-use datafusion::common::internal_datafusion_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
-use datafusion::physical_expr::utils::collect_columns;
-use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_expr::PhysicalSortExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::{Access, Pins, SeriesSnapshot};
 use serde::{Deserialize, Serialize};
 
 use crate::engine::QueryEngine;
-use crate::error::to_datafusion;
-use crate::functions::{self, sum_by_name};
+use crate::functions::around::{sum_by_name, unregistered};
 use crate::in_turn::InTurnExec;
 use crate::index::{IndexExec, LookUp};
-use crate::relational::grouping::{CodedGroupExec, WrittenGroups};
+use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::slices::SliceExec;
 use crate::relational::windows::WindowsExec;
-use crate::tables::{AtOnceExec, ConvertExec};
+use crate::tables::at_once::AtOnceExec;
+use crate::tables::convert::ConvertExec;
+use crate::tables::reading;
+use crate::tables::written::{WrittenConvert, WrittenRows};
+use crate::written::at::{At, damaged, pinned};
 use crate::written::{Forms, Written};
-
-pub(crate) use crate::tables::{WrittenConvert, WrittenRows};
 
 /// The written forms of the nodes of the engine.
 #[derive(Debug)]
@@ -36,13 +34,8 @@ pub struct PlanForms {
 impl PlanForms {
     /// Reads plans for an engine, whose memory functions of theirs take.
     pub fn new(engine: &QueryEngine) -> Self {
-        Self { functions: functions::unregistered(&engine.planning.room) }
+        Self { functions: unregistered(&engine.planning.room) }
     }
-}
-
-/// Where something is written or read.
-pub(crate) struct At<'a> {
-    pub(crate) forms: &'a dyn Forms,
 }
 
 /// A node. Children stand beside it.
@@ -88,40 +81,7 @@ struct Key {
     nulls_first: bool,
 }
 
-/// Says that bytes are none of a form.
-pub(crate) fn damaged(error: impl std::fmt::Display) -> DataFusionError {
-    internal_datafusion_err!("the written form of a node of the engine is damaged: {error}")
-}
-
-/// What a plan was planned over and names by a number (`types::Pins`).
-pub(crate) fn pinned<T: ?Sized + Send + Sync + 'static>(number: u64) -> Result<Arc<T>> {
-    Pins::of_process().pinned(number).map_err(to_datafusion)
-}
-
-/// Refuses expressions over columns that are not there.
-pub(crate) fn within<'e>(exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>, schema: &Schema) -> Result<()> {
-    for expr in exprs {
-        if collect_columns(expr).iter().any(|column| column.index() >= schema.fields().len()) {
-            return Err(damaged("it is about other columns"));
-        }
-    }
-    Ok(())
-}
-
 impl At<'_> {
-    pub(crate) fn write_exprs<'e>(
-        &self,
-        exprs: impl IntoIterator<Item = &'e Arc<dyn PhysicalExpr>>,
-    ) -> Result<Vec<Vec<u8>>> {
-        exprs.into_iter().map(|expr| self.forms.write_expr(expr)).collect()
-    }
-
-    pub(crate) fn read_exprs(&self, exprs: &[Vec<u8>], schema: &Schema) -> Result<Vec<Arc<dyn PhysicalExpr>>> {
-        let read = exprs.iter().map(|expr| self.forms.read_expr(expr, schema)).collect::<Result<Vec<_>>>()?;
-        within(&read, schema)?;
-        Ok(read)
-    }
-
     fn write(&self, node: &dyn ExecutionPlan) -> Result<Option<Node>> {
         if let Some(slices) = node.downcast_ref::<SliceExec>() {
             return Ok(Some(Node::Slices { rows: slices.rows() }));
@@ -195,16 +155,12 @@ impl At<'_> {
                 Ok(Arc::new(IndexExec::new(look_up, snapshot, access, projection, limit)?))
             }
             (Node::Convert { rows, limit }, [input]) => {
-                Ok(Arc::new(ConvertExec::read(rows, Arc::clone(input), limit, self)?))
+                Ok(Arc::new(reading::conversion(rows, Arc::clone(input), limit, self)?))
             }
             (Node::Groups(groups), [input]) => CodedGroupExec::read(groups, Arc::clone(input), self),
-            (Node::AtOnce { rows, limit }, []) => Ok(Arc::new(AtOnceExec::new(rows.read(self)?, limit))),
+            (Node::AtOnce { rows, limit }, []) => Ok(Arc::new(AtOnceExec::new(reading::rows(rows, self)?, limit))),
             _ => Err(damaged("it has other inputs")),
         }
-    }
-
-    pub(crate) fn write_schema(&self, schema: &SchemaRef) -> Result<Vec<u8>> {
-        self.forms.write_schema(schema)
     }
 }
 

@@ -12,7 +12,6 @@ use quiver_types::stats::Gate;
 use quiver_types::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::QueryContext;
 use crate::error::from_datafusion;
 use crate::failpoint;
 use crate::pool::QueryPool;
@@ -32,10 +31,15 @@ pub(crate) struct QueryGate {
 }
 
 impl QueryGate {
-    /// Makes the gate of a query out of a part of its memory, and of what functions may take for it.
-    pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation, values: QueryPool) -> Self {
-        let cpu_nanos = Arc::clone(&ctx.query().cpu_nanos);
-        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline: ctx.deadline }
+    /// Makes the gate of a query out of a part of its memory, and of what functions may take for it; where its CPU time is
+    /// counted, and when it must be done.
+    pub(crate) fn new(
+        memory: MemoryReservation,
+        values: QueryPool,
+        cpu_nanos: Arc<AtomicU64>,
+        deadline: Instant,
+    ) -> Self {
+        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline }
     }
 
     /// A run begins that ends with a token.

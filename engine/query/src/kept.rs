@@ -7,20 +7,12 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 
 use crate::context::Collected;
 use crate::engine::QueryEngine;
-use crate::pool::KeptPool;
+use crate::pool::{Keeper, KeptPool};
 
 /// The part of the pool that results of one kind may take.
 const KEPT_PART: usize = 8;
 /// Nothing is added to them beyond this part, whoever holds it.
 const FULL_PART: usize = 2;
-
-/// Who keeps results between queries, in memory that queries come first for.
-pub trait Keeper: Send + Sync {
-    /// Lets the result go that was not used for longest; says whether there was one.
-    ///
-    /// A query calls it that asks for memory, on any thread: it must not wait for queries, nor take memory.
-    fn let_go(&self) -> bool;
-}
 
 impl QueryEngine {
     /// Asks somebody for what he keeps, where a query needs the memory of it.

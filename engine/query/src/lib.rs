@@ -3,9 +3,9 @@
 //! | Module | What |
 //! |---|---|
 //! | `engine`, `near`, `pool`, `spill` | the session, the CPU runtime, what begins before it, memory |
-//! | `context`, `running` | what a query brings along (access, deadline, limits, counters) · which queries are under way |
+//! | `context`, `running`, `used` | what a query brings along (access, deadline, limits, counters) · which queries are under way · what all used |
 //! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf of scans, the doors through which languages scan, look-ups |
-//! | `operator`, `written`, `forms`, `through` | nodes of languages · plans as bytes, and back |
+//! | `operator`, `written`, `forms` | nodes of languages · plans as bytes, and back |
 //! | `lists` | the session of lists |
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics, its functions, what its statements may name |
 //! | `explain`, `explaining` | plans made visible · those of a request noted |
@@ -35,6 +35,7 @@ mod logs;
 pub mod moments;
 mod names;
 mod near;
+mod numbered;
 mod operator;
 mod pace;
 mod pool;
@@ -51,32 +52,32 @@ mod spill;
 pub mod tables;
 #[cfg(test)]
 mod testing;
-mod through;
 mod underway;
 mod unpinned;
+mod used;
 mod watched;
 mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
-pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
+pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, own_error, to_datafusion};
 pub use explaining::Explaining;
 pub use forms::PlanForms;
-pub use functions::Around;
+pub use functions::around::Around;
 pub use in_turn::in_turn;
-pub use kept::Keeper;
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
 pub use near::give_way;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
+pub use pool::Keeper;
 pub use rehearsal::PlanRun;
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
 pub use spill::spill_folder;
-pub use through::ThroughCodec;
 pub use underway::{Held, Underway};
 pub use unpinned::unpinned;
+pub use used::QueryUse;
 pub use written::{Forms, Written};

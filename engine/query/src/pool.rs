@@ -18,7 +18,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool
 use parking_lot::Mutex;
 use quiver_types::MemoryPressure;
 
-use crate::kept::Keeper;
+use crate::error::CROWDED;
 
 /// A query may hold this many times what is free besides.
 const TIMES_FREE: usize = 2;
@@ -27,8 +27,13 @@ const SMALL_PART: usize = 64;
 /// A query that holds less than this part of the pool is not what fills the process.
 const MUCH_PART: usize = 4;
 
-/// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
-pub(crate) const CROWDED: &str = "other queries hold the memory";
+/// Who keeps results between queries, in memory that queries come first for.
+pub trait Keeper: Send + Sync {
+    /// Lets the result go that was not used for longest; says whether there was one.
+    ///
+    /// A query calls it that asks for memory, on any thread: it must not wait for queries, nor take memory.
+    fn let_go(&self) -> bool;
+}
 
 /// The memory that all queries share.
 pub(crate) struct SharedPool {

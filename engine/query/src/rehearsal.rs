@@ -8,10 +8,8 @@ use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::StreamExt as _;
-use quiver_types::RunShared;
 
 use crate::context::QueryContext;
-use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 
 /// Which run of a plan something is for.
@@ -23,28 +21,25 @@ pub enum PlanRun {
     Answer,
 }
 
-impl QueryEngine {
-    /// Runs a plan as a whole and partition by partition, and gives it ready for its own run. What rehearsals read and
-    /// note is none of the query's: its own run tells the same with them as without.
-    pub(crate) async fn rehearse(
-        &self,
-        physical: Arc<dyn ExecutionPlan>,
-        ctx: &QueryContext,
-        shared: &(dyn Fn(PlanRun) -> RunShared + Sync),
-    ) -> quiver_types::Result<Arc<dyn ExecutionPlan>> {
-        let task = || {
-            let bound = self.task(ctx, shared(PlanRun::Rehearsal));
-            let config = bound.session_config().clone().with_extension(Arc::new(ctx.stats.beside()));
-            Arc::new(TaskContext::default().with_session_config(config).with_runtime(bound.runtime_env()))
-        };
-        let mut rows = execute_stream(Arc::clone(&physical), task()).map_err(from_datafusion)?;
-        while let Some(batch) = rows.next().await {
-            batch.map_err(from_datafusion)?;
-        }
-        let physical = again(physical).map_err(from_datafusion)?;
-        by_partition(&physical, &task).await.map_err(from_datafusion)?;
-        again(physical).map_err(from_datafusion)
+/// Runs a plan as a whole and partition by partition, in tasks as the engine makes them, and gives it ready for its own run.
+/// What rehearsals read and note is none of the query's: its own run tells the same with them as without.
+pub(crate) async fn rehearsed(
+    physical: Arc<dyn ExecutionPlan>,
+    ctx: &QueryContext,
+    bound: impl Fn() -> Arc<TaskContext>,
+) -> quiver_types::Result<Arc<dyn ExecutionPlan>> {
+    let task = || {
+        let bound = bound();
+        let config = bound.session_config().clone().with_extension(Arc::new(ctx.stats.beside()));
+        Arc::new(TaskContext::default().with_session_config(config).with_runtime(bound.runtime_env()))
+    };
+    let mut rows = execute_stream(Arc::clone(&physical), task()).map_err(from_datafusion)?;
+    while let Some(batch) = rows.next().await {
+        batch.map_err(from_datafusion)?;
     }
+    let physical = again(physical).map_err(from_datafusion)?;
+    by_partition(&physical, &task).await.map_err(from_datafusion)?;
+    again(physical).map_err(from_datafusion)
 }
 
 /// Makes a plan ready for another run. Nodes of ours keep nothing; some of DataFusion's do (the sort with a limit, the
@@ -88,10 +83,10 @@ mod tests {
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
     use quiver_types::stats::{add, get};
-    use quiver_types::{Access, ReadStats};
+    use quiver_types::{Access, ReadStats, RunShared};
 
     use super::*;
-    use crate::{EngineSettings, Limits};
+    use crate::{EngineSettings, Limits, QueryEngine};
 
     /// Notes when it runs.
     #[derive(Debug)]

@@ -34,25 +34,20 @@ mod untyped;
 pub(crate) mod windows;
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, Optimizer, OptimizerConfig};
 use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
-use datafusion::physical_plan::{ExecutionPlan, execute_stream};
-use datafusion::physical_planner::PhysicalPlanner as _;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::prelude::SessionConfig;
-use futures::StreamExt as _;
+use quiver_types::Result;
 use quiver_types::logs::read_matchers;
-use quiver_types::{Result, RunShared};
-use serde_json::Value;
 
 use self::arithmetic::Arithmetic;
 use self::beside::Beside;
@@ -74,16 +69,10 @@ use self::subscripts::Subscripts;
 use self::truths::Truths;
 use self::unkeyed::{Keys, Planned, Relations};
 use self::untyped::UntypedTimes;
-use crate::context::QueryContext;
-use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
-use crate::explaining::put_children;
-use crate::functions::Room;
-use crate::gathered::gathered;
+use crate::functions::{self, PlanOptions, Room};
 use crate::in_turn::few_at_once;
-use crate::running::Phase;
-use crate::tables::MATCHERS;
-use crate::{explain, functions};
+use crate::tables::logs::filter::MATCHERS;
 
 /// Makes the session.
 pub(crate) fn session(
@@ -165,93 +154,35 @@ impl OptimizerConfig for Moment<'_> {
     }
 }
 
-impl QueryEngine {
-    /// Gives the session whose rules and functions relational plans are made with.
-    pub fn relational(&self) -> &SessionState {
-        &self.relational
-    }
+/// Optimizes a plan with the session and the rules beside it.
+///
+/// # Errors
+/// Those of the rules; it is larger than rules can work on.
+pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &PlanOptions) -> Result<LogicalPlan> {
+    few_keys(plan)?;
+    few_parts(plan)?;
+    let moment = Moment { state, options: &planning.options, now: Utc::now() };
+    let analyzed = state.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
+    let optimized = analyzed.and_then(|plan| {
+        let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };
+        rules.optimize(plan, &moment, |_, _| {})
+    });
+    let optimized = optimized.and_then(unkeyed::removed).and_then(repeated::left_out);
+    optimized.and_then(beyond::told).map_err(of_planning)
+}
 
-    /// Optimizes a relational plan and makes the physical one.
-    ///
-    /// # Errors
-    /// Those of the rules and of the planners.
-    pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        few_keys(plan)?;
-        few_parts(plan)?;
-        let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
-        let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
-        let optimized = analyzed.and_then(|plan| {
-            let rules = if is_plain(&plan)? { &self.planning.plain } else { self.relational.optimizer() };
-            rules.optimize(plan, &moment, |_, _| {})
-        });
-        let optimized = optimized.and_then(unkeyed::removed).and_then(repeated::left_out);
-        let optimized = optimized.and_then(beyond::told).map_err(of_planning)?;
-        let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
-        let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
-        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-        let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
-        let physical = physical.and_then(windows::with_memory);
-        let at_once = self.relational.config().target_partitions();
-        let physical = physical.and_then(|plan| few_at_once(plan, at_once)).map_err(from_datafusion)?;
-        few_products(&physical)?;
-        Ok((optimized, self.passed(giving_way(physical)?, &self.relational)?))
-    }
-
-    /// Plans and starts a relational plan; call it inside of [`Self::run`].
-    ///
-    /// # Errors
-    /// Those of planning; the stream carries those of running.
-    pub async fn execute_relational(
-        &self,
-        plan: &LogicalPlan,
-        ctx: &QueryContext,
-    ) -> Result<SendableRecordBatchStream> {
-        ctx.check("query planning")?;
-        let (optimized, physical) = self.plan_relational(plan).await?;
-        if let Some(no_rows) = ctx.planned(&optimized, &physical) {
-            return Ok(no_rows);
-        }
-        ctx.query().enter(Phase::Execute);
-        // Aggregates look at their constants when they begin to run.
-        let task = self.relational_task(ctx, &optimized, &physical)?;
-        gathered(&physical, &task, self.reservation("rows that wait", ctx)).map_err(of_planning)
-    }
-
-    /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
-    ///
-    /// # Errors
-    /// Those of planning and running.
-    pub async fn explain_relational(&self, plan: &LogicalPlan, ctx: &QueryContext, analyze: bool) -> Result<Value> {
-        let (optimized, physical) = self.plan_relational(plan).await?;
-        let began = Instant::now();
-        if analyze {
-            let task = self.relational_task(ctx, &optimized, &physical)?;
-            let mut rows = execute_stream(Arc::clone(&physical), task).map_err(of_planning)?;
-            while let Some(batch) = rows.next().await {
-                batch.map_err(from_datafusion)?;
-                ctx.check("query execution")?;
-            }
-        }
-        let mut shown = explain::to_json(&optimized, &physical, analyze, &ctx.stats);
-        if analyze {
-            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
-        }
-        put_children(&mut shown, ctx);
-        Ok(shown)
-    }
-
-    /// The context of a run, with batches that are not too large.
-    fn relational_task(
-        &self,
-        ctx: &QueryContext,
-        optimized: &LogicalPlan,
-        physical: &Arc<dyn ExecutionPlan>,
-    ) -> Result<Arc<TaskContext>> {
-        let (config, runtime) = self.bound(ctx, RunShared::default());
-        let rows = slices::batch_rows(optimized, physical).map_err(from_datafusion)?;
-        let rows = rows.min(config.batch_size());
-        Ok(Self::task_in(config.with_batch_size(rows), runtime))
-    }
+/// Gives a physical plan of the session with the nodes beside DataFusion's, which keep it within memory and let others work.
+///
+/// # Errors
+/// Those of the nodes; it has more products of tables than may run.
+pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
+    let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
+    let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
+    let physical = physical.and_then(windows::with_memory);
+    let at_once = state.config().target_partitions();
+    let physical = physical.and_then(|plan| few_at_once(plan, at_once)).map_err(from_datafusion)?;
+    few_products(&physical)?;
+    giving_way(physical)
 }
 
 #[cfg(test)]

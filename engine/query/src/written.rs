@@ -1,5 +1,7 @@
 //! Written forms of physical nodes: how a plan leaves the engine that made it.
 
+pub(crate) mod at;
+
 use std::fmt;
 use std::sync::Arc;
 

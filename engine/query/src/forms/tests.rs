@@ -3,9 +3,11 @@
 use std::collections::BTreeSet;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
 use async_trait::async_trait;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::{ExecutionPlanProperties as _, collect, displayable};

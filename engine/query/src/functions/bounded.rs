@@ -26,14 +26,12 @@ use quiver_types::{Error, ErrorKind};
 
 use super::contained;
 use super::growth::Growth;
-use super::held::{self, COUNTED, Room};
+use super::held::{self, BYTES_MAX, COUNTED, Room};
 use super::joined::{JOINED, Joined, sides};
 use super::patterned;
 use crate::error::to_datafusion;
 use crate::relational::{patterns, plain};
 
-/// Bytes at most of what a call gives for a batch.
-pub(super) const BYTES_MAX: i128 = 64 << 20;
 /// Bytes at most of a constant that becomes part of a plan, where nothing counts it and each use copies it. Longer ones are
 /// made when the plan runs.
 const CONSTANT_MAX: i128 = 64 << 10;

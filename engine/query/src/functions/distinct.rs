@@ -18,7 +18,7 @@ use datafusion::logical_expr::{
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::relational::grouping::{Texts, make_room};
+use crate::numbered::{Texts, make_room};
 
 /// Name under which plans have it in place of `count(DISTINCT x)`.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";

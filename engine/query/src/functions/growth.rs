@@ -7,7 +7,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 
-use super::bounded::BYTES_MAX;
+use super::held::BYTES_MAX;
 use super::patterned;
 
 /// Bytes of an item of a list.

@@ -18,6 +18,8 @@ use crate::pool::QueryPool;
 
 /// Bytes from which on a value is counted by itself; a call over constants gives one value for all rows up to here.
 pub(crate) const COUNTED: usize = 128 << 10;
+/// Bytes at most of what a call gives for a batch.
+pub(super) const BYTES_MAX: i128 = 64 << 20;
 
 /// Where functions take memory from: of the query that the thread works for ([`quiver_types::watch`]), else of a pool.
 #[derive(Debug, Clone)]

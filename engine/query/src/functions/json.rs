@@ -16,8 +16,8 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-use super::attr;
 use super::list_texts::items;
+use super::maps;
 use crate::index::json_text;
 
 /// What is asked of a document.
@@ -98,7 +98,7 @@ fn of_maps(maps: &ArrayRef, keys: &ArrayRef) -> Result<ArrayRef> {
     let (Some(maps), Some(keys)) = (maps.as_map_opt(), keys.as_string_opt::<i32>()) else {
         return exec_err!("`->` reads maps of texts");
     };
-    let found = attr::found(maps, keys)?;
+    let found = maps::found(maps, keys)?;
     let (mut out, mut text) = (StringViewBuilder::with_capacity(maps.len()), String::new());
     for value in found.as_string_view() {
         text.clear();

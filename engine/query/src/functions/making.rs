@@ -5,8 +5,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_types::{Error, ErrorKind};
 
-use super::bounded::BYTES_MAX;
-use super::held::Room;
+use super::held::{BYTES_MAX, Room};
 use crate::error::to_datafusion;
 
 /// Bytes that are taken from the memory of queries at once.

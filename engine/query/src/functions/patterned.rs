@@ -15,17 +15,13 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
 use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups, looks_around};
 use quiver_types::watch;
 
+use self::rows::{COUNT, INSTR, LIKE, MATCH, REPLACE};
 use super::held::Room;
 use crate::error::to_datafusion;
 use crate::relational::patterns::{Texts, ended, is_plain};
 
 pub(super) use rows::{added, references};
 
-const LIKE: &str = "regexp_like";
-const MATCH: &str = "regexp_match";
-const REPLACE: &str = "regexp_replace";
-const COUNT: &str = "regexp_count";
-const INSTR: &str = "regexp_instr";
 /// Their names; the pattern is the second argument.
 const NAMES: [&str; 5] = [LIKE, MATCH, REPLACE, COUNT, INSTR];
 

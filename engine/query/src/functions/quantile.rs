@@ -19,9 +19,7 @@ use datafusion::physical_expr::PhysicalExpr;
 use self::lengths::Intervals;
 
 mod lengths;
-mod several;
-
-pub(crate) use several::quantiles;
+pub(super) mod several;
 
 /// Values of a chunk. A full chunk is never copied to grow, so that what [`Accumulator::size`] says is all there is.
 const CHUNK: usize = 8192;

@@ -7,6 +7,7 @@
 //! span are merged; the halves of a shared id are two. What a group holds are bytes, so that its size is known and its state
 //! travels as it is (with offsets of 64 bits: all groups together may be large).
 
+mod fields;
 mod outcome;
 mod path;
 mod rows;

@@ -28,9 +28,8 @@ use datafusion::physical_expr::expressions::Literal;
 use quiver_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
-use super::bounded::BYTES_MAX;
 use super::growth;
-use super::held::Room;
+use super::held::{BYTES_MAX, Room};
 use crate::error::to_datafusion;
 
 /// Bytes that are asked for at once.

@@ -1,5 +1,7 @@
 //! Look-ups over an index of a few series.
 
+use std::sync::Arc;
+
 use arrow::array::{AsArray as _, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
 use arrow::util::display::array_value_to_string;
@@ -7,17 +9,19 @@ use async_trait::async_trait;
 use datafusion::execution::memory_pool::GreedyMemoryPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_plan::{collect, displayable};
+use datafusion::physical_plan::{ExecutionPlan as _, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use futures::TryStreamExt as _;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{
-    ErrorKind, LabelSet, MatchOp, Millis, Result, SelectedSeries, SeriesSelector, SeriesTable, Version,
+    Access, ErrorKind, LabelSet, MatchOp, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries,
+    SeriesSelector, SeriesSnapshot, SeriesTable, Version,
 };
 
 use super::*;
-use crate::{EngineSettings, Limits, QueryEngine, from_datafusion};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine, from_datafusion};
 
 /// An index that holds all it is asked for in memory.
 #[derive(Debug, Default)]

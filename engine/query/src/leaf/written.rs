@@ -7,7 +7,7 @@ use datafusion::error::Result;
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::scan::ScanForms;
 
-use super::ScanExec;
+use super::node::ScanExec;
 use crate::error::to_datafusion;
 use crate::written::{Forms, Written};
 

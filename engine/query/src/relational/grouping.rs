@@ -6,15 +6,16 @@
 //! Filters and projections between the table and the aggregation become part of the node.
 
 mod alone;
+mod asked;
 mod columns;
 mod keys;
-mod node;
+pub(crate) mod node;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::error::Result;
 use datafusion::logical_expr::Operator;
 use datafusion::physical_expr::PhysicalExpr;
@@ -26,11 +27,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Partitioning};
 
-use crate::tables::ConvertExec;
-pub(crate) use keys::{Texts, make_room};
-pub(crate) use node::{CodedGroupExec, WrittenGroups};
-
-type Exprs = Vec<Arc<dyn PhysicalExpr>>;
+use self::asked::{Asked, Exprs};
+use self::node::CodedGroupExec;
+use crate::tables::convert::ConvertExec;
 
 /// Replaces partial aggregations of rows of tables with texts by codes.
 ///
@@ -43,40 +42,6 @@ pub(crate) fn by_codes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
             Some(coded) => Transformed::yes(coded),
             None => Transformed::no(node),
         })
-    });
-    Ok(changed?.data)
-}
-
-/// What an aggregation computes, as expressions over the rows of a node below it.
-#[derive(Debug)]
-struct Asked {
-    groups: Exprs,
-    args: Vec<Exprs>,
-    filters: Vec<Option<Arc<dyn PhysicalExpr>>>,
-    predicate: Option<Arc<dyn PhysicalExpr>>,
-}
-
-impl Asked {
-    /// Says the same over the rows that `columns` are made of.
-    fn over(&mut self, columns: &[Arc<dyn PhysicalExpr>]) -> Result<()> {
-        let each = self.groups.iter_mut().chain(self.args.iter_mut().flatten());
-        let each = each.chain(self.filters.iter_mut().flatten()).chain(&mut self.predicate);
-        for expr in each {
-            *expr = with_columns(expr, columns)?;
-        }
-        Ok(())
-    }
-}
-
-/// Puts expressions in the place of columns.
-fn with_columns(expr: &Arc<dyn PhysicalExpr>, columns: &[Arc<dyn PhysicalExpr>]) -> Result<Arc<dyn PhysicalExpr>> {
-    let changed = Arc::clone(expr).transform_down(|e| match e.downcast_ref::<Column>() {
-        None => Ok(Transformed::no(e)),
-        Some(column) => {
-            let of = columns.get(column.index()).cloned();
-            let of = of.ok_or_else(|| datafusion::common::internal_datafusion_err!("no column {column}"))?;
-            Ok(Transformed::new(of, true, TreeNodeRecursion::Jump))
-        }
     });
     Ok(changed?.data)
 }

@@ -17,7 +17,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions};
 
-use crate::tables::ConvertExec;
+use crate::tables::convert::ConvertExec;
 
 /// Gives the keys of joins as bytes where both sides have ids of tables.
 ///

@@ -3,10 +3,10 @@
 //! joins by a column of both sides), that is [`alike`]'s.
 
 mod alike;
+mod interval;
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result};
@@ -16,12 +16,10 @@ use datafusion::logical_expr::expr::{
 };
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{
-    Expr, ExprSchemable as _, LogicalPlan, Operator, Projection, SortExpr, Subquery, WindowFrameBound, WindowFrameUnits,
-};
+use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Projection, Subquery, WindowFrameBound, WindowFrameUnits};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::intervals;
+use self::interval::{in_order, is_interval, length};
 
 /// The rule, about comparisons, `ORDER BY`, `min` and `max`, and what makes one of equal ones; it comes after those that give
 /// types.
@@ -58,20 +56,12 @@ fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
     })
 }
 
-fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
-    expr.get_type(schema).is_ok_and(|kind| kind == DataType::Interval(IntervalUnit::MonthDayNano))
-}
-
 /// The length in the place of an interval that rows are sorted by.
 fn by_length(key: Expr, schema: &DFSchema) -> Transformed<Expr> {
     if !is_interval(&key, schema) {
         return Transformed::no(key);
     }
     Transformed::yes(length(key))
-}
-
-fn length(interval: Expr) -> Expr {
-    intervals::length().call(vec![interval])
 }
 
 fn compares(op: Operator) -> bool {
@@ -189,16 +179,6 @@ fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
     is_changed
 }
 
-/// Puts lengths into an order; says whether there were intervals in it.
-fn in_order(order: &mut [SortExpr], schema: &DFSchema) -> bool {
-    let mut is_changed = false;
-    for key in order.iter_mut().filter(|key| is_interval(&key.expr, schema)) {
-        key.expr = length(key.expr.clone());
-        is_changed = true;
-    }
-    is_changed
-}
-
 /// The first interval by length in the place of the least or greatest one; the number of different lengths.
 fn extreme(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::AggregateFunction(AggregateFunction { func, params }) = &expr else { return Transformed::no(expr) };
@@ -232,6 +212,7 @@ mod tests {
     use datafusion::logical_expr::lit;
 
     use super::*;
+    use crate::functions::intervals;
 
     #[test]
     fn intervals_alone_are_measured() {

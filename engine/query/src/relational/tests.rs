@@ -2,11 +2,12 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::physical_plan::displayable;
+use futures::StreamExt as _;
 use quiver_types::{Access, ErrorKind};
 
 use super::*;
 use crate::names::Names;
-use crate::{EngineSettings, Limits};
+use crate::{EngineSettings, Limits, QueryContext, QueryEngine};
 
 pub(super) fn engine() -> Arc<QueryEngine> {
     let settings = EngineSettings {

@@ -20,9 +20,10 @@ use futures::future::BoxFuture;
 use futures::{TryStreamExt as _, stream};
 use quiver_types::{ReadStats, Result};
 
+use super::written::WrittenRows;
 use crate::error::to_datafusion;
-use crate::forms::{At, WrittenRows};
 use crate::heads::{no_expressions, no_input};
+use crate::written::at::At;
 
 /// Rows that are read at once.
 pub(crate) trait ReadAtOnce: Debug + Send + Sync + 'static {

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::SchemaRef;
-use datafusion::common::internal_err;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::EquivalenceProperties;
@@ -24,9 +23,9 @@ use quiver_types::Error;
 
 use super::written::WrittenConvert;
 use crate::error::to_datafusion;
-use crate::forms::At;
 use crate::heads::{no_expressions, one_input};
 use crate::unpinned::unpinned;
+use crate::written::at::At;
 
 /// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
 pub(super) const ROW_ID: &str = "__q_row_id";
@@ -143,20 +142,6 @@ impl ConvertExec {
     /// Rows that each partition gives at most.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
-    }
-
-    /// Reads a conversion over its input.
-    pub(crate) fn read(
-        rows: WrittenConvert,
-        input: Arc<dyn ExecutionPlan>,
-        limit: Option<usize>,
-        at: &At<'_>,
-    ) -> Result<Self> {
-        let (table, convert, columns) = rows.read(at)?;
-        if input.schema().fields().len() < columns {
-            return internal_err!("the input of a conversion has other columns");
-        }
-        Ok(Self::new(table, input, convert, limit))
     }
 
     fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {

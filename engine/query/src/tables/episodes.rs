@@ -9,9 +9,9 @@ use futures::future::BoxFuture;
 use quiver_types::tables::history::{ALERT_EVENTS, NOTIFICATIONS};
 use quiver_types::{Domain, Result};
 
+use super::ask::{Ask, NamedTable};
 use super::cells::{text, text_map, time};
 use super::history::{HistoryTable, entry_of};
-use super::named::{Ask, NamedTable};
 use crate::names::Names;
 use crate::quoted;
 

@@ -28,14 +28,14 @@ use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered, service
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 
+use super::ask::{Ask, NamedTable};
 use super::at_once::{ReadAtOnce, at_once};
 use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
 use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
-use super::named::{Ask, NamedTable};
 use super::written::{WrittenHistory, WrittenRows};
-use crate::forms::{At, damaged, pinned};
 use crate::provider::scan_by_plan;
+use crate::written::at::{At, damaged, pinned};
 
 /// What the service of a row is called.
 const SERVICE_NAME: &str = "service_name";

@@ -14,8 +14,8 @@ use futures::future::BoxFuture;
 use quiver_types::configured::Listed;
 use quiver_types::{Domain, Error, Result};
 
+use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
-use super::named::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
 /// The column with the service that must be seen.

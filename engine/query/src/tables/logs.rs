@@ -1,7 +1,8 @@
 //! `logs`: one row a record. Any other name is a field.
 
-mod convert;
-mod filter;
+mod columns;
+pub(super) mod convert;
+pub(crate) mod filter;
 mod says;
 
 use std::sync::Arc;
@@ -14,41 +15,24 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::TryStreamExt as _;
 use futures::future::BoxFuture;
 use quiver_types::logs::{
-    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, MSG, STREAM, STREAM_ID, TIME,
+    FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, STREAM, STREAM_ID, TIME,
 };
 use quiver_types::{Access, Domain, ReadStats, Result};
 
+use self::convert::LogRows;
+use self::filter::{LogLower, present};
+use super::ask::{Ask, NamedTable};
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
 use super::configured;
 use super::convert::{ConvertExec, ROW_ID};
 use super::lower::{Lower as _, lower_all, supported};
-use super::named::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
 use crate::provider::scan_by_plan;
-pub(super) use convert::LogRows;
-pub(crate) use filter::MATCHERS;
-use filter::{LogLower, present};
 
 /// The table of log records.
 #[derive(Debug)]
 pub(super) struct LogTable;
-
-/// Columns that are fields of the record under another name, and the fields.
-const FIELDS: [(&str, &str); 4] =
-    [("message", MSG), ("severity_text", "severity_text"), ("trace_id", "trace_id"), ("span_id", "span_id")];
-
-/// The field behind a column of the table, if it is one; any name that is no fixed column is.
-fn field_of(column: &str) -> Option<&str> {
-    match column {
-        "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" | ROW_ID => {
-            None
-        }
-        // What follows from configuration.
-        other if configured::is_configured(other) => None,
-        other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
-    }
-}
 
 impl NamedTable for LogTable {
     fn name(&self) -> &'static str {

@@ -1,9 +1,11 @@
 //! Tables over metrics: `metric_samples`, `metric_series`, `metric_metadata`, `exemplars`.
 
-mod filter;
+mod columns;
+pub(super) mod filter;
 mod labels;
-mod lists;
-mod samples;
+pub(super) mod lists;
+pub(super) mod samples;
+mod series;
 
 use std::sync::Arc;
 
@@ -14,48 +16,20 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::histogram::histogram_fields;
-use quiver_types::{Access, Domain, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot};
+use quiver_types::{Domain, MillisRange, ReadStats, Result};
 
-use super::cells::{text, text_map, time};
+use self::columns::{BEFORE_MS, INCREASE, label_of, series_columns, with_found};
+use self::filter::MetricFilter;
+use self::labels::LabelCells;
+use self::samples::SampleRows;
+use self::series::Series;
+use super::ask::{Ask, NamedTable};
+use super::cells::time;
 use super::convert::ConvertExec;
 use super::lower::{lower_all, supported};
-use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
-pub(super) use filter::MetricFilter;
-use filter::MetricLower;
-use labels::LabelCells;
-pub(super) use lists::{ExemplarTable, List, Listing, MetadataTable, SeriesListTable};
-pub(super) use samples::SampleRows;
-
-/// How names of columns begin that are labels.
-const LABEL_PREFIX: &str = "labels.";
-
-/// Column of samples: how much a counter rose since the sample before.
-const INCREASE: &str = "increase";
-/// How old the sample before may be, in ms.
-const BEFORE_MS: i64 = 3_600_000;
-
-/// The label behind a name of a column.
-fn label_of(column: &str) -> Option<&str> {
-    column.strip_prefix(LABEL_PREFIX).filter(|label| !label.is_empty())
-}
-
-/// Columns that say of which series a row is.
-fn series_columns() -> Vec<Field> {
-    vec![text("name"), text("series_id"), text("service_name"), text_map("labels")]
-}
-
-/// Fixed columns and those that were found by name.
-fn with_found(columns: &SchemaRef, found: &[String]) -> SchemaRef {
-    let fixed = columns.fields().iter().map(|field| (**field).clone());
-    let found = found.iter().map(|name| match name.as_str() {
-        INCREASE => Field::new(INCREASE, DataType::Float64, true),
-        _ => text(name),
-    });
-    Arc::new(Schema::new(fixed.chain(found).collect::<Vec<_>>()))
-}
 
 /// The table of samples. Stale markers are no samples.
 #[derive(Debug)]
@@ -91,49 +65,6 @@ impl NamedTable for SampleTable {
             let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
             Ok(Arc::new(SampleProvider { schema, series, samples, stats }) as Arc<dyn TableProvider>)
         })
-    }
-}
-
-/// What all tables over series read them from.
-#[derive(Debug)]
-struct Series {
-    snapshot: Arc<dyn SeriesSnapshot>,
-    access: Access,
-    lower: MetricLower,
-}
-
-impl Series {
-    fn of(ask: &Ask<'_>) -> Self {
-        Self {
-            snapshot: Arc::clone(&ask.sources.series),
-            access: ask.access(Domain::Metrics),
-            lower: MetricLower { service_labels: Arc::clone(&ask.sources.service_labels) },
-        }
-    }
-
-    /// Resolves the series of a filter, with the labels that columns and filter look at.
-    async fn select(
-        &self,
-        filter: &MetricFilter,
-        range: MillisRange,
-        cells: &LabelCells,
-        stats: &ReadStats,
-    ) -> Result<SelectedSeries> {
-        let mut labels = cells.labels();
-        if let Some(labels) = &mut labels {
-            filter.labels(&self.lower.service_labels, labels);
-            labels.sort_unstable();
-            labels.dedup();
-        }
-        let selector = SeriesSelector { matchers: filter.matchers(), range, labels: labels.map(Into::into) };
-        let mut selected = self.snapshot.select(&self.access, &selector, stats).await?;
-        if filter.needs_rows() {
-            let keep =
-                (0..selected.table.len()).map(|row| filter.takes(&selected.table, row, &self.lower.service_labels));
-            let keep = keep.collect();
-            selected.restrict(keep);
-        }
-        Ok(selected)
     }
 }
 

@@ -13,7 +13,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan};
 use futures::future::BoxFuture;
 use quiver_types::Result;
 
-use super::{DomainAccess, TableEntry, TableSnapshot};
+use super::snapshot::{DomainAccess, TableEntry, TableSnapshot};
 use crate::context::QueryContext;
 
 /// Schema of models.

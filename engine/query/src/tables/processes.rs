@@ -16,11 +16,12 @@ use quiver_types::configured::{Process, ProcessStep, StepKind};
 use quiver_types::{Domain, Result};
 use serde_json::json;
 
+use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
 use super::configured::when;
 use super::logs::LogTable;
-use super::named::{Ask, NamedTable};
-use super::spans::{Each, SpanTable};
+use super::spans::SpanTable;
+use super::spans::columns::Each;
 use crate::error::from_datafusion;
 use crate::names::Names;
 use crate::quoted;

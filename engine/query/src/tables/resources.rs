@@ -14,8 +14,8 @@ use datafusion::catalog::{MemTable, TableProvider};
 use futures::future::BoxFuture;
 use quiver_types::{Access, Domain, Error, Result};
 
+use super::ask::{Ask, NamedTable};
 use super::cells::{TextMaps, text, text_map, time};
-use super::named::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
 /// What attributes are named by in statements, before their keys.

@@ -1,110 +1,40 @@
 //! `spans`: one row a span, as it was sent.
 
+pub(super) mod columns;
 mod conventions;
-mod convert;
+pub(super) mod convert;
 mod filter;
 mod says;
+mod stored;
 mod typing;
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::configured::Configured;
-use quiver_types::spans::{Place, SpanFilter, SpanRequest, SpanSnapshot};
+use quiver_types::spans::{SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
-use serde::{Deserialize, Serialize};
 
-use super::cells::{Kind, text, text_map, time};
+use self::columns::{Each, attribute_of, span_columns, span_prefix};
+use self::convert::SpanRows;
+use self::filter::SpanLower;
+use super::ask::{Ask, NamedTable};
+use super::cells::{text, text_map, time};
 use super::configured;
 use super::convert::ConvertExec;
 use super::lower::{Lower as _, lower_all, supported};
-use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::provider::scan_by_plan;
 use crate::spans::SpanTables;
-pub(super) use convert::SpanRows;
-use filter::SpanLower;
-
-/// A struct in a list.
-fn list(name: &str, fields: Vec<Field>) -> Field {
-    let item = Field::new("item", DataType::Struct(Fields::from(fields)), true);
-    Field::new(name, DataType::List(Arc::new(item)), true)
-}
-
-/// Members of an event.
-fn event_fields() -> Vec<Field> {
-    vec![time("time", TimeUnit::Nanosecond), Field::new("name", DataType::Utf8, true), text_map("attributes")]
-}
-
-/// Members of a link.
-fn link_fields() -> Vec<Field> {
-    let text = |name: &str| Field::new(name, DataType::Utf8, true);
-    vec![text("trace_id"), text("span_id"), text("trace_state"), text_map("attributes")]
-}
-
-/// Fixed columns of `spans`.
-fn span_columns() -> Vec<Field> {
-    vec![
-        text("trace_id"),
-        text("span_id"),
-        text("parent_span_id"),
-        text("service_name"),
-        text("name"),
-        text("kind"),
-        time("start_time", TimeUnit::Nanosecond),
-        time("end_time", TimeUnit::Nanosecond),
-        Field::new("duration", DataType::Int64, true),
-        text("status_code"),
-        text("status_message"),
-        text("trace_state"),
-        text("scope_name"),
-        text("scope_version"),
-        text_map("attributes"),
-        text_map("resource"),
-        text_map("scope"),
-        list("events", event_fields()),
-        list("links", link_fields()),
-    ]
-}
-
-/// What stands before the columns of events and links: ids, service and name of their span, and when it starts.
-fn span_prefix() -> Vec<Field> {
-    vec![
-        text("trace_id"),
-        text("span_id"),
-        text("service_name"),
-        text("span_name"),
-        time("span_start", TimeUnit::Nanosecond),
-    ]
-}
-
-/// What a row stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum Each {
-    /// A span, with its events and links as lists.
-    Span,
-    /// An event of a span.
-    Event,
-    /// A link of a span.
-    Link,
-}
 
 /// One of the three tables over spans.
 #[derive(Debug)]
 pub(super) struct SpanTable(pub(super) Each);
-
-/// Where an attribute of a name of a column stands, and its key.
-pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {
-    [("attributes.", Place::Span), ("resource.", Place::Resource)]
-        .into_iter()
-        .find_map(|(prefix, place)| Some((place, column.strip_prefix(prefix)?)))
-        .filter(|(_, key)| !key.is_empty())
-}
 
 impl NamedTable for SpanTable {
     fn name(&self) -> &'static str {
@@ -220,6 +150,3 @@ impl SpanProvider {
         })
     }
 }
-
-/// Columns that are found by name, and what they hold.
-pub(super) type Kinds = Vec<(String, Kind)>;

@@ -10,9 +10,10 @@ use datafusion::catalog::view::ViewTable;
 use futures::future::BoxFuture;
 use quiver_types::{Domain, Result};
 
+use super::ask::{Ask, NamedTable};
 use super::cells::{text, time};
-use super::named::{Ask, NamedTable};
-use super::spans::{Each, SpanTable};
+use super::spans::SpanTable;
+use super::spans::columns::Each;
 use crate::names::Names;
 
 /// A table that is a statement over `spans`.

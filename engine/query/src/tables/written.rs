@@ -2,19 +2,12 @@
 
 use std::sync::Arc;
 
-use datafusion::error::Result;
 use quiver_types::{Access, MillisRange, SeriesTable};
 use serde::{Deserialize, Serialize};
 
-use super::at_once::ReadAtOnce;
 use super::cells::Kind;
-use super::convert::Convert;
-use super::history::Reading;
-use super::logs::LogRows;
-use super::metrics::{List, Listing, MetricFilter, SampleRows};
-use super::named::NamedTable as _;
-use super::spans::{Each, SpanRows, SpanTable};
-use crate::forms::At;
+use super::metrics::filter::MetricFilter;
+use super::spans::columns::Each;
 
 /// A conversion of stored rows.
 #[derive(Debug, Serialize, Deserialize)]
@@ -56,20 +49,6 @@ pub(crate) struct WrittenSamples {
     pub(super) from_ms: i64,
 }
 
-impl WrittenConvert {
-    /// Reads it: the table, the conversion, and how many columns it reads at least.
-    pub(super) fn read(self, at: &At<'_>) -> Result<(&'static str, Arc<dyn Convert>, usize)> {
-        match self {
-            Self::Spans(rows) => {
-                let table = SpanTable(rows.each).name();
-                SpanRows::read(rows, at).map(|(convert, columns)| (table, convert, columns))
-            }
-            Self::Logs(rows) => LogRows::read(rows, at).map(|(convert, columns)| ("logs", convert, columns)),
-            Self::Samples(rows) => Ok(("metric_samples", SampleRows::read(rows, at)?, 0)),
-        }
-    }
-}
-
 /// Rows that are read at once.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum WrittenRows {
@@ -90,6 +69,14 @@ pub(crate) struct WrittenHistory {
     pub(super) range: MillisRange,
 }
 
+/// Which of the lists that the index answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum List {
+    Series,
+    Metadata,
+    Exemplars,
+}
+
 /// What the index answers.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct WrittenList {
@@ -100,14 +87,4 @@ pub(crate) struct WrittenList {
     pub(super) access: Access,
     pub(super) service_labels: Arc<[String]>,
     pub(super) samples: u64,
-}
-
-impl WrittenRows {
-    /// Makes what reads them again, where the plan is read.
-    pub(crate) fn read(self, at: &At<'_>) -> Result<Arc<dyn ReadAtOnce>> {
-        Ok(match self {
-            Self::History(rows) => Arc::new(Reading::read_from(rows, at)?),
-            Self::Metrics(rows) => Arc::new(Listing::read_from(rows, at)?),
-        })
-    }
 }

@@ -15,10 +15,15 @@ use quiver_types::matcher::{Places, WatchedRegex, affordable, builder, looks_aro
 use quiver_types::watch;
 use regex::Regex;
 
-use super::super::bounded::BYTES_MAX;
-use super::{COUNT, INSTR, LIKE, MATCH, REPLACE};
+use super::super::held::BYTES_MAX;
 use crate::error::to_datafusion;
 use crate::relational::patterns::{Texts, ended, may_compile};
+
+pub(super) const LIKE: &str = "regexp_like";
+pub(super) const MATCH: &str = "regexp_match";
+pub(super) const REPLACE: &str = "regexp_replace";
+pub(super) const COUNT: &str = "regexp_count";
+pub(super) const INSTR: &str = "regexp_instr";
 
 /// Groups in a replacement as PostgreSQL writes them.
 static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));
@@ -89,7 +94,7 @@ pub(super) fn call(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Ar
 }
 
 /// How many groups a replacement names, at most.
-pub(in crate::functions) fn references(to: &str) -> i128 {
+pub(crate) fn references(to: &str) -> i128 {
     to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128
 }
 
@@ -97,7 +102,7 @@ pub(in crate::functions) fn references(to: &str) -> i128 {
 ///
 /// # Errors
 /// As [`call`].
-pub(in crate::functions) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+pub(crate) fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let [_, _, to, ..] = args else { return Ok(0) };
     let (to, mut added) = (Texts::new(to)?, 0);
     Asked::new(REPLACE, args, rows)?.each(|row, found| {

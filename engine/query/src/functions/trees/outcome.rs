@@ -8,6 +8,7 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::error::Result;
 
+use super::fields::{filled, hex, number, text, truth};
 use super::path;
 use super::rows::{Span, Tree};
 
@@ -17,18 +18,6 @@ pub(super) enum Outcome {
     Tree,
     Shape,
     Path,
-}
-
-pub(super) fn text(name: &str) -> Field {
-    Field::new(name, DataType::Utf8View, true)
-}
-
-pub(super) fn number(name: &str) -> Field {
-    Field::new(name, DataType::Int64, true)
-}
-
-fn truth(name: &str) -> Field {
-    Field::new(name, DataType::Boolean, true)
 }
 
 /// What is said of a span. `self_time` in ns, `parent_end` in ns since 1970; `is_origin`: none of its children is in error;
@@ -88,14 +77,6 @@ impl Outcome {
             Self::Path => path::paths(groups),
         }
     }
-}
-
-pub(super) fn filled(text: &str) -> Option<&str> {
-    Some(text).filter(|text| !text.is_empty())
-}
-
-pub(super) fn hex(id: u64) -> String {
-    format!("{id:016x}")
 }
 
 fn trees(groups: &[Vec<u8>]) -> Result<ArrayRef> {

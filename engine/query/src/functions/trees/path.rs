@@ -8,7 +8,7 @@ use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::error::Result;
 use quiver_types::spans::critical_path;
 
-use super::outcome::{filled, hex, number, text};
+use super::fields::{filled, hex, number, text};
 use super::rows::{Span, Tree};
 
 /// What is said of a span on the path: `start_time` in ns since 1970, `critical_time` and `root_duration` in ns.

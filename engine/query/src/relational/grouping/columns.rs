@@ -15,7 +15,8 @@ use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 
-use crate::tables::{HEX, hex_ids};
+use crate::tables::cells::hex_ids;
+use crate::tables::convert::HEX;
 
 /// Values of rows.
 #[derive(Debug, Clone)]

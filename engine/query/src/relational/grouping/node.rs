@@ -27,13 +27,13 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use serde::{Deserialize, Serialize};
 
-use super::Asked;
 use super::alone::Alone;
+use super::asked::{Asked, with_columns};
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
-use crate::forms::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
 use crate::heads::{no_expressions, one_input};
+use crate::written::at::{At, damaged, within};
 
 /// Rows of a batch that leaves the node.
 const BATCH_ROWS: usize = 8192;
@@ -163,7 +163,7 @@ impl CodedGroupExec {
                 Arc::new(Column::new(field.name(), at(column)))
             };
             let places: Vec<_> = all.fields().iter().enumerate().map(place).collect();
-            Prepared::new(&super::with_columns(expr, &places)?, &plain, &coded)
+            Prepared::new(&with_columns(expr, &places)?, &plain, &coded)
         };
         let kinds =
             |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();

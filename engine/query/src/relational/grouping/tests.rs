@@ -22,7 +22,8 @@ use crate::forms::tests::passed;
 use crate::functions;
 use crate::provider::scan_by_plan;
 use crate::relational::distinct_counts::DistinctCounts;
-use crate::tables::{Convert, ConvertExec, Converted, HEX, hex_ids};
+use crate::tables::cells::hex_ids;
+use crate::tables::convert::{Convert, ConvertExec, Converted, HEX};
 
 fn coded_texts() -> DataType {
     quiver_types::spans::coded_texts()

@@ -8,7 +8,7 @@ use datafusion::common::{Column, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
 use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, GroupingSet, LogicalPlan, Projection, when};
 
-use super::{in_order, is_interval, length};
+use super::interval::{in_order, is_interval, length};
 
 /// A node that makes one of equal rows, by lengths; others stay.
 pub(super) fn gathered(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {

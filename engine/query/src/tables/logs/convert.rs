@@ -9,14 +9,14 @@ use quiver_types::logs::{LogColumn, OBSERVED_TIME, REST, SEVERITY_NUMBER, STREAM
 use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
-use super::field_of;
+use super::columns::{FIELDS, field_of};
 use super::says::LogWhen;
 use crate::error::to_datafusion;
-use crate::forms::At;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
 use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
 use crate::tables::written::{WrittenConvert, WrittenLogs};
+use crate::written::at::At;
 
 /// How a column is made.
 #[derive(Debug, Clone)]
@@ -167,7 +167,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
         Cell::Fields => {
             let mut maps = TextMaps::default();
             walk(map_of(stored)?, |row| {
-                let own = |key: &str| super::FIELDS.iter().any(|(_, field)| *field == key);
+                let own = |key: &str| FIELDS.iter().any(|(_, field)| *field == key);
                 row.filter(|(key, _)| !own(key)).for_each(|(key, value)| maps.push(key, value));
                 maps.end();
             })?;
@@ -203,8 +203,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::tables::ask::NamedTable as _;
     use crate::tables::logs::LogTable;
-    use crate::tables::named::NamedTable as _;
 
     #[test]
     fn fields_are_read_out_of_the_map() {

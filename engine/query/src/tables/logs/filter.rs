@@ -11,7 +11,7 @@ use quiver_types::logs::{
 };
 use quiver_types::tables::logs::SERVICE;
 
-use super::field_of;
+use super::columns::field_of;
 use crate::tables::cells::Kind;
 use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
 

@@ -9,7 +9,7 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{MatchOp, Matcher, MillisRange, SeriesTable};
 use serde::{Deserialize, Serialize};
 
-use super::label_of;
+use super::columns::label_of;
 use crate::tables::lower::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
 
 /// Lowers filters over samples and series.

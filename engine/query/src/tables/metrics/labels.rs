@@ -7,8 +7,8 @@ use arrow::datatypes::{Field, SchemaRef};
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Result, SeriesTable};
 
+use super::columns::label_of;
 use super::filter::service;
-use super::label_of;
 use crate::tables::cells::TextMaps;
 
 /// How a column about the series is made.

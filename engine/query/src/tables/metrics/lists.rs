@@ -17,29 +17,21 @@ use futures::future::BoxFuture;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::{Domain, Error, Pins, ReadStats, Result, RunShared, SelectedSeries, SeriesSnapshot};
-use serde::{Deserialize, Serialize};
 
+use super::columns::{label_of, series_columns, with_found};
 use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
-use super::{Series, label_of, series_columns, with_found};
+use super::series::Series;
 use crate::error::from_datafusion;
-use crate::forms::{At, pinned};
 use crate::provider::scan_by_plan;
 use crate::samples::{SampleRequest, SampleTables};
+use crate::tables::ask::{Ask, NamedTable};
 use crate::tables::at_once::{ReadAtOnce, at_once};
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::lower::{lower_all, supported};
-use crate::tables::named::{Ask, NamedTable};
-use crate::tables::written::{WrittenList, WrittenRows};
-
-/// Which of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(in crate::tables) enum List {
-    Series,
-    Metadata,
-    Exemplars,
-}
+use crate::tables::written::{List, WrittenList, WrittenRows};
+use crate::written::at::{At, pinned};
 
 /// The table of series: one row each, with its first and last sample.
 #[derive(Debug)]

@@ -12,11 +12,11 @@ use arrow::datatypes::{Float64Type, Int64Type, SchemaRef, UInt32Type};
 use datafusion::error::Result as DataFusionResult;
 use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 
+use super::columns::{BEFORE_MS, INCREASE};
 use super::labels::LabelCells;
-use super::{BEFORE_MS, INCREASE};
-use crate::forms::At;
 use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
 use crate::tables::written::{WrittenConvert, WrittenSamples};
+use crate::written::at::At;
 
 /// Converts stored series.
 #[derive(Debug)]

@@ -6,9 +6,8 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest, parse_hex};
 
+use super::columns::{Each, KINDS, Kinds, STATUSES, attribute_of};
 use super::conventions::{self, Form, Step};
-use super::convert::{KINDS, STATUSES};
-use super::{Each, Kinds, attribute_of};
 use crate::tables::cells::Kind;
 use crate::tables::lower::{Condition, Lower, Lowered, int_of, nanos_of, range_of, texts_of};
 

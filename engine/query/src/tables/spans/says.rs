@@ -10,7 +10,7 @@ use quiver_types::configured::{Configured, Judging};
 use quiver_types::detection::{BT_KIND, BT_NAME, Candidate, DetectionRule, PageRow};
 use quiver_types::spans::{SpanColumn, SpanRow, find_text, is_entry};
 
-use super::convert::{bytes, other_type};
+use super::stored::{bytes, other_type};
 use crate::tables::cells::texts;
 use crate::tables::configured::Says;
 

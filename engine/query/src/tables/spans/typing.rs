@@ -7,10 +7,12 @@ use quiver_types::spans::{
 };
 use quiver_types::{Domain, Error, Result};
 
-use super::{attribute_of, conventions};
+use super::columns::attribute_of;
+use super::conventions;
+use crate::error::from_datafusion;
+use crate::tables::ask::Ask;
 use crate::tables::cells::Kind;
 use crate::tables::configured;
-use crate::tables::named::Ask;
 
 /// Gives the kind of each column that was found by name, text where nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
@@ -62,7 +64,7 @@ async fn looked_at(ask: &Ask<'_>, place: Place, key: &str) -> Result<Option<Attr
     let table = sources.span_tables.spans(&sources.spans, &access, &request, &ask.ctx.stats)?;
     let mut rows = ask.probe(table).await?;
     let mut found: Option<AttributeKind> = None;
-    while let Some(batch) = rows.try_next().await.map_err(crate::from_datafusion)? {
+    while let Some(batch) = rows.try_next().await.map_err(from_datafusion)? {
         let column = batch.column(0);
         for row in 0..batch.num_rows() {
             let bytes = match column.as_binary_opt::<i32>() {

@@ -3,16 +3,15 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, RecordBatch, StringViewArray,
-};
-use arrow::buffer::NullBuffer;
+use arrow::array::{Array, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, StringViewArray};
 use arrow::datatypes::{DataType, Field, UInt8Type};
+use quiver_types::Result;
 use quiver_types::spans::{code_each, coded_texts};
-use quiver_types::{Error, Result};
 
+use super::super::columns::{KINDS, STATUSES};
 use super::super::conventions::Form;
-use super::{Cell, First, KINDS, STATUSES, column, other_type};
+use super::super::stored::other_type;
+use super::cells::{Cell, First, column};
 use crate::tables::cells::{Kind, coded};
 use crate::tables::convert::HEX;
 
@@ -31,16 +30,6 @@ pub(super) fn bytes_field(field: &Field) -> Field {
     let size = if field.name() == "trace_id" { 16 } else { 8 };
     let marked = HashMap::from([(HEX.to_owned(), String::new())]);
     field.clone().with_data_type(DataType::FixedSizeBinary(size)).with_metadata(marked)
-}
-
-/// Ids as bytes; `or_none`: those of zeros are absent.
-pub(super) fn id_bytes(ids: &FixedSizeBinaryArray, or_none: bool) -> Result<ArrayRef> {
-    if !or_none {
-        return Ok(Arc::new(ids.clone()));
-    }
-    let there: NullBuffer = (0..ids.len()).map(|row| ids.value(row).iter().any(|byte| *byte != 0)).collect();
-    let made = FixedSizeBinaryArray::try_new(ids.value_length(), ids.value_data().to_vec().into(), Some(there));
-    Ok(Arc::new(made.map_err(|e| Error::internal("cannot read ids").with_source(e))?))
 }
 
 /// The column with texts by codes and ids as bytes.

@@ -1,13 +1,15 @@
 //! Rows of spans out of stored columns.
 
-use arrow::array::{BinaryArray, FixedSizeBinaryArray, MapArray};
-use arrow::datatypes::{TimeUnit, TimestampNanosecondType};
+use arrow::array::{
+    Array as _, AsArray as _, BinaryArray, FixedSizeBinaryArray, Int64Array, MapArray, StringViewArray, UInt8Array,
+};
+use arrow::datatypes::{Int64Type, TimeUnit, TimestampNanosecondType};
 use quiver_types::ErrorKind;
-use quiver_types::spans::{Value, code_each, push_event, push_link};
+use quiver_types::spans::{Attributes, EventRef, LinkRef, Value, code_each, hex, push_event, push_link};
 
 use super::*;
-use crate::tables::cells::{text, text_map, time};
-use crate::tables::spans::span_columns;
+use crate::tables::cells::{text, text_map, time, uncoded};
+use crate::tables::spans::columns::span_columns;
 
 /// Plans columns of spans by their names.
 fn planned(names: &[&str], kinds: &[(&str, Kind)]) -> SpanRows {

@@ -1,36 +1,18 @@
-//! What written plans say of a conversion of spans: what it was planned of, and in which form it gives ids and texts.
+//! Conversions of spans as written plans say them, read again: planned of the same, with ids and texts in the same form.
 
 use std::sync::Arc;
 
-use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
-use quiver_types::Pins;
 use quiver_types::configured::Configured;
 
-use super::{Cell, Kinds, SpanRows};
+use super::SpanRows;
 use crate::error::to_datafusion;
-use crate::forms::{At, damaged, pinned};
 use crate::tables::convert::Convert;
 use crate::tables::written::WrittenSpans;
-
-/// What a conversion is planned of.
-#[derive(Debug)]
-pub(super) struct Planned {
-    /// Columns that are asked for, before any is given in another form.
-    schema: SchemaRef,
-    kinds: Kinds,
-}
-
-impl Planned {
-    /// Notes it; of what columns hold, that of those that are asked for.
-    pub(super) fn new(schema: &SchemaRef, kinds: &Kinds) -> Self {
-        let kinds = kinds.iter().filter(|(name, _)| schema.column_with_name(name).is_some()).cloned().collect();
-        Self { schema: Arc::clone(schema), kinds }
-    }
-}
+use crate::written::at::{At, damaged, pinned};
 
 impl SpanRows {
-    /// Reads what [`Self::form`] says; with how many stored columns it needs.
+    /// Reads what [`Convert::written`] says; with how many stored columns it needs.
     pub(in crate::tables) fn read(rows: WrittenSpans, at: &At<'_>) -> Result<(Arc<dyn Convert>, usize)> {
         let schema = at.forms.read_schema(&rows.schema)?;
         let configured = match rows.configured {
@@ -47,29 +29,13 @@ impl SpanRows {
         };
         Ok((convert.ok_or_else(|| damaged("spans have no such form"))?, columns))
     }
-
-    /// What a written plan says of it.
-    pub(super) fn form(&self, at: &At<'_>) -> Result<WrittenSpans> {
-        let configured = self.cells.iter().find_map(|cell| match cell {
-            Cell::Says(says, _) => says.configured(),
-            _ => None,
-        });
-        Ok(WrittenSpans {
-            each: self.each,
-            schema: at.write_schema(&self.of.schema)?,
-            kinds: self.of.kinds.clone(),
-            configured: configured.map(|configured| Pins::of_process().pin(configured)),
-            as_bytes: self.as_bytes.clone(),
-            is_coded: self.is_coded,
-        })
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
-    use arrow::datatypes::{DataType, Field, Schema};
+    use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
     use datafusion::physical_plan::ExecutionPlan;
     use datafusion::physical_plan::empty::EmptyExec;
 
@@ -77,7 +43,7 @@ mod tests {
     use crate::forms::tests::passed;
     use crate::tables::cells::{Kind, text};
     use crate::tables::convert::ConvertExec;
-    use crate::tables::spans::Each;
+    use crate::tables::spans::columns::Each;
 
     /// Puts a conversion over so many stored columns, and writes and reads it.
     fn check(rows: Arc<dyn Convert>, stored: usize) {

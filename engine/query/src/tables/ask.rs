@@ -1,0 +1,100 @@
+//! A table that anyone can name, and what it is asked for by a statement.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::TableProvider;
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::LogicalPlanBuilder;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use futures::{StreamExt as _, TryStreamExt as _};
+use quiver_types::configured::{Configured, ConfiguredSource};
+use quiver_types::logs::LogSnapshot;
+use quiver_types::source::RowSnapshot;
+use quiver_types::spans::SpanSnapshot;
+use quiver_types::{Access, Domain, Result, SeriesSnapshot};
+
+use super::snapshot::DomainAccess;
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+use crate::logs::LogTables;
+use crate::samples::SampleTables;
+use crate::spans::SpanTables;
+
+/// Rows that are looked at to learn what a column holds that a statement found by name.
+pub(super) const PROBE_ROWS: usize = 128 * 1024;
+
+/// A table that anyone can name.
+pub(super) trait NamedTable: Send + Sync + Debug {
+    /// Its name in schema `quiver`.
+    fn name(&self) -> &'static str;
+
+    /// Whose right its rows need.
+    fn domain(&self) -> Domain;
+
+    /// Fixed columns: what `SELECT *` gives.
+    fn columns(&self) -> SchemaRef;
+
+    /// Says whether a name that is no fixed column may be a column of the data.
+    fn finds(&self, column: &str) -> bool;
+
+    /// Makes the table of a statement: fixed columns, then those that were found by name.
+    fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>>;
+}
+
+/// What tables read from, at one moment.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) engine: Arc<QueryEngine>,
+    pub(super) series: Arc<dyn SeriesSnapshot>,
+    pub(super) samples: Arc<dyn SampleTables>,
+    pub(super) logs: Arc<dyn LogSnapshot>,
+    pub(super) log_tables: Arc<dyn LogTables>,
+    pub(super) spans: Arc<dyn SpanSnapshot>,
+    pub(super) span_tables: Arc<dyn SpanTables>,
+    pub(super) rows: Arc<dyn RowSnapshot>,
+    pub(super) service_labels: Arc<[String]>,
+    pub(super) configured: Arc<Configured>,
+    /// Who is asked for what is read only where a statement names it.
+    pub(super) configuration: Arc<dyn ConfiguredSource>,
+    pub(super) now_ms: i64,
+}
+
+/// What a table is asked for.
+pub(super) struct Ask<'a> {
+    pub(super) sources: &'a Arc<Sources>,
+    /// Columns that the table finds by name, each once.
+    pub(super) found: &'a [String],
+    pub(super) by_domain: &'a DomainAccess,
+    pub(super) ctx: &'a QueryContext,
+}
+
+impl Ask<'_> {
+    /// What the caller may see of a domain.
+    pub(super) fn access(&self, domain: Domain) -> Access {
+        self.by_domain.get(domain)
+    }
+
+    /// Runs a look at the data while a statement is planned; it ends after [`PROBE_ROWS`] rows.
+    pub(super) async fn probe(&self, table: Arc<dyn TableProvider>) -> Result<Probed> {
+        // Without a limit in the plan: the session without rules brings no partitions together below one.
+        let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
+            .and_then(LogicalPlanBuilder::build)
+            .map_err(from_datafusion)?;
+        let rows = self.sources.engine.execute(&plan, self.ctx).await?;
+        let mut left = PROBE_ROWS;
+        let bounded = rows.try_take_while(move |batch| {
+            let goes_on = left > 0;
+            left = left.saturating_sub(batch.num_rows());
+            futures::future::ok(goes_on)
+        });
+        Ok(bounded.boxed())
+    }
+}
+
+/// Rows that are looked at.
+pub(super) type Probed = BoxStream<'static, datafusion::error::Result<RecordBatch>>;

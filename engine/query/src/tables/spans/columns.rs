@@ -1,0 +1,89 @@
+//! Columns of the three tables over spans.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Fields, TimeUnit};
+use quiver_types::spans::Place;
+use serde::{Deserialize, Serialize};
+
+use crate::tables::cells::{Kind, text, text_map, time};
+
+/// Names of kinds, by number; the first stands for unknown numbers, too.
+pub(super) const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
+/// Names of states, by number.
+pub(super) const STATUSES: [&str; 3] = ["UNSET", "OK", "ERROR"];
+
+/// A struct in a list.
+fn list(name: &str, fields: Vec<Field>) -> Field {
+    let item = Field::new("item", DataType::Struct(Fields::from(fields)), true);
+    Field::new(name, DataType::List(Arc::new(item)), true)
+}
+
+/// Members of an event.
+pub(super) fn event_fields() -> Vec<Field> {
+    vec![time("time", TimeUnit::Nanosecond), Field::new("name", DataType::Utf8, true), text_map("attributes")]
+}
+
+/// Members of a link.
+pub(super) fn link_fields() -> Vec<Field> {
+    let text = |name: &str| Field::new(name, DataType::Utf8, true);
+    vec![text("trace_id"), text("span_id"), text("trace_state"), text_map("attributes")]
+}
+
+/// Fixed columns of `spans`.
+pub(super) fn span_columns() -> Vec<Field> {
+    vec![
+        text("trace_id"),
+        text("span_id"),
+        text("parent_span_id"),
+        text("service_name"),
+        text("name"),
+        text("kind"),
+        time("start_time", TimeUnit::Nanosecond),
+        time("end_time", TimeUnit::Nanosecond),
+        Field::new("duration", DataType::Int64, true),
+        text("status_code"),
+        text("status_message"),
+        text("trace_state"),
+        text("scope_name"),
+        text("scope_version"),
+        text_map("attributes"),
+        text_map("resource"),
+        text_map("scope"),
+        list("events", event_fields()),
+        list("links", link_fields()),
+    ]
+}
+
+/// What stands before the columns of events and links: ids, service and name of their span, and when it starts.
+pub(super) fn span_prefix() -> Vec<Field> {
+    vec![
+        text("trace_id"),
+        text("span_id"),
+        text("service_name"),
+        text("span_name"),
+        time("span_start", TimeUnit::Nanosecond),
+    ]
+}
+
+/// What a row stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Each {
+    /// A span, with its events and links as lists.
+    Span,
+    /// An event of a span.
+    Event,
+    /// A link of a span.
+    Link,
+}
+
+/// Columns that are found by name, and what they hold.
+pub(super) type Kinds = Vec<(String, Kind)>;
+
+/// Where an attribute of a name of a column stands, and its key.
+pub(super) fn attribute_of(column: &str) -> Option<(Place, &str)> {
+    [("attributes.", Place::Span), ("resource.", Place::Resource)]
+        .into_iter()
+        .find_map(|(prefix, place)| Some((place, column.strip_prefix(prefix)?)))
+        .filter(|(_, key)| !key.is_empty())
+}

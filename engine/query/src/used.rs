@@ -1,0 +1,82 @@
+//! What queries used: how many began, wait, run and failed, and how long they took.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use quiver_types::ErrorKind;
+
+use crate::running::Query;
+
+/// What all queries used so far.
+#[derive(Debug, Default)]
+pub struct QueryUse {
+    /// Queries that asked for a place.
+    pub started: AtomicU64,
+    /// Queries that ended in an error.
+    pub failed: AtomicU64,
+    /// Queries whose caller went away.
+    pub cancelled: AtomicU64,
+    /// Queries that run now.
+    pub running: AtomicU64,
+    /// Queries that wait for a place.
+    pub waiting: AtomicU64,
+    /// Time that queries took, in microseconds.
+    pub micros: AtomicU64,
+}
+
+/// Counts how a query ends. One that is dropped before it has an answer lost its caller, unless it panicked.
+pub(crate) struct Ending {
+    used: Arc<QueryUse>,
+    query: Arc<Query>,
+    settled: bool,
+}
+
+impl Ending {
+    /// Counts a query that begins.
+    pub(crate) fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
+        used.started.fetch_add(1, Relaxed);
+        Self { used: Arc::clone(used), query: Arc::clone(query), settled: false }
+    }
+
+    /// Says how it ended: with an error or an answer.
+    pub(crate) fn settle(&mut self, error: Option<ErrorKind>) {
+        self.settled = true;
+        if let Some(kind) = error {
+            self.query.fail(kind);
+        }
+        match error {
+            None => {}
+            Some(ErrorKind::Cancelled) => _ = self.used.cancelled.fetch_add(1, Relaxed),
+            Some(_) => _ = self.used.failed.fetch_add(1, Relaxed),
+        }
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        if !self.settled {
+            let panicked = std::thread::panicking();
+            self.settle(Some(if panicked { ErrorKind::Internal } else { ErrorKind::Cancelled }));
+        }
+    }
+}
+
+/// One query more of a kind, as long as it is there.
+pub(crate) struct Gauge {
+    used: Arc<QueryUse>,
+    of: fn(&QueryUse) -> &AtomicU64,
+}
+
+impl Gauge {
+    /// Counts one more.
+    pub(crate) fn up(used: &Arc<QueryUse>, of: fn(&QueryUse) -> &AtomicU64) -> Self {
+        of(used).fetch_add(1, Relaxed);
+        Self { used: Arc::clone(used), of }
+    }
+}
+
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        (self.of)(&self.used).fetch_sub(1, Relaxed);
+    }
+}
