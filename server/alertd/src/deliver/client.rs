@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quiver_alerting::config::{OptionValue, Options};
 use quiver_alerting::dispatch::Said;
+use quiver_alerting::options::{OptionValue, Options};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, Proxy, RequestBuilder, Response, redirect};
 use serde_json::Value as Json;

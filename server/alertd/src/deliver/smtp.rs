@@ -17,7 +17,7 @@ use lettre::transport::smtp::extension::{ClientId, Extension};
 use lettre::transport::smtp::response::Response;
 use lettre::transport::smtp::{Error, extension::ServerInfo};
 use md5::Md5;
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 

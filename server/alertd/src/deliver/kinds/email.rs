@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use chrono::DateTime;
 use lettre::transport::smtp::extension::ClientId;
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::receivers::email::canonical;
 

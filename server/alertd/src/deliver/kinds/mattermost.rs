@@ -1,6 +1,6 @@
 //! Mattermost, by its incoming webhooks.
 
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 

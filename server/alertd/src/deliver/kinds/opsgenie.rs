@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 

@@ -1,6 +1,6 @@
 //! PagerDuty: events of version 2, and of version 1 where a service key is given.
 
-use quiver_alerting::config::{OptionValue, Options};
+use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 

@@ -1,7 +1,7 @@
 //! Slack, by webhook or by bot token; what understands its webhooks, too.
 
-use quiver_alerting::config::{OptionValue, Options};
 use quiver_alerting::dispatch::Said;
+use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 

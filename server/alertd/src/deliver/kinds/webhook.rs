@@ -1,6 +1,6 @@
 //! A generic webhook: Alertmanager's version 4.
 
-use quiver_alerting::config::OptionValue;
+use quiver_alerting::options::OptionValue;
 use quiver_alerting::receivers::Integration;
 
 use super::super::text::Texts;
