@@ -163,7 +163,7 @@ impl Evaluation<'_> {
             ("Value", "", value_of(&element.value)),
         ];
         if texts.names_own {
-            fields.extend(own_fields(self, alert));
+            fields.extend(own_fields(self.rule, self.interval_ms, self.group_id, alert));
         }
         Value::Struct(Arc::new(Struct { type_name: DATA_TYPE, fields }))
     }
