@@ -14,6 +14,7 @@ pub mod failpoint;
 pub mod history;
 pub mod kept;
 pub mod metrics;
+pub mod origin;
 pub mod policy;
 pub mod revisions;
 pub mod router;

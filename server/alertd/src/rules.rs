@@ -4,6 +4,7 @@
 //! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
 //! changes, and the time of the service each few seconds.
 
+mod alert;
 mod cycle;
 mod records;
 mod remember;
@@ -22,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
+use crate::origin::Origin;
 use crate::router::Router;
 use records::Names;
 use remember::Memory;
@@ -89,15 +91,6 @@ impl Source {
         let rights = vec![Rights::full(); group.rules.len()];
         Self { file: file.into(), group, rights, editors: Vec::new(), ids: Vec::new() }
     }
-}
-
-/// Where groups come from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Origin {
-    /// Files that the settings name.
-    Files,
-    /// The stored configuration.
-    Stored,
 }
 
 /// Names a group: file, name.

@@ -10,9 +10,10 @@ use std::sync::Arc;
 
 use quiver_alertd::deliver::{Files, ProxyEnvironment};
 use quiver_alertd::egress::{Egress, Network};
+use quiver_alertd::origin::Origin;
 use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
-use quiver_alertd::rules::{Origin, RuleSettings, Source};
+use quiver_alertd::rules::{RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Setting, read};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alertd::Alertd;
-use quiver_alertd::rules::Origin;
+use quiver_alertd::origin::Origin;
 use quiver_api::Tls;
 use quiver_api::live::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
