@@ -10,8 +10,7 @@ use serde_json::{Map, Value, json};
 use crate::document::Page;
 use crate::family::Family;
 use crate::filter::{self, Class, Filter, Op, order};
-use crate::json::shown;
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Result, shown};
 
 /// Most entries of a page.
 const LIMIT_MAX: usize = 1000;

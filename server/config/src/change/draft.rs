@@ -41,7 +41,7 @@ pub struct Drafted {
 
 /// The JSON Pointer of a member.
 fn pointer(key: &str) -> String {
-    format!("/{}", crate::json::shown(key).replace('~', "~0").replace('/', "~1"))
+    format!("/{}", crate::problem::shown(key).replace('~', "~0").replace('/', "~1"))
 }
 
 impl Draft<'_> {
