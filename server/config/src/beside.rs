@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::document::{Config, Entity};
-use crate::families::{RULE_GROUPS, RULES, text};
+use crate::families::body::text;
+use crate::families::{RULE_GROUPS, RULES};
 use crate::family::Family;
 use crate::problem::Result;
 use crate::staged::STAGED;

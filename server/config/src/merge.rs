@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use crate::change::{Condition, Op, Reading, System, Work, next_revision};
 use crate::db;
 use crate::document::{Config, Place, find};
-use crate::families::{RELATIONSHIPS, RESOURCES, text};
+use crate::families::body::text;
+use crate::families::{RELATIONSHIPS, RESOURCES};
 use crate::family::Caller;
 use crate::problem::{Problem, Result};
 

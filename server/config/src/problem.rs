@@ -108,6 +108,12 @@ impl Problem {
         Self { errors, ..Self::new(ProblemKind::Invalid, "VALIDATION_FAILED", detail) }
     }
 
+    /// What would close a circle.
+    pub(crate) fn cycle(field: &str, why: &str) -> Self {
+        let error = FieldError::new(field, "CYCLE", why);
+        Self { errors: vec![error], ..Self::new(ProblemKind::Conflict, "CYCLE", why) }
+    }
+
     /// One field that is wrong.
     pub fn field(field: impl Into<String>, code: &'static str, message: impl Into<String>) -> Self {
         Self::invalid(vec![FieldError::new(field, code, message)])

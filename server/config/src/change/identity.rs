@@ -6,7 +6,8 @@ use serde_json::json;
 use super::Work;
 use crate::audit;
 use crate::document::{Entity, find};
-use crate::families::{RESOURCE_TYPES, RESOURCES, identity, text, texts};
+use crate::families::body::{text, texts};
+use crate::families::{RESOURCE_TYPES, RESOURCES, identity};
 use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::text;
+use super::body::text;
 use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{FieldError, shown};

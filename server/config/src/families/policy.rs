@@ -8,7 +8,7 @@ use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::{id_link, text};
+use super::body::{id_link, text};
 use crate::change::Drafted;
 use crate::change::links::LISTED_MAX;
 use crate::document::{Entity, find};

@@ -6,7 +6,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::body::text;
 use crate::access::SERVICES;
 use crate::change::Drafted;
 use crate::document::find;

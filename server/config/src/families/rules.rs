@@ -6,7 +6,8 @@ use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::body::text;
+use super::names;
 use crate::beside::{OF_GROUP, of_group};
 use crate::change::Drafted;
 use crate::document::{Entity, find};
@@ -26,7 +27,7 @@ pub const RUN_BY: &str = "runBy";
 
 /// Rules of alerts and recorded metrics, each of one group of [`RULE_GROUPS`].
 pub const RULES: Family = Family {
-    name: "rules",
+    name: names::RULES,
     path: "/rulesapi/rules",
     domain: Domain::Alerting,
     write: Right::Edit,
@@ -67,7 +68,7 @@ pub const RULES: Family = Family {
 
 /// Groups whose settings differ from the defaults; a group is there as soon as a rule names it.
 pub const RULE_GROUPS: Family = Family {
-    name: "groups",
+    name: names::RULE_GROUPS,
     path: "/rulesapi/groups",
     domain: Domain::Alerting,
     write: Right::Edit,

@@ -6,7 +6,7 @@ use quiver_types::condition::{Condition, bind};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::body::text;
 use crate::change::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
