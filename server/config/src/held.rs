@@ -13,10 +13,11 @@ use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
 use crate::beside::Beside;
+use crate::column::Column;
 use crate::document::{Config, Page, Place};
 use crate::family::{Caller, Family};
 use crate::filter::{Filter, Op};
-use crate::ordered::{Column, Ordered, read_in_order};
+use crate::ordered::{Ordered, read_in_order};
 use crate::problem::Result;
 use crate::query::ListQuery;
 use crate::texts;

@@ -10,6 +10,7 @@ use quiver_types::Right;
 use serde_json::Value;
 
 use crate::document::{Config, Place};
+use crate::encoded::{behind, encoded, encoded_to};
 use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::filter::{Filter, Op};
@@ -17,7 +18,7 @@ use crate::json::{time_of, time_text};
 use crate::problem::Result;
 use crate::texts::BETWEEN;
 use crate::times::{column_of, holding};
-use crate::values::{EXACT_MAX, Form, behind, encoded, encoded_to};
+use crate::values::{EXACT_MAX, Form};
 use crate::words::Words;
 
 mod known;

@@ -4,6 +4,8 @@ use serde_json::{Map, Value, json};
 
 /// Most field errors that one problem lists.
 const ERRORS_MAX: usize = 100;
+/// Most references that an error lists.
+pub(crate) const LISTED_MAX: usize = 100;
 /// Longest text of a sender that an error repeats, in characters.
 const SHOWN_MAX: usize = 100;
 

@@ -4,15 +4,11 @@ use quiver_database::statement;
 use serde_json::{Map, Value, json};
 
 use super::Work;
-use crate::audit;
 use crate::document::{Entity, find};
-use crate::failpoint;
 use crate::families::{FAMILIES, family};
 use crate::family::Family;
-use crate::problem::{FieldError, Problem, ProblemKind, Result};
-
-/// Most references that an error lists.
-pub(crate) const LISTED_MAX: usize = 100;
+use crate::problem::{FieldError, LISTED_MAX, Problem, ProblemKind, Result};
+use crate::{audit, failpoint};
 
 impl Work<'_> {
     /// Takes the values that only this entity may have.

@@ -10,13 +10,12 @@ use serde_json::{Value, json};
 
 use super::body::{id_link, text};
 use crate::change::Drafted;
-use crate::change::links::LISTED_MAX;
 use crate::document::{Entity, find};
+use crate::encoded::encoded;
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
-use crate::ordered::place_behind;
-use crate::problem::{Problem, ProblemKind, Result};
-use crate::values::encoded;
+use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
+use crate::sort_text::place_behind;
 
 /// The root of the tree of routes.
 pub const ROOT_ROUTE_ID: &str = "00000000-0000-7000-8000-000000000401";
