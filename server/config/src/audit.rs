@@ -6,12 +6,13 @@ use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
 use crate::change::Work;
-use crate::document::{Config, Entity, Page};
+use crate::document::Config;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::filter::{self, Class, Filter};
 use crate::json::{time_of, time_text};
 use crate::problem::{Problem, ProblemKind, Result, shown};
-use crate::query::{any_of, bound_to, cursor_mismatch, cut, flag};
+use crate::query::{Page, any_of, bound_to, cursor_mismatch, cut, flag};
 use crate::{db, failpoint};
 
 /// Most rows of a page.

@@ -4,12 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Config, Entity};
+use crate::area::STAGED;
+use crate::document::Config;
+use crate::entity::Entity;
 use crate::families::body::text;
 use crate::families::{RULE_GROUPS, RULES, of_group};
 use crate::family::Family;
 use crate::problem::Result;
-use crate::staged::STAGED;
 
 /// What is shown beside entities of a family.
 pub(crate) struct Beside {

@@ -9,12 +9,13 @@ use quiver_database::{Connection, statement};
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
 
-use crate::db;
-use crate::document::{Config, Place, find};
-use crate::failpoint;
+use crate::document::Config;
+use crate::entity::find;
 use crate::family::{Caller, Family};
 use crate::fields::{Mode, SECRET};
+use crate::place::Place;
 use crate::problem::{Problem, Result};
+use crate::{db, failpoint};
 
 mod asked;
 mod draft;
@@ -28,7 +29,6 @@ mod work;
 
 pub(crate) use asked::NoChecks;
 pub use asked::{Checks, Sealer};
-pub use draft::Drafted;
 pub(crate) use draft::{Draft, Reading, audited};
 pub use op::{Condition, Done, Op, System};
 pub use wholes::Part;

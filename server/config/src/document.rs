@@ -1,4 +1,4 @@
-//! Entities: reading, listing, and what they look like.
+//! Entities: reading and listing.
 
 use std::collections::BinaryHeap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt;
-use quiver_database::{Connection, Database, Row, Statement, statement};
+use quiver_database::{Database, Statement, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -14,134 +14,15 @@ use tokio::sync::{Notify, watch};
 use crate::answered::forget_lost;
 use crate::change::{Checks, NoChecks, Sealer, next_revision};
 use crate::db;
+use crate::entity::{Entity, diff, find};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
 use crate::held::Lists;
 use crate::json::time_text;
 use crate::narrowed::{Narrowed, Share};
+use crate::place::{Place, is_listed, is_visible};
 use crate::problem::{Problem, Result};
-use crate::query::ListQuery;
-
-/// Where entities are: a family, and the owner that the path names (`rbac/users/<id>`), empty where there is none.
-#[derive(Debug, Clone)]
-pub struct Place {
-    /// The family of all entities there.
-    pub family: &'static Family,
-    /// Id of the entity that they belong to; empty: the family has no owners.
-    pub owner: String,
-}
-
-impl Place {
-    /// A family without owners.
-    pub fn of(family: &'static Family) -> Self {
-        Self { family, owner: String::new() }
-    }
-}
-
-/// An entity as it is stored.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Entity {
-    /// Its id, which never changes.
-    pub id: String,
-    /// Its owner, see [`Place`].
-    pub owner: String,
-    /// +1 per change.
-    pub version: i64,
-    pub(crate) created_ms: i64,
-    pub(crate) updated_ms: i64,
-    pub(crate) created_by: String,
-    pub(crate) updated_by: String,
-    /// Who manages it: `ui`, `builtin`, or a manager's name.
-    pub managed_by: String,
-    /// Its fields, without those that the service keeps beside them, like `id` and `version`.
-    pub body: Map<String, Value>,
-    /// What nobody reads: hashes of secrets.
-    pub sealed: Map<String, Value>,
-}
-
-impl Entity {
-    pub(crate) const COLUMNS: &'static str =
-        "id, owner, version, created_ms, updated_ms, created_by, updated_by, managed_by, body, sealed";
-
-    pub(crate) fn read(row: &Row) -> Result<Self> {
-        let json = |text: String| serde_json::from_str(&text).map_err(Problem::internal);
-        Ok(Self {
-            id: row.try_get(0)?,
-            owner: row.try_get(1)?,
-            version: row.try_get(2)?,
-            created_ms: row.try_get(3)?,
-            updated_ms: row.try_get(4)?,
-            created_by: row.try_get(5)?,
-            updated_by: row.try_get(6)?,
-            managed_by: row.try_get(7)?,
-            body: json(row.try_get(8)?)?,
-            sealed: json(row.try_get(9)?)?,
-        })
-    }
-
-    /// As the API shows it.
-    pub fn shown(&self) -> Map<String, Value> {
-        self.shown_with(self.body.clone())
-    }
-
-    /// The same of one that is needed no more: its fields go there.
-    pub(crate) fn take_shown(&mut self) -> Map<String, Value> {
-        let body = std::mem::take(&mut self.body);
-        self.shown_with(body)
-    }
-
-    fn shown_with(&self, mut map: Map<String, Value>) -> Map<String, Value> {
-        let kept: [(&str, Value); 7] = [
-            ("id", json!(self.id)),
-            ("version", json!(self.version)),
-            ("createdAt", json!(time_text(self.created_ms))),
-            ("updatedAt", json!(time_text(self.updated_ms))),
-            ("createdBy", json!(self.created_by)),
-            ("updatedBy", json!(self.updated_by)),
-            ("managedBy", json!(self.managed_by)),
-        ];
-        map.extend(kept.map(|(key, value)| (key.to_owned(), value)));
-        map
-    }
-
-    /// An entity that is stored nowhere.
-    #[doc(hidden)]
-    pub fn for_tests(id: &str, body: Value) -> Self {
-        Self {
-            id: id.to_owned(),
-            owner: String::new(),
-            version: 1,
-            created_ms: 0,
-            updated_ms: 0,
-            created_by: String::new(),
-            updated_by: String::new(),
-            managed_by: "api".to_owned(),
-            body: body.as_object().cloned().unwrap_or_default(),
-            sealed: Map::new(),
-        }
-    }
-
-    /// When it was changed, in Unix milliseconds.
-    pub fn updated_ms(&self) -> i64 {
-        self.updated_ms
-    }
-
-    /// Its ETag, with the quotes.
-    pub fn etag(&self) -> String {
-        format!("\"{}\"", self.version)
-    }
-}
-
-/// A page of a list.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Page {
-    /// Entities, as shown.
-    pub items: Vec<Map<String, Value>>,
-    /// Where the next page begins.
-    pub next_cursor: Option<String>,
-    /// How many there are, where that was asked for.
-    pub total: Option<usize>,
-}
+use crate::query::{ListQuery, Page};
 
 /// Stored configuration: lists, reads and changes entities of all families, with rights, history and audit.
 #[derive(Clone)]
@@ -468,43 +349,8 @@ impl Config {
     }
 }
 
-/// What differs between two bodies: `{field: {from, to}}`.
-pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
-    let mut found = Map::new();
-    for key in before.keys().chain(after.keys()) {
-        let (from, to) = (before.get(key).unwrap_or(&Value::Null), after.get(key).unwrap_or(&Value::Null));
-        if from != to {
-            found.insert(key.clone(), json!({"from": from, "to": to}));
-        }
-    }
-    Value::Object(found)
-}
-
 /// The numbers of the last change, and of the last note on resources.
 async fn numbers(pool: &Database) -> Result<(u64, u64)> {
     let row = statement("SELECT number, seen FROM revision").fetch_one(pool).await?;
     Ok((row.try_get::<i64>(0)? as u64, row.try_get::<i64>(1)? as u64))
-}
-
-/// Says whether an entity is at the place that was named, and the caller may see it.
-pub(crate) fn is_visible(place: &Place, entity: &Entity, caller: &Caller) -> bool {
-    entity.owner == place.owner && place.family.is_visible(caller, entity)
-}
-
-/// Whether a list shows an entity to a caller.
-pub(crate) fn is_listed(place: &Place, entity: &Entity, caller: &Caller) -> bool {
-    is_visible(place, entity, caller) && place.family.lists(caller, entity)
-}
-
-pub(crate) async fn find(db: &mut Connection, family: &str, id: &str) -> Result<Option<Entity>> {
-    let sql = format!("SELECT {} FROM entity WHERE family = ? AND id = ?", Entity::COLUMNS);
-    let row = statement(sql).bind(family).bind(id).fetch_optional(db).await?;
-    row.as_ref().map(Entity::read).transpose()
-}
-
-/// Reads all entities of a family within a transaction.
-pub(crate) async fn all_of(db: &mut Connection, family: &str) -> Result<Vec<Entity>> {
-    let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
-    let rows = statement(sql).bind(family).fetch_all(db).await?;
-    rows.iter().map(Entity::read).collect()
 }

@@ -33,7 +33,6 @@ mod standing;
 mod transactions;
 mod users;
 
-pub(crate) use alerting_settings::says;
 pub use alerting_settings::{ALERTING_SETTINGS, SETTINGS_ID};
 pub use apdex_thresholds::APDEX_THRESHOLDS;
 pub use bindings::BINDINGS;
@@ -105,6 +104,7 @@ pub fn family(name: &str) -> Option<&'static Family> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::area::Area;
 
     #[test]
     fn names_and_defaults() {
@@ -121,6 +121,7 @@ mod tests {
                 field.default_value();
             }
             assert!(one.field(one.title).is_some(), "{}", one.name);
+            assert_eq!(one.composes, Area::of(one.name) == Some(Area::Policy), "{}", one.name);
             for (id, body) in (one.builtin)() {
                 assert!(uuid::Uuid::try_parse(id).is_ok() && body.is_object(), "{id}");
             }

@@ -7,12 +7,11 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
 
-use crate::change::Drafted;
-use crate::document::Entity;
+use crate::area::{Area, STAGED};
+use crate::entity::{Drafted, Entity};
 use crate::fields::{Field, Kind, Mode};
 use crate::filter::Class;
 use crate::problem::{FieldError, Result};
-use crate::staged::{Area, STAGED};
 
 /// What becomes of an entity when one is deleted that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +222,7 @@ impl Family {
 
     /// Says whether changes of its entities can wait for a deploy.
     pub fn can_wait(&self) -> bool {
-        Area::of(self).is_some()
+        Area::of(self.name).is_some()
     }
 
     /// The text that names an entity.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::families::body::text;
 use crate::json::time_of;
 

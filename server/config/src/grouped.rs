@@ -12,13 +12,15 @@ use serde_json::{Map, Value};
 
 use crate::beside::Beside;
 use crate::column::Column;
-use crate::document::{Config, Entity, Page, Place, Ranked, is_listed};
+use crate::document::{Config, Ranked};
 use crate::encoded::CHARS_MAX;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::narrowed::Narrowed;
 use crate::ordered::TRIED;
+use crate::place::{Place, is_listed};
 use crate::problem::Result;
-use crate::query::ListQuery;
+use crate::query::{ListQuery, Page};
 use crate::values::Form;
 
 /// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.

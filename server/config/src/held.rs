@@ -14,12 +14,13 @@ use serde_json::Value;
 
 use crate::beside::Beside;
 use crate::column::Column;
-use crate::document::{Config, Page, Place};
+use crate::document::Config;
 use crate::family::{Caller, Family};
 use crate::filter::{Filter, Op};
 use crate::ordered::{Ordered, read_in_order};
+use crate::place::Place;
 use crate::problem::Result;
-use crate::query::ListQuery;
+use crate::query::{ListQuery, Page};
 use crate::texts;
 
 /// How often a list is asked at one state of the configuration before its texts are kept: to read them takes as long as some

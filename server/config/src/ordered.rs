@@ -10,12 +10,14 @@ use serde_json::{Map, Value};
 use crate::beside::Beside;
 use crate::column::Column;
 use crate::db;
-use crate::document::{Config, Entity, Page, Place, is_listed};
+use crate::document::Config;
+use crate::entity::Entity;
 use crate::families::family;
 use crate::family::{Caller, Family};
 use crate::narrowed::Narrowed;
+use crate::place::{Place, is_listed};
 use crate::problem::{Problem, Result};
-use crate::query::ListQuery;
+use crate::query::{ListQuery, Page};
 
 mod steps;
 

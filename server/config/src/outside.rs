@@ -5,7 +5,8 @@ use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use crate::change::{Draft, Reading, System, Work};
-use crate::document::{Config, Entity};
+use crate::document::Config;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::problem::{Problem, Result};
 use crate::{audit, db};

@@ -8,7 +8,8 @@ use quiver_database::{Row, Statement, statement};
 use serde_json::{Map, Value, json};
 
 use crate::db;
-use crate::document::{Config, find};
+use crate::document::Config;
+use crate::entity::find;
 use crate::families::RESOURCES;
 use crate::json::time_text;
 use crate::problem::{Problem, Result};

@@ -6,7 +6,7 @@ use futures::TryStreamExt;
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Family, Making};
 use crate::fields::Kind;
 use crate::problem::Result;

@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::audit::AuditEvent;
 use crate::db;
-use crate::document::{Config, find};
+use crate::document::Config;
+use crate::entity::find;
 use crate::families::KEYS;
 use crate::family::Caller;
 use crate::json::time_text;

@@ -8,8 +8,9 @@ use quiver_database::{Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::db;
-use crate::document::{Config, Entity};
+use crate::document::Config;
 use crate::encoded::{CHARS_MAX, encoded, encoded_to};
+use crate::entity::Entity;
 use crate::families::{FAMILIES, RESOURCES};
 use crate::family::Family;
 use crate::fields::{Field, Kind, Mode};

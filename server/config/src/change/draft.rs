@@ -3,11 +3,11 @@
 use serde_json::{Map, Value, json};
 
 use super::System;
-use crate::document::Entity;
+use crate::area::STAGED;
+use crate::entity::{Drafted, Entity};
 use crate::family::{Family, KEPT};
 use crate::fields::{Field, Mode, SECRET, fill};
 use crate::problem::{FieldError, Problem, Result};
-use crate::staged::STAGED;
 
 /// Most fields of a body that are looked at.
 const FIELDS_MAX: usize = 200;
@@ -26,17 +26,6 @@ pub(crate) struct Draft<'a> {
     pub(crate) family: &'static Family,
     pub(crate) before: Option<&'a Entity>,
     pub(crate) reading: Reading,
-}
-
-/// What is going to be stored.
-#[derive(Debug)]
-pub struct Drafted {
-    /// Fields as readers see them, checked and with their defaults.
-    pub body: Map<String, Value>,
-    /// What nobody reads: hashes of secrets, and services that follow from other entities.
-    pub sealed: Map<String, Value>,
-    /// What a request says of fields that follow from other entities, where it may not differ.
-    pub said: Map<String, Value>,
 }
 
 /// The JSON Pointer of a member.

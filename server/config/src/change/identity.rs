@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::Work;
 use crate::audit;
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::families::body::{text, texts};
 use crate::families::{RESOURCE_TYPES, RESOURCES, identity};
 use crate::family::Family;

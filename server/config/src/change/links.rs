@@ -4,7 +4,7 @@ use quiver_database::statement;
 use serde_json::{Map, Value, json};
 
 use super::Work;
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::families::{FAMILIES, family};
 use crate::family::Family;
 use crate::problem::{FieldError, LISTED_MAX, Problem, ProblemKind, Result};

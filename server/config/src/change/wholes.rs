@@ -5,8 +5,9 @@ use base64::prelude::BASE64_STANDARD;
 use quiver_database::Connection;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Drafted};
-use crate::document::{Config, Entity, all_of};
+use super::Done;
+use crate::document::Config;
+use crate::entity::{Drafted, Entity, all_of};
 use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::SECRET;

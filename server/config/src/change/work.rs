@@ -3,13 +3,15 @@
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
 
-use super::{BUILTIN, Done, Draft, Drafted, Op, Reading, System};
+use super::{BUILTIN, Done, Draft, Op, Reading, System};
 use crate::audit;
-use crate::document::{Config, Entity, Place, find, is_visible};
+use crate::document::Config;
+use crate::entity::{Drafted, Entity, find};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::Mode;
 use crate::json::merge;
+use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// A change within a transaction.

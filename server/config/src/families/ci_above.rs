@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::attributes::Attributes;
 use super::body::text;
 use super::names::CI_CLASSES;
-use crate::document::find;
+use crate::entity::find;
 use crate::problem::{FieldError, Problem, Result};
 
 /// Deepest class below another one.

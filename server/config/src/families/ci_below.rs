@@ -8,7 +8,7 @@ use super::body::text;
 use super::ci_above::{class_fits, subclass_fits};
 use super::names::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES};
 use super::resource_types::type_fits;
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, ProblemKind, Result};
 

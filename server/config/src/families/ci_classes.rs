@@ -9,7 +9,7 @@ use super::body::id_link;
 use super::ci_above::{class_fits, subclass_fits};
 use super::ci_below::hook;
 use super::names;
-use crate::change::Drafted;
+use crate::entity::Drafted;
 use crate::family::{Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;

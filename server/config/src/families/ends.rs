@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::body::text;
 use super::names::{RELATIONSHIPS, RESOURCES};
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::problem::Result;
 
 /// Ids of the relationships that name a resource.

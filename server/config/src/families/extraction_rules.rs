@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::{pattern_service, push_errors, text};
 use crate::access::must_have;
-use crate::change::Drafted;
-use crate::document::all_of;
+use crate::entity::{Drafted, all_of};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};

@@ -6,7 +6,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
 use super::standing;
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Caller, Family, KeyBounds, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::json::time_of;

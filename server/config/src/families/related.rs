@@ -12,7 +12,7 @@ use super::body::text;
 use super::ends::{allows, of_resource, service_of};
 use super::names::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCES};
 use crate::access::SERVICES;
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, Result};
 

@@ -11,8 +11,7 @@ use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribut
 use super::body::{id_link, text};
 use super::ci_above::{line, no_clash};
 use super::names;
-use crate::change::Drafted;
-use crate::document::find;
+use crate::entity::{Drafted, find};
 use crate::family::{Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};

@@ -6,7 +6,7 @@ use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 
 use super::standing;
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Caller, Family, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;

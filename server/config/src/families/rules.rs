@@ -8,8 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::body::text;
 use super::names;
-use crate::change::Drafted;
-use crate::document::{Entity, find};
+use crate::entity::{Drafted, Entity, find};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, Result};

@@ -7,7 +7,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::body::text;
-use crate::change::Drafted;
+use crate::entity::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};

@@ -5,7 +5,7 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
 use super::standing;
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;

@@ -7,7 +7,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
 use super::body::{id_link, pattern_service, text};
-use crate::document::{Entity, all_of};
+use crate::entity::{Entity, all_of};
 use crate::family::{Family, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};

@@ -6,7 +6,7 @@ use quiver_types::{Domain, Right};
 
 use super::body::text;
 use super::standing;
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::{Problem, Result};

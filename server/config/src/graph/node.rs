@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::families::body::text;
 
 /// By what resources are chosen and counted, and shown to whom.

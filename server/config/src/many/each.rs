@@ -7,9 +7,10 @@ use super::{Failed, bounded, own_links, turns};
 use crate::audit::refusal;
 use crate::change::{Condition, Op, Reading, System, Work, next_revision};
 use crate::db;
-use crate::document::{Config, Place};
+use crate::document::Config;
 use crate::family::Caller;
 use crate::fields::Mode;
+use crate::place::Place;
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// Each id once: of one that stands twice the second change would be told of what the first has left.
