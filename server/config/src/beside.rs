@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Map, Value, json};
 
 use crate::area::STAGED;
-use crate::document::Config;
+use crate::config::Config;
 use crate::entity::Entity;
 use crate::families::body::text;
 use crate::families::{RULE_GROUPS, RULES, of_group};

@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::beside::Beside;
 use crate::column::Column;
-use crate::document::{Config, Ranked};
+use crate::config::Config;
+use crate::document::Ranked;
 use crate::encoded::CHARS_MAX;
 use crate::entity::Entity;
 use crate::family::{Caller, Family};

@@ -6,9 +6,9 @@ use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
 use crate::change::links::key_value;
-use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Done, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::Config;
 use crate::entity::{Entity, diff, find};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};

@@ -3,9 +3,9 @@
 use quiver_database::statement;
 use serde_json::{Value, json};
 
-use crate::change::{Condition, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::Config;
 use crate::entity::find;
 use crate::families::body::text;
 use crate::families::{RELATIONSHIPS, RESOURCES};

@@ -9,7 +9,7 @@ use quiver_database::{Argument, Connection, Statement, statement};
 use quiver_types::Right;
 use serde_json::Value;
 
-use crate::document::Config;
+use crate::config::Config;
 use crate::encoded::{behind, encoded, encoded_to};
 use crate::families::RESOURCES;
 use crate::family::Caller;

@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 
 use crate::beside::Beside;
 use crate::column::Column;
+use crate::config::Config;
 use crate::db;
-use crate::document::Config;
 use crate::entity::Entity;
 use crate::families::family;
 use crate::family::{Caller, Family};

@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 use quiver_database::{Row, Statement, statement};
 use serde_json::{Map, Value, json};
 
+use crate::config::Config;
 use crate::db;
-use crate::document::Config;
 use crate::entity::find;
 use crate::families::RESOURCES;
 use crate::json::time_text;

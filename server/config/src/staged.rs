@@ -6,14 +6,14 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use quiver_database::{Connection, statement};
 
 use crate::area::{Area, acts_by_itself};
-use crate::change::{Done, Op, Reading, System, Work, next_revision};
-use crate::document::Config;
+use crate::change::{Done, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
+use crate::db;
 use crate::entity::{Entity, all_of, find};
 use crate::families::{ALERTING_SETTINGS, FAMILIES, ROUTES, RULES, SETTINGS_ID};
 use crate::family::{Caller, Family};
 use crate::place::Place;
 use crate::problem::Result;
-use crate::{audit, db};
 
 /// The families of an area.
 fn families(area: Area) -> impl Iterator<Item = &'static Family> {
@@ -164,7 +164,7 @@ impl Work<'_> {
                     self.let_run(family, before.as_ref(), after.as_ref()).await?;
                     let id = after.as_ref().or(before.as_ref()).map(|entity| entity.id.as_str()).unwrap_or_default();
                     if !noted.contains(id) {
-                        audit::changed(self, family, release.action, before.as_ref(), after.as_ref()).await?;
+                        self.note(family, release.action, before.as_ref(), after.as_ref()).await?;
                     }
                 }
                 all.push(Done { action: release.action, before, after, changed });

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use quiver_database::statement;
 
-use crate::document::Config;
+use crate::config::Config;
 use crate::filter::{Filter, Op};
 use crate::json::time_text;
 use crate::place::Place;

@@ -7,8 +7,8 @@ use std::iter::once;
 use quiver_database::{Connection, Statement, statement};
 use serde_json::{Map, Value};
 
+use crate::config::Config;
 use crate::db;
-use crate::document::Config;
 use crate::encoded::{CHARS_MAX, encoded, encoded_to};
 use crate::entity::Entity;
 use crate::families::{FAMILIES, RESOURCES};

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_database::statement;
 use serde_json::Value;
 
-use crate::document::Config;
+use crate::config::Config;
 use crate::filter::{Filter, Op};
 use crate::place::Place;
 use crate::problem::Result;

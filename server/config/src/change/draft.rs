@@ -1,6 +1,6 @@
 //! From what a request says to what is stored: fields one by one, defaults, all errors at once.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::System;
 use crate::area::STAGED;
@@ -104,18 +104,12 @@ fn secret(field: Field, value: &Value, system: &System, sealed: &mut Map<String,
     }
 }
 
-/// As an audit row shows an entity: that there are secrets, not which.
-pub(crate) fn audited(entity: &Entity) -> Value {
-    let mut map = entity.shown();
-    for key in entity.sealed.keys().filter(|key| *key != crate::access::SERVICES) {
-        map.insert(key.clone(), json!(SECRET));
-    }
-    Value::Object(map)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::audit::audited;
     use crate::families::{RULES, USERS};
 
     fn map(value: Value) -> Map<String, Value> {

@@ -4,7 +4,6 @@ use quiver_database::statement;
 use serde_json::json;
 
 use super::Work;
-use crate::audit;
 use crate::entity::{Entity, find};
 use crate::families::body::{text, texts};
 use crate::families::{RESOURCE_TYPES, RESOURCES, identity};
@@ -44,7 +43,7 @@ impl Work<'_> {
                 "DUPLICATE" => of_keys(ProblemKind::Conflict, "DUPLICATE", format!("two resources would be `{key}`")),
                 _ => problem,
             })?;
-            audit::changed(self, &RESOURCES, "UPDATE", Some(&old), Some(&new)).await?;
+            self.note(&RESOURCES, "UPDATE", Some(&old), Some(&new)).await?;
         }
         Ok(())
     }

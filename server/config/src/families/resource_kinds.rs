@@ -8,7 +8,7 @@ use super::attributes::Attributes;
 use super::body::text;
 use super::resource_types::{RESOURCE_TYPES, attributes_of};
 use super::resources::identity;
-use crate::document::Config;
+use crate::config::Config;
 use crate::entity::all_of;
 use crate::problem::Result;
 

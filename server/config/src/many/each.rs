@@ -5,9 +5,9 @@ use serde_json::{Map, Value};
 
 use super::{Failed, bounded, own_links, turns};
 use crate::audit::refusal;
-use crate::change::{Condition, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::Config;
 use crate::family::Caller;
 use crate::fields::Mode;
 use crate::place::Place;
