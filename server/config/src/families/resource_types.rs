@@ -8,7 +8,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
-use super::body::{id_link, text};
+use super::body::{id_link, text, texts};
 use super::ci_above::{line, no_clash};
 use super::names;
 use crate::entity::{Drafted, find};
