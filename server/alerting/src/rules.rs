@@ -4,6 +4,7 @@
 //! language and no store.
 
 mod alert;
+mod before;
 mod check;
 mod documents;
 mod evaluate;
@@ -18,13 +19,14 @@ use std::time::Duration;
 use quiver_types::{Histogram, LabelSet, Matcher, Millis};
 
 pub use alert::{ActiveAlert, AlertState};
+pub use before::{GRACE_MS, OUTAGE_MAX_MS};
 pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
 pub use documents::documents;
 pub use evaluate::{ERROR_TEMPLATE, Setting, show_pairs};
 pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 pub use read::{OWN_FIELDS, read, read_own, read_with};
-pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
+pub use restore::Remembered;
 
 /// An element of a result.
 #[derive(Debug, Clone, PartialEq)]

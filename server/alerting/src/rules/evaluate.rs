@@ -9,7 +9,7 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::restore::Before;
+use super::before::Before;
 use super::variables::{defined, names_own, own_fields};
 use super::{Element, ElementValue, Engine, Language, Rule, Written};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};

@@ -10,8 +10,8 @@ use std::time::Duration;
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
+use super::before::Before;
 use super::evaluate::{Evaluation, Setting};
-use super::restore::Before;
 use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
 
 pub use at_once::Cycle;
