@@ -14,9 +14,10 @@ use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, Proxy, Reque
 use serde_json::Value as Json;
 use url::{Host, Position, Url};
 
-use super::call::judge_status;
+use super::call::{Answer, Call, judge_status};
+use super::files::Files;
+use super::message::Failure;
 use super::proxies::{Proxies, ProxyEnvironment};
-use super::{Answer, Call, Failure, Files};
 use crate::egress::{Egress, Resolver};
 
 /// Most bytes of an answer that are read.

@@ -22,8 +22,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::helo::Helo;
+use super::files::Files;
 use super::kinds::Mail;
-use super::{Failure, Files};
+use super::message::Failure;
 use crate::egress::Egress;
 
 /// How long a connection may take.
