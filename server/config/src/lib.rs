@@ -1,10 +1,11 @@
 //! Configuration: one contract for every family of entities (`config-api` section 1), over SQL.
 //!
-//! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
-//! asked of it is here once: `document` reads and lists (`query`, `filter`; by indexes: `ordered`, `grouped`,
-//! `narrowed` over `values`, `words` and `texts`; from memory: `held`), `change` makes one change within a
-//! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
-//! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
+//! A family is data (`family`, `families`): its fields, rules, references, right, and a file of its own; its entities
+//! (`entity`) are all alike. Everything that can be asked of it is here once, over what all of it shares (`config`):
+//! `document` reads and lists (`query`, `filter`; by indexes: `ordered`, `grouped`, `narrowed` over `values`, `words` and
+//! `texts`; from memory: `held`), `change` makes one change within a transaction with its references, history and audit
+//! row, `many` makes many, `answered` repeats answers of requests that name themselves, `audit` keeps a chain of who did
+//! what, `saved` writes all of it into a file and reads it.
 //!
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
 //! answer, a history or an audit row.
