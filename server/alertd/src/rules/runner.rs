@@ -12,9 +12,9 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
 use super::alert::to_router;
+use super::group::{Asker, Engines, GroupView, RuleSettings, Source};
 use super::records::Names;
 use super::remember::{KeptNow, Memory};
-use super::{Asker, Engines, GroupView, RuleSettings, Source};
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;
