@@ -6,7 +6,8 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Matcher, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::{Engine, NewestSample, Rule};
+use super::engine::{Engine, NewestSample};
+use super::model::Rule;
 
 /// Longest gap since the last cycle over which state is restored.
 pub const OUTAGE_MAX_MS: Millis = 3_600_000;

@@ -10,8 +10,9 @@ use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::before::Before;
+use super::engine::{Element, ElementValue, Engine, Written};
+use super::model::{Language, Rule};
 use super::variables::{defined, names_own, own_fields};
-use super::{Element, ElementValue, Engine, Language, Rule, Written};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
 /// How long an ended alert is kept, so that its end is told.

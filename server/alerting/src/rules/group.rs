@@ -11,8 +11,9 @@ use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::before::Before;
+use super::engine::{ElementValue, Engine, Written};
 use super::evaluate::{Evaluation, Setting};
-use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
+use super::model::{Rule, RuleGroup, RuleKind};
 
 pub use at_once::Cycle;
 

@@ -6,7 +6,8 @@ use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::before::{OUTAGE_MAX_MS, resumed};
-use super::{ElementValue, Group, RuleStatus};
+use super::engine::ElementValue;
+use super::group::{Group, RuleStatus};
 
 /// What is remembered of an alert.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,7 +2,7 @@
 
 use quiver_types::{LabelSet, Millis};
 
-use super::Rule;
+use super::model::Rule;
 use crate::labels::fingerprint;
 use crate::template::{Time, Value};
 
