@@ -14,6 +14,7 @@ pub mod failpoint;
 pub mod history;
 pub mod kept;
 pub mod metrics;
+pub mod origin;
 pub mod policy;
 pub mod revisions;
 pub mod router;
@@ -73,7 +74,7 @@ impl Alertd {
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>> {
         let kept = Kept::open(file).await?;
-        let metrics = Arc::<AlertMetrics>::default();
+        let metrics = Arc::new(AlertMetrics::of_all(deliver::names(), &deliver::REASONS));
         let (egress, proxies) = (settings.egress, settings.proxies);
         let sender = Sender::new(egress, proxies, Arc::clone(&clock), Arc::clone(&metrics));
         let router =

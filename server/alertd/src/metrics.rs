@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use crate::deliver::{REASONS, names};
 use crate::history::History;
 
 /// Upper bounds of buckets, in seconds.
@@ -56,7 +55,8 @@ pub(crate) struct Integration {
 }
 
 /// All figures of alerting: counters since the process began, but for `alerts` and `queue`, which are of now.
-#[derive(Debug)]
+/// By default no kind of integration is there before it is told something.
+#[derive(Debug, Default)]
 pub struct AlertMetrics {
     /// Evaluations of groups.
     pub evaluations: AtomicU64,
@@ -81,28 +81,15 @@ pub struct AlertMetrics {
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
 }
 
-impl Default for AlertMetrics {
-    /// Every kind and reason is there from the start, so that rates count the first failure, too.
-    fn default() -> Self {
-        let none =
-            || Integration { failed: REASONS.iter().map(|reason| (*reason, 0)).collect(), ..Integration::default() };
-        Self {
-            evaluations: AtomicU64::default(),
-            rule_failures: AtomicU64::default(),
-            missed: AtomicU64::default(),
-            start_delay: Times::default(),
-            group_time: Times::default(),
-            received: AtomicU64::default(),
-            invalid: AtomicU64::default(),
-            alerts: AtomicU64::default(),
-            queue: AtomicU64::default(),
-            history: Arc::default(),
-            integrations: Mutex::new(names().map(|name| (name, none())).collect()),
-        }
-    }
-}
-
 impl AlertMetrics {
+    /// Makes figures in which every kind and reason is there from the start, so that rates count the first failure, too.
+    pub(crate) fn of_all(kinds: impl Iterator<Item = &'static str>, reasons: &[&'static str]) -> Self {
+        let none =
+            || Integration { failed: reasons.iter().map(|reason| (*reason, 0)).collect(), ..Integration::default() };
+        let integrations = Mutex::new(kinds.map(|name| (name, none())).collect());
+        Self { integrations, ..Self::default() }
+    }
+
     /// Changes the figures of a kind of integration.
     pub(crate) fn of(&self, kind: &'static str, change: impl FnOnce(&mut Integration)) {
         change(self.integrations.lock().entry(kind).or_default());
@@ -166,6 +153,7 @@ impl AlertMetrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::deliver::{REASONS, names};
 
     #[test]
     fn exposition() {
@@ -228,7 +216,7 @@ mod tests {
     #[test]
     fn every_kind_and_reason_is_there_from_the_start() {
         let mut out = String::new();
-        AlertMetrics::default().write(&mut out);
+        AlertMetrics::of_all(names(), &REASONS).write(&mut out);
         for kind in names() {
             assert!(out.contains(&format!("quiver_notifications_total{{integration=\"{kind}\"}} 0\n")), "{kind}");
             for reason in REASONS {

@@ -33,8 +33,8 @@ pub use views::{AlertRow, AlertState, Asked, GroupRow, RouteMatch, Shown};
 use crate::deliver::{Failure, Files, Message, Sender};
 use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
+use crate::origin::Origin;
 use crate::policy::Policy;
-use crate::rules::Origin;
 
 /// How the router runs.
 #[derive(Debug, Clone)]

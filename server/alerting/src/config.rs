@@ -2,8 +2,6 @@
 //!
 //! Everything that Alertmanager checks when it loads is checked; files of secrets and templates are named, not opened.
 
-pub(crate) mod fields;
-mod http;
 mod patterns;
 mod show;
 
@@ -14,12 +12,10 @@ use quiver_yaml::{self as yaml, Fields, Kind, Node, pointer};
 
 use crate::inhibit::InhibitRule;
 use crate::intervals::{TimeInterval, read_list};
+use crate::options::Options;
 use crate::receivers::{self, Integration};
 use crate::routes::{Route, RouteConfig};
 
-pub use fields::{FieldDef, OptionValue, Options, SECRET, Schema, Shape};
-pub use http::BY_JWT;
-pub(crate) use http::{HTTP, TLS};
 pub use patterns::is_pattern;
 pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
 

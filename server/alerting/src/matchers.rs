@@ -4,6 +4,7 @@
 //! run: what one accepts is taken, and where both accept and differ the classic result counts, with a warning.
 
 mod classic;
+mod syntax;
 mod utf8;
 
 use std::fmt;
@@ -11,25 +12,11 @@ use std::fmt;
 use quiver_types::{LabelSet, MatchOp, Matcher};
 
 use crate::text::quote;
+use syntax::is_reserved;
 
 pub use classic::parse as parse_classic;
+pub use syntax::{MatcherError, matcher};
 pub use utf8::parse as parse_utf8;
-
-/// A text that is no list of matchers.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{message}")]
-pub struct MatcherError {
-    /// Column from 1 in characters where the younger parser stopped; 0: unknown.
-    pub column: u32,
-    /// The reason, as Alertmanager tells it.
-    pub message: String,
-}
-
-impl MatcherError {
-    fn new(column: usize, message: impl Into<String>) -> Self {
-        Self { column: column as u32, message: message.into() }
-    }
-}
 
 /// Matchers that must all match: of routes sorted by name, value and operator, as group keys show them, of silences in the
 /// order in which they were given.
@@ -93,14 +80,6 @@ fn settled(
     }
 }
 
-/// Makes a matcher; a pattern is anchored.
-///
-/// # Errors
-/// The pattern does not compile, or is too large.
-pub fn matcher(name: impl Into<String>, op: MatchOp, value: impl Into<String>) -> Result<Matcher, MatcherError> {
-    Matcher::new(name, op, value).map_err(|e| MatcherError::new(0, e.to_string()))
-}
-
 fn order(op: MatchOp) -> u8 {
     match op {
         MatchOp::Equal => 0,
@@ -145,11 +124,6 @@ impl<'a> IntoIterator for &'a Matchers {
     fn into_iter(self) -> Self::IntoIter {
         self.0.iter()
     }
-}
-
-/// Says whether a character has a meaning of its own in matchers.
-fn is_reserved(c: char) -> bool {
-    c.is_whitespace() || "{}!=~,\\\"'`".contains(c)
 }
 
 /// Writes a matcher as group keys show it.

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_alertd::Alertd;
-use quiver_alertd::rules::Origin;
+use quiver_alertd::origin::Origin;
 use quiver_config::families::{
     DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
     TRANSACTIONS,

@@ -3,7 +3,7 @@
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Caller, Family, Rows};
 use crate::problem::{Problem, Result};
 

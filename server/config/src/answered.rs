@@ -6,8 +6,8 @@ use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::config::Config;
 use crate::db;
-use crate::document::Config;
 use crate::problem::{Problem, ProblemKind, Result};
 use quiver_database::{Connection, Database, statement};
 

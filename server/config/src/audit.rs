@@ -5,15 +5,16 @@ use futures::TryStreamExt;
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
-use crate::change::Work;
-use crate::db;
-use crate::document::{Config, Entity, Page};
-use crate::failpoint;
+use crate::access::SERVICES;
+use crate::config::Config;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
+use crate::fields::SECRET;
 use crate::filter::{self, Class, Filter};
-use crate::json::{shown, time_of, time_text};
-use crate::problem::{Problem, ProblemKind, Result};
-use crate::query::{any_of, bound_to, cursor_mismatch, cut, flag};
+use crate::json::{time_of, time_text};
+use crate::problem::{Problem, ProblemKind, Result, shown};
+use crate::query::{Page, any_of, bound_to, cursor_mismatch, cut, flag};
+use crate::{db, failpoint};
 
 /// Most rows of a page.
 const LIMIT_MAX: usize = 1000;
@@ -196,7 +197,7 @@ fn chained(prev: &str, row: &str) -> String {
 }
 
 /// Appends a row within a transaction that writes.
-async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
+pub(crate) async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
     row.insert("id".to_owned(), json!(id));
     row.insert("at".to_owned(), json!(time_text(now_ms)));
     failpoint::hit("config.before-audit");
@@ -212,28 +213,36 @@ async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<Strin
     Ok(())
 }
 
-/// Notes a change of an entity, within its transaction.
-pub(crate) async fn changed(
-    work: &mut Work<'_>,
+/// As an audit row shows an entity: that there are secrets, not which.
+pub(crate) fn audited(entity: &Entity) -> Value {
+    let mut map = entity.shown();
+    for key in entity.sealed.keys().filter(|key| *key != SERVICES) {
+        map.insert(key.clone(), json!(SECRET));
+    }
+    Value::Object(map)
+}
+
+/// What the log says of a change of an entity.
+pub(crate) fn change(
+    caller: &Caller,
     family: &Family,
     action: &str,
     before: Option<&Entity>,
     after: Option<&Entity>,
-) -> Result<()> {
+) -> Map<String, Value> {
     let either = after.or(before);
-    let mut row = work.caller.audit_members();
+    let mut row = caller.audit_members();
     row.extend(members(json!({
         "action": action,
         "family": family.name,
         "entityId": either.map(|e| e.id.clone()),
         "entityName": either.map(|e| family.title_of(&e.body)),
-        "before": before.map(crate::change::audited),
-        "after": after.map(crate::change::audited),
+        "before": before.map(audited),
+        "after": after.map(audited),
         "outcome": "ok",
         "code": null,
     })));
-    let id = work.config.new_id();
-    append(work.db, id, work.now_ms, row).await
+    row
 }
 
 /// What the log says of a change that was refused, and in the problem that it says so.

@@ -4,14 +4,13 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Config, Entity};
-use crate::families::{RULE_GROUPS, RULES, text};
+use crate::area::STAGED;
+use crate::config::Config;
+use crate::entity::Entity;
+use crate::families::body::text;
+use crate::families::{RULE_GROUPS, RULES, of_group};
 use crate::family::Family;
 use crate::problem::Result;
-use crate::staged::STAGED;
-
-/// Fields of a rule that are those of its group.
-pub(crate) const OF_GROUP: [&str; 2] = ["interval", "limit"];
 
 /// What is shown beside entities of a family.
 pub(crate) struct Beside {
@@ -20,15 +19,6 @@ pub(crate) struct Beside {
     /// Groups by namespace and name, where rules are shown.
     groups: Option<HashMap<(String, String), Map<String, Value>>>,
     interval: String,
-}
-
-/// Gives what a rule has of its group.
-pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(&'static str, Value); 2] {
-    let own = |field: &str| group.and_then(|g| g.get(field)).filter(|v| !v.is_null()).cloned();
-    [
-        (OF_GROUP[0], own("interval").unwrap_or_else(|| json!(interval))),
-        (OF_GROUP[1], own("limit").unwrap_or_else(|| json!(0))),
-    ]
 }
 
 impl Beside {

@@ -3,20 +3,17 @@
 //! `op` is what is asked for, `draft` what is read of it, `work` does it to one entity with `rows`, `links`, `restore`
 //! and `identity`; here transactions begin and end.
 
-use std::sync::PoisonError;
-
-use quiver_database::{Connection, statement};
-use quiver_types::random_bytes;
+use quiver_database::Connection;
 use serde_json::{Map, Value, json};
 
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::{Config, Place, find};
-use crate::failpoint;
+use crate::entity::find;
 use crate::family::{Caller, Family};
 use crate::fields::{Mode, SECRET};
+use crate::place::Place;
 use crate::problem::{Problem, Result};
 
-mod asked;
 mod draft;
 mod identity;
 pub(crate) mod links;
@@ -26,12 +23,8 @@ mod rows;
 mod wholes;
 mod work;
 
-pub(crate) use asked::NoChecks;
-pub use asked::{Checks, Sealer};
-pub use draft::Drafted;
-pub(crate) use draft::{Draft, Reading, audited};
+pub(crate) use draft::{Draft, Reading};
 pub use op::{Condition, Done, Op, System};
-pub use wholes::Part;
 pub(crate) use work::Work;
 use work::owner_exists;
 
@@ -136,19 +129,6 @@ impl Config {
         Ok(all)
     }
 
-    /// Tells who watches that something changed.
-    pub(crate) fn tell(&self, revision: Option<u64>) {
-        if let Some(number) = revision {
-            failpoint::hit("config.after-commit");
-            // Another server's change may have been seen first.
-            self.revision.send_if_modified(|known| {
-                let newer = number > *known;
-                *known = number.max(*known);
-                newer
-            });
-        }
-    }
-
     /// Hashes secrets before the transaction begins, as that takes long. `<secret>` means the stored one.
     pub(crate) async fn sealed(&self, family: &Family, mut op: Op, mut system: System) -> Result<(Op, System)> {
         let Some(fields) = op.fields_mut() else { return Ok((op, system)) };
@@ -179,20 +159,6 @@ impl Config {
         owner_exists(&mut connection, place).await
     }
 
-    /// Makes an id: UUIDv7 of our clock and random source. Those of one millisecond go up, so that what is made together
-    /// keeps its order in lists, and in a policy.
-    pub fn new_id(&self) -> String {
-        /// The bits behind version and variant.
-        const COUNTED: u128 = (1 << 62) - 1;
-        let random = random_bytes::<10>(&*self.random);
-        let builder = uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random);
-        let made = builder.into_uuid().as_u128();
-        let mut last = self.last_id.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, same_time) = (*last + 1, made >> 80 == *last >> 80);
-        *last = if same_time && made <= *last && next & COUNTED != 0 { next } else { made };
-        uuid::Uuid::from_u128(*last).to_string()
-    }
-
     /// Makes what is built in, or what a later release says of it; gives whether that is new.
     pub(crate) async fn put_one_builtin(
         &self,
@@ -221,12 +187,4 @@ impl Config {
         };
         Ok(work.apply(&Place::of(family), op, System::default()).await?.changed)
     }
-}
-
-/// Counts a change.
-pub(crate) async fn next_revision(db: &mut Connection) -> Result<u64> {
-    let sql = "UPDATE revision SET number = number + 1 RETURNING number";
-    let number: i64 = statement(sql).fetch_one(db).await?.try_get(0)?;
-    failpoint::hit("config.before-commit");
-    Ok(number as u64)
 }

@@ -7,13 +7,11 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
 
-use crate::change::Drafted;
-use crate::document::Entity;
-use crate::families::{no_builtin, no_links, no_rules, no_service};
+use crate::area::{Area, STAGED};
+use crate::entity::{Drafted, Entity};
 use crate::fields::{Field, Kind, Mode};
 use crate::filter::Class;
 use crate::problem::{FieldError, Result};
-use crate::staged::{Area, STAGED};
 
 /// What becomes of an entity when one is deleted that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -224,7 +222,7 @@ impl Family {
 
     /// Says whether changes of its entities can wait for a deploy.
     pub fn can_wait(&self) -> bool {
-        Area::of(self).is_some()
+        Area::of(self.name).is_some()
     }
 
     /// The text that names an entity.
@@ -236,6 +234,24 @@ impl Family {
     pub fn kind_of(&self, name: &str) -> Option<Kind> {
         self.field(name).map(|field| field.kind)
     }
+}
+
+/// For families of entities without a service.
+pub(crate) fn no_service(_: &Map<String, Value>) -> String {
+    String::new()
+}
+
+/// For families without rules over several fields.
+pub(crate) fn no_rules(_: &Map<String, Value>, _: &mut Vec<FieldError>) {}
+
+/// For families without entities that are always there.
+pub(crate) fn no_builtin() -> Vec<(&'static str, Value)> {
+    Vec::new()
+}
+
+/// For families that name no others.
+pub(crate) fn no_links(_: &Map<String, Value>) -> Vec<Link> {
+    Vec::new()
 }
 
 /// What bounds an API key beside its rights.

@@ -6,8 +6,8 @@ use quiver_types::Triple;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::json::{shown, time_of, time_text};
-use crate::problem::FieldError;
+use crate::json::{time_of, time_text};
+use crate::problem::{FieldError, shown};
 
 mod nested;
 

@@ -6,8 +6,8 @@ use std::cmp::Ordering;
 use serde_json::{Map, Value};
 
 use crate::fields::Kind;
-use crate::json::{shown, time_of, time_text};
-use crate::problem::{Problem, Result};
+use crate::json::{time_of, time_text};
+use crate::problem::{Problem, Result, shown};
 
 /// Deepest nesting of parentheses and `not`.
 const DEPTH_MAX: usize = 10;

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
-use crate::families::text;
+use crate::entity::Entity;
+use crate::families::body::text;
 use crate::json::time_of;
 
 use node::Node;

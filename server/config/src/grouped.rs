@@ -11,13 +11,18 @@ use quiver_database::{Argument, Connection, Holds, Row, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::beside::Beside;
-use crate::document::{Config, Entity, Page, Place, Ranked, is_listed};
+use crate::column::Column;
+use crate::config::Config;
+use crate::document::Ranked;
+use crate::encoded::CHARS_MAX;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::narrowed::Narrowed;
-use crate::ordered::{Column, TRIED};
+use crate::ordered::TRIED;
+use crate::place::{Place, is_listed};
 use crate::problem::Result;
-use crate::query::ListQuery;
-use crate::values::{CHARS_MAX, Form};
+use crate::query::{ListQuery, Page};
+use crate::values::Form;
 
 /// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.
 const ROWS: (usize, usize) = if cfg!(test) { (6, 6) } else { (200, 2000) };

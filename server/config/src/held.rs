@@ -6,30 +6,26 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use quiver_database::{Argument, Connection, statement};
 use serde_json::Value;
 
 use crate::beside::Beside;
-use crate::document::{Config, Page, Place};
+use crate::config::Config;
 use crate::family::{Caller, Family};
 use crate::filter::{Filter, Op};
-use crate::ordered::{Column, Ordered, read_in_order};
+use crate::ordered::{Ordered, read_in_order};
+use crate::place::Place;
 use crate::problem::Result;
-use crate::query::ListQuery;
+use crate::query::{ListQuery, Page};
 use crate::texts;
 
-/// How often a list is asked at one state of the configuration before its texts are kept: to read them takes as long as some
-/// of its pages.
-const ASKED_MIN: u32 = if cfg!(test) { 2 } else { 3 };
-/// What stands for more of it than is kept: it is not tried again.
-const TOO_MUCH: u32 = u32::MAX;
-/// Bytes of all that is kept.
-const BYTES_MAX: usize = 32 << 20;
-/// Lists that are counted, and lists that are kept: one without entities takes next to no bytes.
-const LISTS_MAX: usize = 64;
+pub(crate) mod lists;
+
+use lists::{BYTES_MAX, Held, Key, Row, TOO_MUCH};
+
 /// Rows that are read with one statement.
 const ROWS_AT_ONCE: usize = if cfg!(test) { 7 } else { 2000 };
 /// The same of words, among which descriptions of 16 KiB may be: they come in one piece.
@@ -117,38 +113,7 @@ fn ordering(value: &Argument) -> Option<Cow<'_, str>> {
     }
 }
 
-/// Where an entity stands in the bytes: its value in the order of the list, its id, and its texts.
-#[derive(Debug)]
-struct Row {
-    value: usize,
-    id: usize,
-    texts: usize,
-    end: usize,
-}
-
-/// The entities of a place in the order of a list, with their texts.
-#[derive(Debug, Default)]
-struct Held {
-    bytes: String,
-    rows: Vec<Row>,
-}
-
 impl Held {
-    fn push(&mut self, value: &str, id: &str, texts: &str) {
-        let start = self.bytes.len();
-        self.bytes.extend([value, id, texts]);
-        let (id, texts) = (start + value.len(), start + value.len() + id.len());
-        self.rows.push(Row { value: start, id, texts, end: self.bytes.len() });
-    }
-
-    fn size(&self) -> usize {
-        self.bytes.len() + self.rows.len() * size_of::<Row>()
-    }
-
-    fn text(&self, from: usize, to: usize) -> &str {
-        &self.bytes[from..to]
-    }
-
     /// The entities behind the cursor of a list.
     fn behind(&self, ordered: &Ordered) -> &[Row] {
         let Some((value, after)) = &ordered.after else { return &self.rows };
@@ -173,16 +138,6 @@ impl Held {
     }
 }
 
-/// Which texts, and in which order.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct Key {
-    family: &'static str,
-    owner: String,
-    column: Column,
-    descending: bool,
-    field: Option<String>,
-}
-
 impl Key {
     fn of(place: &Place, ordered: &Ordered, field: Option<&str>) -> Self {
         Self {
@@ -192,64 +147,6 @@ impl Key {
             descending: ordered.descending,
             field: field.map(str::to_owned),
         }
-    }
-}
-
-/// What is kept, each with the number of the change that it was read behind.
-#[derive(Debug, Default)]
-struct Kept {
-    lists: Vec<(Key, u64, Arc<Held>)>,
-    /// How often lists were asked behind a change.
-    asked: HashMap<Key, (u64, u32)>,
-}
-
-impl Kept {
-    fn find(&self, key: &Key, change: u64) -> Option<Arc<Held>> {
-        let found = self.lists.iter().find(|(known, at, _)| known == key && *at == change);
-        found.map(|(.., held)| Arc::clone(held))
-    }
-
-    /// Counts that a list is asked, and says whether its texts are worth being kept.
-    fn ask(&mut self, key: &Key, change: u64) -> bool {
-        if self.asked.len() >= LISTS_MAX && !self.asked.contains_key(key) {
-            self.asked.clear();
-        }
-        let (at, times) = self.asked.entry(key.clone()).or_insert((change, 0));
-        if *at != change {
-            (*at, *times) = (change, 0);
-        }
-        *times = times.saturating_add(1);
-        *times >= ASKED_MIN && *times != TOO_MUCH
-    }
-
-    /// Keeps a list; what is of another state goes, and what has been kept longest where all of it is too much.
-    fn put(&mut self, key: Key, change: u64, held: Arc<Held>) {
-        self.lists.retain(|(known, at, _)| *at == change && *known != key);
-        self.lists.push((key, change, held));
-        let bytes = |lists: &[(Key, u64, Arc<Held>)]| lists.iter().map(|(.., held)| held.size()).sum::<usize>();
-        while self.lists.len() > LISTS_MAX || bytes(&self.lists) > BYTES_MAX {
-            self.lists.remove(0);
-        }
-    }
-}
-
-/// The texts that are kept of lists.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    kept: Mutex<Kept>,
-    /// One list is read at a time; others come from the database meanwhile.
-    reading: tokio::sync::Mutex<()>,
-}
-
-impl Lists {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// How many are kept.
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.kept().lists.len()
     }
 }
 
@@ -381,42 +278,5 @@ async fn texts_of(place: &Place, field: Option<&str>, db: &mut Connection) -> Re
         if rows.len() < at_once {
             return Ok(Some(found));
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::families::RESOURCES;
-
-    fn put(kept: &mut Kept, field: usize, change: u64, bytes: usize) {
-        let field = Some(format!("attributes.{field}"));
-        let key = Key { family: RESOURCES.name, owner: String::new(), column: Column::Id, descending: false, field };
-        let mut held = Held::default();
-        if bytes > 0 {
-            held.push("", "", &"x".repeat(bytes));
-        }
-        kept.put(key.clone(), change, Arc::new(held));
-        let is_kept = kept.find(&key, change).is_some();
-        assert_eq!(is_kept, bytes < BYTES_MAX, "{bytes}");
-    }
-
-    /// Breaks where lists of nothing are kept without end, or those of another state.
-    #[test]
-    fn what_is_kept_is_bounded() {
-        let mut kept = Kept::default();
-        for field in 0..2 * LISTS_MAX {
-            put(&mut kept, field, 1, 0);
-        }
-        assert_eq!(kept.lists.len(), LISTS_MAX);
-        for field in 0..3 {
-            put(&mut kept, field, 1, BYTES_MAX / 2);
-        }
-        assert_eq!(kept.lists.len(), 1);
-        put(&mut kept, 3, 1, BYTES_MAX);
-        assert!(kept.lists.is_empty());
-        put(&mut kept, 4, 1, 1);
-        put(&mut kept, 5, 2, 1);
-        assert_eq!(kept.lists.len(), 1);
     }
 }

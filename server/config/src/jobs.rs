@@ -4,8 +4,8 @@
 use quiver_database::{Row, statement};
 use serde_json::{Map, Value, json};
 
+use crate::config::Config;
 use crate::db;
-use crate::document::Config;
 use crate::family::Caller;
 use crate::json::time_text;
 use crate::problem::{Problem, Result};

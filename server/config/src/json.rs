@@ -6,12 +6,10 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::de::{self, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Result, shown};
 
 /// Deepest nesting of a body.
 const DEPTH_MAX: usize = 64;
-/// Longest text of a sender that an error repeats, in characters.
-const SHOWN_MAX: usize = 100;
 
 /// Reads a body.
 ///
@@ -39,15 +37,6 @@ pub fn object(text: &[u8]) -> Result<Map<String, Value>> {
         Value::Object(map) => Ok(map),
         _ => Err(Problem::field("", "INVALID_TYPE", "the body must be an object")),
     }
-}
-
-/// Cuts a sender's text to what an error may repeat.
-pub(crate) fn shown(text: &str) -> String {
-    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect();
-    if text.chars().count() > SHOWN_MAX {
-        shown.push('…');
-    }
-    shown
 }
 
 /// Changes a value by a merge patch: null removes, objects are merged, all else replaces.
@@ -231,16 +220,6 @@ mod tests {
             assert_eq!((problem.code, problem.errors[0].code), ("VALIDATION_FAILED", "INVALID_TYPE"), "{text}");
         }
         assert_eq!(object(b"{").unwrap_err().code, "MALFORMED_JSON");
-    }
-
-    /// What an error repeats of a sender is short, and in one line.
-    #[test]
-    fn what_is_shown_of_a_sender() {
-        for (text, expected) in [("", ""), ("a b", "a b"), ("a\r\n\tb\u{1b}[0m", "ab[0m"), ("\0", "")] {
-            assert_eq!(shown(text), expected, "{text}");
-        }
-        let whole = "é".repeat(SHOWN_MAX);
-        assert_eq!((shown(&whole), shown(&format!("{whole}é"))), (whole.clone(), format!("{whole}…")));
     }
 
     #[test]

@@ -6,11 +6,13 @@ use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
 use crate::change::links::key_value;
-use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Done, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::{Config, Entity, Place, diff, find, is_visible};
+use crate::entity::{Entity, diff, find};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
+use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::query::ListQuery;
 
@@ -369,7 +371,7 @@ impl Config {
 
     async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], dry_run: bool) -> Result<Vec<Value>> {
         let mut tx = db::begin(&self.pool).await?;
-        let mut all = crate::document::all_of(&mut tx, place.family.name).await?;
+        let mut all = crate::entity::all_of(&mut tx, place.family.name).await?;
         all.retain(|e| is_visible(place, e, caller));
         let named: HashSet<&String> = ids.iter().collect();
         if named.len() != ids.len() || all.len() != ids.len() || !all.iter().all(|e| named.contains(&e.id)) {

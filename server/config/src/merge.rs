@@ -3,11 +3,14 @@
 use quiver_database::statement;
 use serde_json::{Value, json};
 
-use crate::change::{Condition, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::{Config, Place, find};
-use crate::families::{RELATIONSHIPS, RESOURCES, text};
+use crate::entity::find;
+use crate::families::body::text;
+use crate::families::{RELATIONSHIPS, RESOURCES};
 use crate::family::Caller;
+use crate::place::Place;
 use crate::problem::{Problem, Result};
 
 impl Config {

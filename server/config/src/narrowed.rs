@@ -9,15 +9,17 @@ use quiver_database::{Argument, Connection, Statement, statement};
 use quiver_types::Right;
 use serde_json::Value;
 
-use crate::document::{Config, Place};
+use crate::config::Config;
+use crate::encoded::{behind, encoded, encoded_to};
 use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::filter::{Filter, Op};
 use crate::json::{time_of, time_text};
+use crate::place::Place;
 use crate::problem::Result;
 use crate::texts::BETWEEN;
 use crate::times::{column_of, holding};
-use crate::values::{EXACT_MAX, Form, behind, encoded, encoded_to};
+use crate::values::{EXACT_MAX, Form};
 use crate::words::Words;
 
 mod known;

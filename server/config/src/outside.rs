@@ -5,10 +5,11 @@ use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use crate::change::{Draft, Reading, System, Work};
-use crate::document::{Config, Entity};
+use crate::config::Config;
+use crate::db;
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::problem::{Problem, Result};
-use crate::{audit, db};
 
 /// What is known of an entity that is kept elsewhere.
 #[derive(Debug, Clone, Default)]
@@ -74,7 +75,7 @@ impl Config {
         let now_ms = self.clock.now_ms();
         let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         work.remember_once(family, after, action).await?;
-        audit::changed(&mut work, family, action, before, Some(after)).await?;
+        work.note(family, action, before, Some(after)).await?;
         // No revision: nothing that the service makes of its configuration hangs on it.
         tx.commit().await?;
         Ok(())

@@ -4,6 +4,10 @@ use serde_json::{Map, Value, json};
 
 /// Most field errors that one problem lists.
 const ERRORS_MAX: usize = 100;
+/// Most references that an error lists.
+pub(crate) const LISTED_MAX: usize = 100;
+/// Longest text of a sender that an error repeats, in characters.
+const SHOWN_MAX: usize = 100;
 
 /// The family of a problem; each has one HTTP status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,7 +90,7 @@ impl Problem {
 
     /// An id that names nothing, or nothing that the caller may see.
     pub fn not_found(id: &str) -> Self {
-        Self::new(ProblemKind::NotFound, "NOT_FOUND", format!("nothing has the id `{}`", crate::json::shown(id)))
+        Self::new(ProblemKind::NotFound, "NOT_FOUND", format!("nothing has the id `{}`", shown(id)))
     }
 
     /// A right that lacks; `required` is the triple.
@@ -104,6 +108,12 @@ impl Problem {
         };
         errors.truncate(ERRORS_MAX);
         Self { errors, ..Self::new(ProblemKind::Invalid, "VALIDATION_FAILED", detail) }
+    }
+
+    /// What would close a circle.
+    pub(crate) fn cycle(field: &str, why: &str) -> Self {
+        let error = FieldError::new(field, "CYCLE", why);
+        Self { errors: vec![error], ..Self::new(ProblemKind::Conflict, "CYCLE", why) }
     }
 
     /// One field that is wrong.
@@ -164,6 +174,15 @@ impl From<quiver_database::Error> for Problem {
         }
         Self::internal(error)
     }
+}
+
+/// Cuts a sender's text to what an error may repeat.
+pub(crate) fn shown(text: &str) -> String {
+    let mut shown: String = text.chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect();
+    if text.chars().count() > SHOWN_MAX {
+        shown.push('…');
+    }
+    shown
 }
 
 #[cfg(test)]
@@ -238,5 +257,15 @@ mod tests {
         assert_eq!((missing.kind, missing.detail.as_str()), (ProblemKind::NotFound, "nothing has the id `x`"));
         let twice = missing.with("a", json!(1)).with("a", json!(2));
         assert_eq!(twice.more["a"], json!(2));
+    }
+
+    /// What an error repeats of a sender is short, and in one line.
+    #[test]
+    fn what_is_shown_of_a_sender() {
+        for (text, expected) in [("", ""), ("a b", "a b"), ("a\r\n\tb\u{1b}[0m", "ab[0m"), ("\0", "")] {
+            assert_eq!(shown(text), expected, "{text}");
+        }
+        let whole = "é".repeat(SHOWN_MAX);
+        assert_eq!((shown(&whole), shown(&format!("{whole}é"))), (whole.clone(), format!("{whole}…")));
     }
 }

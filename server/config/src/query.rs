@@ -7,11 +7,9 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value, json};
 
-use crate::document::Page;
 use crate::family::Family;
 use crate::filter::{self, Class, Filter, Op, order};
-use crate::json::shown;
-use crate::problem::{Problem, ProblemKind, Result};
+use crate::problem::{Problem, ProblemKind, Result, shown};
 
 /// Most entries of a page.
 const LIMIT_MAX: usize = 1000;
@@ -19,6 +17,17 @@ const LIMIT_MAX: usize = 1000;
 const LIMIT: usize = 100;
 /// Most fields to sort by, or to return.
 const FIELDS_MAX: usize = 50;
+
+/// A page of a list.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Page {
+    /// Entities, as shown.
+    pub items: Vec<Map<String, Value>>,
+    /// Where the next page begins.
+    pub next_cursor: Option<String>,
+    /// How many there are, where that was asked for.
+    pub total: Option<usize>,
+}
 
 /// What a list is asked for.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
-use crate::document::Config;
+use crate::config::Config;
 
 impl Config {
     /// Seals a text under a name; only the same name opens it.

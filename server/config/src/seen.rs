@@ -7,8 +7,9 @@ use std::sync::atomic::Ordering;
 use quiver_database::{Row, Statement, statement};
 use serde_json::{Map, Value, json};
 
+use crate::config::Config;
 use crate::db;
-use crate::document::{Config, find};
+use crate::entity::find;
 use crate::families::RESOURCES;
 use crate::json::time_text;
 use crate::problem::{Problem, Result};

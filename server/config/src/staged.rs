@@ -5,73 +5,19 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use quiver_database::{Connection, statement};
 
-use crate::change::{Done, Op, Reading, System, Work, next_revision};
-use crate::document::{Config, Entity, Place, all_of, find};
-use crate::families::{ALERTING_SETTINGS, FAMILIES, RULE_GROUPS, RULES, SETTINGS_ID, says};
+use crate::area::{Area, acts_by_itself};
+use crate::change::{Done, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
+use crate::db;
+use crate::entity::{Entity, all_of, find};
+use crate::families::{ALERTING_SETTINGS, FAMILIES, ROUTES, RULES, SETTINGS_ID};
 use crate::family::{Caller, Family};
+use crate::place::Place;
 use crate::problem::Result;
-use crate::{audit, db};
 
-/// The member that says of an entity that its changes wait; it is there only where they can.
-pub(crate) const STAGED: &str = "staged";
-
-/// What is deployed together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Area {
-    /// Rules and their groups.
-    Rules,
-    /// The policy of notification.
-    Policy,
-}
-
-impl Area {
-    /// All areas, each of which is deployed alone.
-    pub const ALL: [Self; 2] = [Self::Rules, Self::Policy];
-
-    /// Its name in the settings.
-    fn word(self) -> &'static str {
-        match self {
-            Self::Rules => "rules",
-            Self::Policy => "policy",
-        }
-    }
-
-    /// The area of a family, if it is in one.
-    pub(crate) fn of(family: &Family) -> Option<Self> {
-        match family.name {
-            name if name == RULES.name || name == RULE_GROUPS.name => Some(Self::Rules),
-            _ => family.composes.then_some(Self::Policy),
-        }
-    }
-
-    fn families(self) -> impl Iterator<Item = &'static Family> {
-        FAMILIES.iter().copied().filter(move |family| Self::of(family) == Some(self))
-    }
-
-    /// Takes what is there for what was deployed.
-    pub(crate) async fn keep(self, db: &mut Connection) -> Result<()> {
-        self.forget(db).await?;
-        for family in self.families() {
-            let (into, from) = (Entity::COLUMNS, Entity::COLUMNS);
-            let sql =
-                format!("INSERT INTO deployed (family, {into}) SELECT family, {from} FROM entity WHERE family = ?");
-            statement(sql).bind(family.name).execute(&mut *db).await?;
-        }
-        Ok(())
-    }
-
-    /// Forgets what was deployed.
-    pub(crate) async fn forget(self, db: &mut Connection) -> Result<()> {
-        for family in self.families() {
-            statement("DELETE FROM deployed WHERE family = ?").bind(family.name).execute(&mut *db).await?;
-        }
-        Ok(())
-    }
-}
-
-/// Says whether changes of an area act by themselves, by the entity of the settings.
-pub(crate) fn acts_by_itself(settings: Option<&Entity>, area: Area) -> bool {
-    settings.is_none_or(|entity| says(&entity.body, area.word()))
+/// The families of an area.
+fn families(area: Area) -> impl Iterator<Item = &'static Family> {
+    FAMILIES.iter().copied().filter(move |family| Area::of(family.name) == Some(area))
 }
 
 /// What a deploy lets run.
@@ -110,7 +56,7 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn running(&self, family: &Family) -> Result<Vec<Entity>> {
-        match Area::of(family) {
+        match Area::of(family.name) {
             Some(area) if self.is_staged(area).await? => {
                 let mut connection = self.pool.acquire().await?;
                 deployed_of(&mut connection, family).await
@@ -121,7 +67,7 @@ impl Config {
 
     /// Gives the versions of a family's entities that run, where changes wait; none where they act by themselves.
     pub(crate) async fn versions_running(&self, family: &Family) -> Result<Option<HashMap<String, i64>>> {
-        match Area::of(family) {
+        match Area::of(family.name) {
             Some(area) if self.is_staged(area).await? => {
                 let sql = "SELECT id, version FROM deployed WHERE family = ?";
                 let rows = statement(sql).bind(family.name).fetch_all(&self.pool).await?;
@@ -171,7 +117,7 @@ impl Config {
                 Err(mut problem) => {
                     tx.rollback().await?;
                     if !dry_run {
-                        let family = if release.area == Area::Rules { &RULES } else { &crate::families::ROUTES };
+                        let family = if release.area == Area::Rules { &RULES } else { &ROUTES };
                         self.audit_refused(family, caller, release.action, None, &mut problem).await;
                     }
                     return Err(problem);
@@ -198,7 +144,7 @@ impl Work<'_> {
     /// Copies what a release covers to what runs; entities in `noted` have an audit row of this request already.
     async fn release(&mut self, release: &Release<'_>, noted: &HashSet<String>) -> Result<Vec<Done>> {
         let mut all = Vec::new();
-        for family in release.area.families() {
+        for family in families(release.area) {
             let covered = |entities: Vec<Entity>| -> BTreeMap<String, Entity> {
                 let own = entities.into_iter().filter(|entity| (release.covers)(family, entity));
                 own.map(|entity| (entity.id.clone(), entity)).collect()
@@ -218,7 +164,7 @@ impl Work<'_> {
                     self.let_run(family, before.as_ref(), after.as_ref()).await?;
                     let id = after.as_ref().or(before.as_ref()).map(|entity| entity.id.as_str()).unwrap_or_default();
                     if !noted.contains(id) {
-                        audit::changed(self, family, release.action, before.as_ref(), after.as_ref()).await?;
+                        self.note(family, release.action, before.as_ref(), after.as_ref()).await?;
                     }
                 }
                 all.push(Done { action: release.action, before, after, changed });

@@ -4,7 +4,7 @@
 use quiver_database::{Connection, statement};
 use serde_json::Value;
 
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::family::{Family, KEPT};
 use crate::problem::Result;
 

@@ -7,9 +7,10 @@ use std::ops::Range;
 
 use quiver_database::statement;
 
-use crate::document::{Config, Place};
+use crate::config::Config;
 use crate::filter::{Filter, Op};
 use crate::json::time_text;
+use crate::place::Place;
 use crate::problem::Result;
 
 const DAY_MS: i64 = 86_400_000;

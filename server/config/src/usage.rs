@@ -4,8 +4,9 @@ use quiver_database::statement;
 use serde_json::json;
 
 use crate::audit::AuditEvent;
+use crate::config::Config;
 use crate::db;
-use crate::document::{Config, find};
+use crate::entity::find;
 use crate::families::KEYS;
 use crate::family::Caller;
 use crate::json::time_text;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use quiver_database::statement;
 use serde_json::Value;
 
-use crate::document::{Config, Place};
+use crate::config::Config;
 use crate::filter::{Filter, Op};
+use crate::place::Place;
 use crate::problem::Result;
 
 /// Most texts of a field among which parts are looked for.

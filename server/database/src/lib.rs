@@ -1,13 +1,15 @@
 //! The database of configuration and accounts: a SQLite file by default, PostgreSQL by URL. Statements are written once, in
 //! what both understand; what differs (placeholders, types of columns, how one writer keeps out the others) is here.
 
+mod connection;
 mod dialect;
 mod open;
 mod statement;
 mod tables;
 mod value;
 
-pub use open::{Connection, Database, Link, Writing, is_passing};
+pub use connection::{Connection, Database, Link, Writing};
+pub use open::is_passing;
 pub use sqlx::Error;
 pub use statement::{Statement, statement};
 pub use tables::{Schema, Table};

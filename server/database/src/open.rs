@@ -1,17 +1,15 @@
-//! Opening a database, its connections, and transactions that write: one at a time, in all servers together.
+//! Opening a database, taking its connections, and transactions that write: one at a time, in all servers together.
 
-use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use sqlx::pool::PoolConnection;
-use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
-use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
-use sqlx::{Connection as _, Error, Executor, Postgres, Sqlite, Transaction};
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, Error, Executor};
 
+use crate::connection::{Base, Connection, Database, Held, Writing};
 use crate::dialect::schema;
 use crate::statement::{in_time, statement};
 
@@ -36,86 +34,6 @@ const SETTINGS: &str = "SET lock_timeout = '5s'; SET statement_timeout = '15s'; 
 /// A snapshot is read for as long as its copy takes to be written. The first look is its moment.
 const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '10min'; \
     SELECT 1";
-
-/// A database; copies are the same one.
-#[derive(Clone)]
-pub struct Database(Base);
-
-#[derive(Clone)]
-pub(crate) enum Base {
-    Sqlite(SqlitePool),
-    Postgres(PgPool),
-}
-
-impl fmt::Debug for Database {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.0 {
-            Base::Sqlite(_) => "SQLite",
-            Base::Postgres(_) => "PostgreSQL",
-        })
-    }
-}
-
-/// A connection of the pool, held until it is dropped; within a transaction where it came with one.
-pub struct Connection(pub(crate) Held);
-
-pub(crate) enum Held {
-    Sqlite(PoolConnection<Sqlite>),
-    Postgres(PoolConnection<Postgres>),
-    SqliteWithin(Transaction<'static, Sqlite>),
-    PostgresWithin(Transaction<'static, Postgres>),
-}
-
-impl fmt::Debug for Connection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Connection")
-    }
-}
-
-/// A transaction that holds the write lock; dropped, it changes nothing.
-#[derive(Debug)]
-pub struct Writing(Connection);
-
-impl Deref for Writing {
-    type Target = Connection;
-
-    fn deref(&self) -> &Connection {
-        &self.0
-    }
-}
-
-impl DerefMut for Writing {
-    fn deref_mut(&mut self) -> &mut Connection {
-        &mut self.0
-    }
-}
-
-/// On what a statement runs.
-#[derive(Debug)]
-pub enum Link<'c> {
-    /// Any connection of the pool.
-    Base(&'c Database),
-    /// This connection, for statements that belong to one transaction.
-    Connection(&'c mut Connection),
-}
-
-impl<'c> From<&'c Database> for Link<'c> {
-    fn from(base: &'c Database) -> Self {
-        Self::Base(base)
-    }
-}
-
-impl<'c> From<&'c mut Connection> for Link<'c> {
-    fn from(connection: &'c mut Connection) -> Self {
-        Self::Connection(connection)
-    }
-}
-
-impl<'c> From<&'c mut Writing> for Link<'c> {
-    fn from(writing: &'c mut Writing) -> Self {
-        Self::Connection(&mut writing.0)
-    }
-}
 
 /// Says whether an error passes by itself: the database is busy, full, or gone for a while.
 pub fn is_passing(error: &Error) -> bool {
@@ -198,10 +116,6 @@ impl Database {
         statement(format!("CREATE DATABASE {name}")).execute(&base).await?;
         base.close().await;
         Self::postgres(&url.replacen("/postgres?", &format!("/{name}?"), 1)).await
-    }
-
-    pub(crate) fn kind(&self) -> &Base {
-        &self.0
     }
 
     /// Whether other servers may write, too.

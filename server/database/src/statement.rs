@@ -9,8 +9,8 @@ use futures::stream::BoxStream;
 use serde_json::Value;
 use sqlx::{AssertSqlSafe, Error};
 
+use crate::connection::{Base, Connection, Database, Held, Link};
 use crate::dialect::numbered;
-use crate::open::{Base, Connection, Held, Link};
 use crate::value::{Argument, Holds, Kind, Row};
 
 /// How long a statement may take before its connection counts as lost: a network that swallows packets says nothing.
@@ -142,7 +142,7 @@ impl Statement {
     }
 
     /// Gives rows one after the other, without holding all of them.
-    pub fn fetch(self, base: &crate::Database) -> BoxStream<'_, Result<Row, Error>> {
+    pub fn fetch(self, base: &Database) -> BoxStream<'_, Result<Row, Error>> {
         let (sql, arguments) = (self.sql, self.arguments);
         match base.kind() {
             Base::Sqlite(pool) => {

@@ -2,8 +2,8 @@
 
 use sqlx::Error;
 
-use crate::open::Connection;
-use crate::statement::statement;
+use crate::connection::Connection;
+use crate::statement::{Statement, statement};
 use crate::value::{Argument, Holds, Row};
 
 /// The tables of one part of the server.
@@ -74,7 +74,7 @@ impl Table {
         let one = format!("({})", vec!["?"; columns.len()].join(", "));
         let all = vec![one; rows.len()].join(", ");
         let sql = format!("INSERT INTO {} ({}) VALUES {all}", self.name, columns.join(", "));
-        let insert = rows.into_iter().flatten().fold(statement(sql), crate::Statement::bind);
+        let insert = rows.into_iter().flatten().fold(statement(sql), Statement::bind);
         insert.execute(on).await.map(|_| ())
     }
 }

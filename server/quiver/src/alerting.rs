@@ -10,19 +10,22 @@ use std::sync::Arc;
 
 use quiver_alertd::deliver::{Files, ProxyEnvironment};
 use quiver_alertd::egress::{Egress, Network};
+use quiver_alertd::origin::Origin;
 use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
-use quiver_alertd::rules::{Origin, RuleSettings, Source};
+use quiver_alertd::rules::{RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
 use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Setting, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
+use quiver_api::languages::Languages;
 use quiver_types::{Clock, Error, Result};
 
 pub use engine::StoreEngines;
 pub use history::StoredHistory;
 
-use crate::rules::{Languages, files};
+use crate::memory::memory_limit_bytes;
+use crate::rules::files;
 use crate::settings::{Settings, Span};
 
 /// The database of alerting, beside the catalog.
@@ -184,7 +187,7 @@ pub async fn open(
             external_url: url,
             files_dir: files_dir(settings),
             alerts_max: s.alerts_max,
-            alert_bytes_max: (crate::wiring::memory_limit_bytes(settings) / 16) as usize,
+            alert_bytes_max: (memory_limit_bytes(settings) / 16) as usize,
             service_labels: settings.ingest.service_labels.clone(),
         },
         egress: egress(settings)?,

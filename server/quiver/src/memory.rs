@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use quiver_types::MemoryPressure;
 use tikv_jemalloc_ctl::{Access, AsName};
 
-use crate::process::{anonymous_bytes, cores, resident_bytes};
+use crate::process::{anonymous_bytes, cores, memory_total_bytes, resident_bytes};
+use crate::settings::Settings;
 
 /// How often memory is looked at: what is taken in so short a time must fit above the limit.
 const INTERVAL: Duration = Duration::from_millis(4);
@@ -39,6 +40,14 @@ const DECAY_MS: isize = 500;
 /// Code, threads and tables of the process take some memory before anything is stored; a limit below this is none that
 /// could be kept by refusing work.
 const LEAST_BYTES: u64 = 128 << 20;
+
+/// Gives the memory budget of the process.
+pub fn memory_limit_bytes(settings: &Settings) -> u64 {
+    match settings.memory.limit.0 {
+        0 => memory_total_bytes() / 10 * 6,
+        given => given,
+    }
+}
 
 /// Starts to watch the process; ends when nobody else holds `pressure` any more.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {

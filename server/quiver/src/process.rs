@@ -5,6 +5,9 @@ use std::fs;
 use quiver_api::metrics::write_metric;
 use quiver_types::{Result, failpoint};
 
+/// Version of the product.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// Arms the fail points that the environment names, of whichever crate.
 ///
 /// # Errors

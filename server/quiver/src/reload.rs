@@ -6,39 +6,15 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use quiver_alertd::Alertd;
-use quiver_alertd::rules::Origin;
+use quiver_alertd::origin::Origin;
 use quiver_api::Tls;
 use quiver_api::live::{LiveSettings, Reloaded};
 use quiver_types::{Error, Result};
 
 use crate::alerting;
-use crate::settings::Loaded;
+use crate::settings::{Loaded, is_live};
 use crate::telemetry::LogFilter;
 use crate::wiring::live_settings;
-
-/// Settings that can change: section and key.
-const LIVE: &[(&str, &str)] = &[
-    ("http", "cors_origins"),
-    ("http", "hosts"),
-    ("http", "docs_public"),
-    ("http", "admin_token_file"),
-    ("query", "timeout"),
-    ("query", "logs_timeout"),
-    ("query", "rows_max"),
-    ("query", "samples_max"),
-    ("query", "series_max"),
-    ("query", "bytes_max"),
-    ("query", "slow"),
-    ("alerting", "rules"),
-    ("alerting", "policy"),
-    ("log", "filter"),
-    ("log", "access"),
-];
-
-/// Says whether a setting can change while the server runs.
-pub fn is_live(section: &str, key: &str) -> bool {
-    LIVE.contains(&(section, key))
-}
 
 /// Reads settings anew and puts them into force.
 pub struct Reloading {
@@ -117,26 +93,5 @@ impl Reloading {
             tracing::warn!(settings = ?done.needs_restart, "these settings changed, but need a restart");
         }
         Ok(done)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::BTreeSet;
-
-    use super::*;
-    use crate::settings::DOCS;
-
-    #[test]
-    fn what_can_change_is_a_setting() {
-        for (section, key) in LIVE {
-            assert!(DOCS.iter().any(|doc| (doc.section, doc.key) == (*section, *key)), "`{section}.{key}`");
-            assert!(is_live(section, key));
-        }
-        assert_eq!(LIVE.iter().collect::<BTreeSet<_>>().len(), LIVE.len());
-        // Where it listens, and what it keeps, is settled when it starts.
-        for (section, key) in [("http", "listen"), ("store", "data"), ("rbac", "mode"), ("query", "listen")] {
-            assert!(!is_live(section, key), "`{section}.{key}`");
-        }
     }
 }

@@ -12,8 +12,8 @@ use quiver_store::backup::{Attach, Detach};
 use quiver_types::{Clock, Error, Result, SystemClock, Vault};
 
 use crate::identity::{fault, master_key, open_config, open_database};
+use crate::process::VERSION;
 use crate::settings::Settings;
-use crate::wiring::VERSION;
 
 /// The configuration of a server that does not run.
 #[derive(Debug)]

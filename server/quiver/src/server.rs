@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::StoredHistory;
+use crate::memory::memory_limit_bytes;
 use crate::settings::{Loaded, Settings, Span};
 use crate::{process, wiring};
 
@@ -177,7 +178,7 @@ fn connections_max(wanted: usize) -> usize {
 fn serve_settings(settings: &Settings) -> ServeSettings {
     let h = &settings.http;
     let span = |span: Span| span.0.unwrap_or_default();
-    let memory = wiring::memory_limit_bytes(settings);
+    let memory = memory_limit_bytes(settings);
     let connections_max = connections_max(h.connections_max).min(Semaphore::MAX_PERMITS);
     ServeSettings {
         places: Arc::new(Semaphore::new(connections_max)),
@@ -245,7 +246,7 @@ impl Bound {
         let mut tasks = Vec::new();
         let starting = Arc::new(Starting {
             ids: RequestIds::default(),
-            version: wiring::VERSION,
+            version: process::VERSION,
             process_metrics: process::write_metrics,
         });
         let gates = [
@@ -264,7 +265,7 @@ impl Bound {
         let postgres = Arc::new(OnceLock::new());
         if let Some(socket) = self.postgres {
             let idle = self.settings.postgres.idle_timeout.0.unwrap_or(Duration::MAX);
-            let kept = BodyBudget::of_heads((wiring::memory_limit_bytes(&self.settings) / 32) as usize);
+            let kept = BodyBudget::of_heads((memory_limit_bytes(&self.settings) / 32) as usize);
             let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle, kept };
             tasks.push(tokio::spawn(serve_postgres(listener, serve_settings.clone(), serving.clone())));
         }

@@ -10,11 +10,13 @@ use toml::{Table, Value};
 
 mod checks;
 mod environment;
+mod live;
 mod oidc;
 mod printed;
 mod tls;
 mod values;
 
+pub use live::is_live;
 pub use oidc::OidcIssuer;
 pub use printed::{print_settings, settings_document};
 use values::Shown;

@@ -1,10 +1,10 @@
 //! Builds every component, top to bottom, and lets store and languages meet.
 
+pub(crate) mod engines;
 mod given;
 mod tables;
 
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
@@ -20,51 +20,35 @@ use quiver_api::{AppState, QueryWatch, RequestIds};
 use quiver_ingest::DeltaState;
 use quiver_logsql::LogsqlEngine;
 use quiver_olap::ModelTables;
-use quiver_promql::{PromqlEngine, PromqlSettings};
+use quiver_promql::PromqlEngine;
 use quiver_query::tables::{TableSources, Tables};
-use quiver_query::{EngineSettings, Limits, QueryEngine, SampleTables};
+use quiver_query::{Limits, QueryEngine, SampleTables};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings};
 use quiver_traces::TracesEngine;
 use quiver_types::configured::{ConfiguredSource, NothingConfigured};
-use quiver_types::{Clock, MemoryPressure, Result, SeriesSource};
+use quiver_types::{Clock, Result, SeriesSource};
 use tokio::runtime::Handle;
 
 use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::Settings;
 use crate::sql_languages::SqlLanguages;
-use crate::{alerting, analytics, identity, memory, process, through, warm};
+use crate::{alerting, analytics, identity, memory, process, warm};
+use engines::start_engine;
 use given::{api_settings, promql_settings, span};
 use tables::{StoreSpans, StoreTables};
 
-pub use given::{admin_token, live_settings, memory_limit_bytes, secret_in, store_settings};
-
-/// Version of the product.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use given::{admin_token, live_settings, secret_in, store_settings};
 
 /// Memory of unit tests that a server runs, in bytes, however little it has itself.
 const BENCH_MEMORY_MIN: u64 = 128 << 20;
-
-/// Makes an engine of the language beside the server's own, with other settings.
-pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
-    PromqlEngine::new(Arc::clone(&app.source), Arc::new(StoreTables), Arc::clone(&app.engine), settings)
-}
 
 /// Opens the store and builds what stands above it; accounts only where access control is on.
 ///
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, (accounts_at(settings), None), memory_limit_bytes(settings)).await
-}
-
-/// The same in a process that does other things, too, and may have so many bytes for all of them: it is short of memory by
-/// that, and not by what is there for these settings.
-///
-/// # Errors
-/// As [`build`].
-pub async fn build_within(settings: &Settings, process_bytes: u64, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, (accounts_at(settings), None), process_bytes).await
+    assemble(settings, clock, accounts_at(settings), None).await
 }
 
 /// The address that tokens name, where access control is on.
@@ -78,28 +62,7 @@ fn accounts_at(settings: &Settings) -> Option<&str> {
 /// # Errors
 /// As [`build`].
 pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, (Some(&http.to_string()), Some(http)), memory_limit_bytes(settings)).await
-}
-
-fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
-    let spill_dir = Path::new(&settings.store.data).join("spill");
-    quiver_query::spill_folder(&spill_dir)?;
-    let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
-    let through_codec = settings.query.through_codec;
-    let settings = EngineSettings {
-        memory_bytes: (memory / 4) as usize,
-        spill_dir,
-        spill_bytes: settings.query.spill_max.0,
-        threads,
-        concurrent_max: settings.query.concurrent_max,
-        pressure,
-    };
-    let start = || QueryEngine::with_functions(&settings, quiver_olap::session_functions());
-    let engine = start()?;
-    if through_codec {
-        through::send(&engine, start()?)?;
-    }
-    Ok(engine)
+    assemble(settings, clock, Some(&http.to_string()), Some(http)).await
 }
 
 /// The tables that statements and models name.
@@ -160,18 +123,17 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     Ok(AtRest { sql, limits })
 }
 
-/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead. `process_bytes`: what the
-/// process may take.
+/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
 async fn assemble(
     settings: &Settings,
     clock: Arc<dyn Clock>,
-    (listen, address): (Option<&str>, Option<SocketAddr>),
-    process_bytes: u64,
+    listen: Option<&str>,
+    address: Option<SocketAddr>,
 ) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    memory::keep(process_bytes, &pressure);
+    memory::keep(memory, &pressure);
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     let engine = start_engine(settings, memory, pressure)?;
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
@@ -253,7 +215,7 @@ async fn assemble(
         alertd,
         rule_bench: Arc::new(ServerBench {
             runtime: Handle::current(),
-            memory: MemoryPart { own: (memory / 8).max(BENCH_MEMORY_MIN), process: process_bytes },
+            memory: MemoryPart { own: (memory / 8).max(BENCH_MEMORY_MIN), process: memory },
         }),
         stopping: false.into(),
         process_metrics: process::write_metrics,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quiver_alerting::dispatch::Said;
 use serde_json::Value as Json;
 
-use super::Failure;
+use super::message::Failure;
 
 /// An answer with status 2xx.
 #[derive(Debug, Clone, Copy)]

@@ -7,16 +7,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use quiver_alerting::config::{OptionValue, Options};
 use quiver_alerting::dispatch::Said;
+use quiver_alerting::options::{OptionValue, Options};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, Proxy, RequestBuilder, Response, redirect};
 use serde_json::Value as Json;
 use url::{Host, Position, Url};
 
-use super::call::judge_status;
+use super::call::{Answer, Call, judge_status};
+use super::files::Files;
+use super::message::Failure;
 use super::proxies::{Proxies, ProxyEnvironment};
-use super::{Answer, Call, Failure, Files};
 use crate::egress::{Egress, Resolver};
 
 /// Most bytes of an answer that are read.

@@ -47,7 +47,7 @@ impl Files {
     ///
     /// # Errors
     /// The text of why the file is not read.
-    pub fn secret(&self, options: &quiver_alerting::config::Options, field: &str) -> Result<String, String> {
+    pub fn secret(&self, options: &quiver_alerting::options::Options, field: &str) -> Result<String, String> {
         let file = options.text(&format!("{field}_file"));
         if !options.has(field) && !file.is_empty() { self.read(file) } else { Ok(options.text(field).to_owned()) }
     }

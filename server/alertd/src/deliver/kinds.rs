@@ -1,5 +1,6 @@
 //! What each kind of integration sends. One file per kind.
 
+mod common;
 mod discord;
 mod email;
 mod mattermost;
@@ -10,13 +11,11 @@ mod slack;
 mod telegram;
 mod webhook;
 
-use std::collections::BTreeMap;
-
-use aws_lc_rs::digest::{SHA256, digest};
 use quiver_alerting::receivers::Integration;
-use serde_json::{Map, Value as Json};
 
-use super::{Call, Failure, Files, Message};
+use super::call::Call;
+use super::files::Files;
+use super::message::{Failure, Message};
 
 pub(super) use email::{Mail, mail};
 
@@ -53,29 +52,4 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
     let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
     (kind.calls)(message, integration, files)
-}
-
-/// Puts a text into an object, unless it is empty.
-fn put(map: &mut Map<String, Json>, name: &str, text: String) {
-    if !text.is_empty() {
-        map.insert(name.to_owned(), text.into());
-    }
-}
-
-/// The name of a group for others, who know it again by it: SHA-256 of its key in hex.
-fn key_hash(message: &Message) -> String {
-    text_hash(&message.group_key)
-}
-
-fn text_hash(text: &str) -> String {
-    quiver_types::hex(digest(&SHA256, text.as_bytes()).as_ref())
-}
-
-/// Labels that all alerts of a message share.
-fn common_labels(message: &Message) -> BTreeMap<String, String> {
-    let mut alerts = message.alerts.iter();
-    let first = alerts.next().map(|a| a.labels.iter().map(|(n, v)| (n.to_owned(), v.to_owned())).collect());
-    let mut out: BTreeMap<String, String> = first.unwrap_or_default();
-    alerts.for_each(|a| out.retain(|name, value| a.labels.get(name) == value));
-    out
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use url::{Host, Url};
 
 use crate::egress::Network;

@@ -1,7 +1,8 @@
 //! What a policy may say that no message can go by: a deploy refuses it by name, and where it is kept all the same, messages
 //! fail.
 
-use quiver_alerting::config::{BY_JWT, Options, SECRET};
+use quiver_alerting::options::http::BY_JWT;
+use quiver_alerting::options::{Options, SECRET};
 use quiver_alerting::receivers::Integration;
 use url::Host;
 

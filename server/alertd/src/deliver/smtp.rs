@@ -17,13 +17,14 @@ use lettre::transport::smtp::extension::{ClientId, Extension};
 use lettre::transport::smtp::response::Response;
 use lettre::transport::smtp::{Error, extension::ServerInfo};
 use md5::Md5;
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::helo::Helo;
+use super::files::Files;
 use super::kinds::Mail;
-use super::{Failure, Files};
+use super::message::Failure;
 use crate::egress::Egress;
 
 /// How long a connection may take.

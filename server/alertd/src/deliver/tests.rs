@@ -2,7 +2,9 @@ use std::sync::Mutex;
 use std::sync::atomic::Ordering::Relaxed;
 
 use quiver_alerting::config::Config;
+use quiver_alerting::dispatch::{Alert, Said};
 use quiver_alerting::template::default_templates;
+use quiver_types::LabelSet;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 

@@ -7,7 +7,7 @@ use quiver_alerting::dispatch::message;
 use quiver_alerting::template::{Budget, Host, Options, Value};
 use serde_json::{Map, Value as Json};
 
-use super::{Failure, Message};
+use super::message::{Failure, Message};
 
 /// Most texts of one message that are rendered: a template within a list multiplies.
 const TEXTS_MAX: usize = 2000;

@@ -6,7 +6,7 @@ use quiver_alerting::rules::Group;
 use quiver_types::Millis;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 
-use super::Asker;
+use super::group::Asker;
 use super::runner::Runner;
 
 /// Most rules of a group at once.

@@ -7,8 +7,8 @@ use quiver_alerting::rules::{
 };
 use quiver_types::Millis;
 
+use super::alert::to_router;
 use super::remember::Gone;
-use super::runner::to_router;
 use crate::history::{Evaluation, Event, Record, RuleRef};
 
 /// What names a group in records.

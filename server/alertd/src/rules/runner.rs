@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use quiver_alerting::dispatch::Alert;
-use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Setting};
-use quiver_alerting::template::query_escape;
-use quiver_types::{Clock, LabelSet, Millis};
+use quiver_alerting::rules::{Group, Health};
+use quiver_types::{Clock, Millis};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::alert::to_router;
+use super::group::{Asker, Engines, GroupView, RuleSettings, Source};
 use super::records::Names;
 use super::remember::{KeptNow, Memory};
-use super::{Asker, Engines, GroupView, RuleSettings, Source};
 use crate::failpoint;
 use crate::history::Record;
 use crate::metrics::AlertMetrics;
@@ -255,32 +255,5 @@ impl Runner {
     /// Ends what the group left: series get staleness marks, alerts resolve.
     async fn end(&self, kept: &mut KeptNow) {
         self.evaluate(self.clock.now_ms(), 0, kept, true).await;
-    }
-}
-
-/// Makes what the router takes of an alert of a rule.
-pub(super) fn to_router(alert: &ActiveAlert, expr: &str, setting: &Setting, external_url: &str, now: i64) -> Alert {
-    let ns = |ms: Millis| ms.saturating_mul(1_000_000);
-    let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-    let lacking = external.filter(|(name, _)| alert.labels.get(name).is_empty());
-    let labels = LabelSet::from_pairs(alert.labels.iter().filter(|(_, v)| !v.is_empty()).chain(lacking));
-    let ends = match alert.state {
-        AlertState::Inactive => alert.resolved_at,
-        _ => alert.valid_until,
-    };
-    let starts_at = ns(alert.fired_at.unwrap_or(alert.active_at));
-    Alert {
-        labels,
-        annotations: alert
-            .annotations
-            .iter()
-            .filter(|(_, v)| !v.is_empty())
-            .map(|(n, v)| (n.clone(), v.clone()))
-            .collect(),
-        starts_at,
-        ends_at: ends.map_or(starts_at, ns).max(starts_at),
-        is_timeout: false,
-        updated_at: now,
-        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(expr)),
     }
 }

@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use quiver_alerting::rules::{
     AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, Written, read,
 };
-use quiver_types::{LabelSet, SystemClock};
+use quiver_types::{LabelSet, Millis, SystemClock};
 use quiver_yaml::problem::Place;
 
 use super::*;

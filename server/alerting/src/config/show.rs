@@ -4,7 +4,7 @@ use quiver_yaml::problem::Problem;
 use quiver_yaml::{self as yaml, Kind, Node, pointer};
 use serde_json::Value;
 
-use super::fields::{SECRET, Schema, Shape, texts};
+use crate::options::{SECRET, Schema, Shape, texts};
 use crate::receivers::{GLOBAL, KINDS};
 
 /// Gives a configuration that was read before, with its secrets hidden.

@@ -2,7 +2,7 @@
 
 use quiver_types::{MatchOp, Matcher};
 
-use super::{MatcherError, matcher};
+use super::syntax::{MatcherError, matcher};
 
 /// Reads matchers.
 ///

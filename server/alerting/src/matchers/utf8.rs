@@ -2,7 +2,7 @@
 
 use quiver_types::{MatchOp, Matcher};
 
-use super::{MatcherError, is_reserved, matcher};
+use super::syntax::{MatcherError, is_reserved, matcher};
 use crate::text::unquote;
 
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::Kind;
-use crate::config::TLS;
-use crate::config::fields::{Options, Schema, Shape, field, sound, text};
+use super::kind::Kind;
+use crate::options::http::TLS;
+use crate::options::{Options, Schema, Shape, field, sound, text};
 
 pub(super) static KIND: Kind = Kind {
     name: "email",

@@ -1,8 +1,8 @@
 //! Microsoft Teams, by workflows.
 
-use super::Kind;
-use crate::config::HTTP;
-use crate::config::fields::{OptionValue, Options, Schema, Shape, field, text};
+use super::kind::Kind;
+use crate::options::http::HTTP;
+use crate::options::{OptionValue, Options, Schema, Shape, field, text};
 
 pub(super) static KIND: Kind = Kind {
     name: "msteamsv2",

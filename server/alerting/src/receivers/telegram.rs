@@ -1,8 +1,8 @@
 //! Telegram.
 
-use super::Kind;
-use crate::config::HTTP;
-use crate::config::fields::{FieldDef, Options, Schema, Shape, field, text};
+use super::kind::Kind;
+use crate::options::http::HTTP;
+use crate::options::{FieldDef, Options, Schema, Shape, field, text};
 
 pub(super) static KIND: Kind = Kind {
     name: "telegram",

@@ -1,8 +1,8 @@
 //! VictorOps.
 
-use super::Kind;
-use crate::config::HTTP;
-use crate::config::fields::{Options, Schema, Shape, field, text};
+use super::kind::Kind;
+use crate::options::http::HTTP;
+use crate::options::{Options, Schema, Shape, field, text};
 
 pub(super) static KIND: Kind = Kind {
     name: "victorops",

@@ -1,8 +1,8 @@
 //! A generic webhook.
 
-use super::Kind;
-use crate::config::HTTP;
-use crate::config::fields::{Options, Schema, Shape, field};
+use super::kind::Kind;
+use crate::options::http::HTTP;
+use crate::options::{Options, Schema, Shape, field};
 
 pub(super) static KIND: Kind = Kind {
     name: "webhook",

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::{LabelSet, Millis};
 
-use super::ElementValue;
+use super::engine::ElementValue;
 
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

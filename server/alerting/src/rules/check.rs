@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use quiver_yaml::problem::{Code, Place, Problem, Problems};
 use quiver_yaml::{Fields, Kind, Layout, pointer};
 
+use super::model::{Language, Rule, RuleFile, RuleKind};
 use super::variables::defined;
-use super::{Language, Rule, RuleFile, RuleKind};
 use crate::template::{RULE_FUNCTIONS, Templates};
 
 /// What the crates of languages say of an expression.

@@ -9,9 +9,10 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::restore::Before;
+use super::before::Before;
+use super::engine::{Element, ElementValue, Engine, Written};
+use super::model::{Language, Rule};
 use super::variables::{defined, names_own, own_fields};
-use super::{Element, ElementValue, Engine, Language, Rule, Written};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
 /// How long an ended alert is kept, so that its end is told.
@@ -163,7 +164,7 @@ impl Evaluation<'_> {
             ("Value", "", value_of(&element.value)),
         ];
         if texts.names_own {
-            fields.extend(own_fields(self, alert));
+            fields.extend(own_fields(self.rule, self.interval_ms, self.group_id, alert));
         }
         Value::Struct(Arc::new(Struct { type_name: DATA_TYPE, fields }))
     }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
+use super::before::Before;
+use super::engine::{ElementValue, Engine, Written};
 use super::evaluate::{Evaluation, Setting};
-use super::restore::Before;
-use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
+use super::model::{Rule, RuleGroup, RuleKind};
 
 pub use at_once::Cycle;
 

@@ -7,7 +7,7 @@ use quiver_yaml::{Fields, Kind, Node, pointer};
 
 use super::check::{Expressions, check_rule};
 use super::documents::documents;
-use super::{Language, Rule, RuleFile, RuleGroup, RuleKind};
+use super::model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 
 /// Reads a file: all its documents.
 ///

@@ -2,7 +2,7 @@
 
 use quiver_types::{LabelSet, Millis};
 
-use super::evaluate::Evaluation;
+use super::model::Rule;
 use crate::labels::fingerprint;
 use crate::template::{Time, Value};
 
@@ -41,10 +41,11 @@ pub(super) fn names_own(text: &str) -> bool {
 /// Gives the fields that only vmalert has: of a rule, of its group, and of an alert with the time since which it is active.
 /// Where there is no alert yet its number is 0 and its time Go's zero, as in labels of vmalert.
 pub(super) fn own_fields(
-    evaluation: &Evaluation<'_>,
+    rule: &Rule,
+    interval_ms: Millis,
+    group_id: u64,
     alert: Option<(&LabelSet, Millis)>,
 ) -> [(&'static str, &'static str, Value); OWN.len()] {
-    let Evaluation { rule, interval_ms, group_id, .. } = *evaluation;
     let (id, since) = alert.map_or((0, Time::zero()), |(labels, since)| {
         (fingerprint(labels), Time::from_nanos(i128::from(since) * 1_000_000))
     });

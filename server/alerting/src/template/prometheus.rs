@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use quiver_types::LabelSet;
 use quiver_types::time::duration;
-use quiver_types::{LabelSet, matcher};
 
 use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
@@ -170,14 +170,6 @@ fn label(sample: &Value, name: &str) -> Value {
     }
 }
 
-/// Compiles a regular expression in Go's syntax, with bounds.
-pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
-    matcher::affordable(pattern).map_err(|e| e.to_string())?;
-    let text = matcher::translate(pattern).map_err(|e| format!("error parsing regexp: {e}"))?;
-    matcher::affordable(&text).map_err(|e| e.to_string())?;
-    matcher::builder(&text).build().map_err(|e| format!("error parsing regexp: {e}"))
-}
-
 pub(super) fn re_match(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     Ok(Value::Bool(call.exec.regex(&text(args, 0))?.is_match(&text(args, 1))))
 }
@@ -247,7 +239,6 @@ mod tests {
         check("[2001:0DB8::1]::12345", "[2001:0DB8::1]::12345");
         assert_eq!(path_of("http://testhost:9090/path/prefix"), "/path/prefix");
         assert_eq!(path_of("http://testhost:9090"), "");
-        assert!(regex(r"\Qa.b\E").is_ok_and(|r| r.is_match("a.b") && !r.is_match("axb")) && regex("a**").is_err());
     }
 
     /// As Go's `net.SplitHostPort` cuts them.

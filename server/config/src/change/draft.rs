@@ -1,13 +1,13 @@
 //! From what a request says to what is stored: fields one by one, defaults, all errors at once.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::System;
-use crate::document::Entity;
+use crate::area::STAGED;
+use crate::entity::{Drafted, Entity};
 use crate::family::{Family, KEPT};
 use crate::fields::{Field, Mode, SECRET, fill};
 use crate::problem::{FieldError, Problem, Result};
-use crate::staged::STAGED;
 
 /// Most fields of a body that are looked at.
 const FIELDS_MAX: usize = 200;
@@ -28,20 +28,9 @@ pub(crate) struct Draft<'a> {
     pub(crate) reading: Reading,
 }
 
-/// What is going to be stored.
-#[derive(Debug)]
-pub struct Drafted {
-    /// Fields as readers see them, checked and with their defaults.
-    pub body: Map<String, Value>,
-    /// What nobody reads: hashes of secrets, and services that follow from other entities.
-    pub sealed: Map<String, Value>,
-    /// What a request says of fields that follow from other entities, where it may not differ.
-    pub said: Map<String, Value>,
-}
-
 /// The JSON Pointer of a member.
 fn pointer(key: &str) -> String {
-    format!("/{}", crate::json::shown(key).replace('~', "~0").replace('/', "~1"))
+    format!("/{}", crate::problem::shown(key).replace('~', "~0").replace('/', "~1"))
 }
 
 impl Draft<'_> {
@@ -115,18 +104,12 @@ fn secret(field: Field, value: &Value, system: &System, sealed: &mut Map<String,
     }
 }
 
-/// As an audit row shows an entity: that there are secrets, not which.
-pub(crate) fn audited(entity: &Entity) -> Value {
-    let mut map = entity.shown();
-    for key in entity.sealed.keys().filter(|key| *key != crate::access::SERVICES) {
-        map.insert(key.clone(), json!(SECRET));
-    }
-    Value::Object(map)
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::audit::audited;
     use crate::families::{RULES, USERS};
 
     fn map(value: Value) -> Map<String, Value> {

@@ -4,9 +4,9 @@ use quiver_database::statement;
 use serde_json::json;
 
 use super::Work;
-use crate::audit;
-use crate::document::{Entity, find};
-use crate::families::{RESOURCE_TYPES, RESOURCES, identity, text, texts};
+use crate::entity::{Entity, find};
+use crate::families::body::{text, texts};
+use crate::families::{RESOURCE_TYPES, RESOURCES, identity};
 use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
@@ -43,7 +43,7 @@ impl Work<'_> {
                 "DUPLICATE" => of_keys(ProblemKind::Conflict, "DUPLICATE", format!("two resources would be `{key}`")),
                 _ => problem,
             })?;
-            audit::changed(self, &RESOURCES, "UPDATE", Some(&old), Some(&new)).await?;
+            self.note(&RESOURCES, "UPDATE", Some(&old), Some(&new)).await?;
         }
         Ok(())
     }

@@ -4,15 +4,11 @@ use quiver_database::statement;
 use serde_json::{Map, Value, json};
 
 use super::Work;
-use crate::audit;
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::failpoint;
 use crate::families::{FAMILIES, family};
 use crate::family::Family;
-use crate::problem::{FieldError, Problem, ProblemKind, Result};
-
-/// Most references that an error lists.
-pub(crate) const LISTED_MAX: usize = 100;
+use crate::problem::{FieldError, LISTED_MAX, Problem, ProblemKind, Result};
 
 impl Work<'_> {
     /// Takes the values that only this entity may have.
@@ -93,7 +89,7 @@ impl Work<'_> {
             if let Some(entity) = find(self.db, of.name, &id).await? {
                 self.remove(of, &entity).await?;
                 failpoint::hit("config.in-cascade");
-                audit::changed(self, of, "DELETE", Some(&entity), None).await?;
+                self.note(of, "DELETE", Some(&entity), None).await?;
             }
         }
         Ok(())
@@ -141,7 +137,7 @@ impl Work<'_> {
         self.store(of, Some(&before), &after, "UPDATE").await?;
         let sql = "DELETE FROM entity_link WHERE family = ? AND id = ? AND to_id = ?";
         statement(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
-        audit::changed(self, of, "UPDATE", Some(&before), Some(&after)).await
+        self.note(of, "UPDATE", Some(&before), Some(&after)).await
     }
 }
 

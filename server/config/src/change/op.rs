@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::document::{Entity, diff};
+use crate::entity::{Entity, diff};
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// What must hold of the present entity.

@@ -4,10 +4,11 @@ use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use super::{Done, Reading, System, Work};
-use crate::document::{Entity, Place};
+use crate::entity::Entity;
 use crate::families::{RESOURCES, forget_key};
 use crate::family::Family;
 use crate::fields::Mode;
+use crate::place::Place;
 use crate::problem::{Problem, ProblemKind, Result};
 
 impl Work<'_> {

@@ -4,7 +4,7 @@ use quiver_database::statement;
 use serde_json::{Map, Value};
 
 use super::Work;
-use crate::document::Entity;
+use crate::entity::Entity;
 use crate::failpoint;
 use crate::family::Family;
 use crate::problem::{Problem, Result};

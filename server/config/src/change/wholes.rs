@@ -5,24 +5,15 @@ use base64::prelude::BASE64_STANDARD;
 use quiver_database::Connection;
 use serde_json::{Map, Value, json};
 
-use super::{Done, Drafted};
-use crate::document::{Config, Entity, all_of};
+use super::Done;
+use crate::asked::Part;
+use crate::config::Config;
+use crate::entity::{Drafted, Entity, all_of};
 use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::SECRET;
 use crate::problem::{FieldError, Problem, Result};
 use crate::tables::SECRETS;
-
-/// An entity of a family that composes a whole, its secrets put back.
-#[derive(Debug, Clone)]
-pub struct Part {
-    /// Name of the family.
-    pub family: &'static str,
-    /// Id of the entity.
-    pub id: String,
-    /// Fields of the entity as they are going to be.
-    pub body: Map<String, Value>,
-}
 
 impl Config {
     /// Asks the service about the whole that entities make, before a change of some of them is kept.

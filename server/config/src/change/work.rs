@@ -3,13 +3,15 @@
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};
 
-use super::{BUILTIN, Done, Draft, Drafted, Op, Reading, System};
+use super::{BUILTIN, Done, Draft, Op, Reading, System};
 use crate::audit;
-use crate::document::{Config, Entity, Place, find, is_visible};
+use crate::config::Config;
+use crate::entity::{Drafted, Entity, find};
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::Mode;
 use crate::json::merge;
+use crate::place::{Place, is_visible};
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// A change within a transaction.
@@ -118,7 +120,7 @@ impl Work<'_> {
         if let Some(hook) = family.hook {
             hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
         }
-        audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        self.note(family, action, before.as_ref(), Some(&after)).await?;
         self.follow_identity(family, before.as_ref(), &after).await?;
         Ok(Done { action, before, after: Some(after), changed: true })
     }
@@ -165,8 +167,20 @@ impl Work<'_> {
         if let Some(hook) = family.hook {
             hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
         }
-        audit::changed(self, family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
+        self.note(family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
         Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
+    }
+
+    /// Notes a change of an entity in the audit log.
+    pub(crate) async fn note(
+        &mut self,
+        family: &Family,
+        action: &str,
+        before: Option<&Entity>,
+        after: Option<&Entity>,
+    ) -> Result<()> {
+        let row = audit::change(self.caller, family, action, before, after);
+        audit::append(self.db, self.config.new_id(), self.now_ms, row).await
     }
 
     /// Whether the caller may write this one, and nobody else owns it.

@@ -3,13 +3,13 @@
 use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::{Domain, Right};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::document::Entity;
+use crate::area::{Area, acts_by_itself};
+use crate::entity::Entity;
 use crate::family::{Caller, Family};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
-use crate::staged::{Area, acts_by_itself};
 
 /// The one entity of these settings.
 pub const SETTINGS_ID: &str = "00000000-0000-7000-8000-000000000404";
@@ -52,30 +52,4 @@ fn keep_what_runs<'a>(
         }
         Ok(())
     })
-}
-
-/// What an entity of these settings says of an area; what it does not say is true.
-pub(crate) fn says(body: &serde_json::Map<String, Value>, area: &str) -> bool {
-    body.get("autoDeploy").and_then(|areas| areas.get(area)) != Some(&Value::Bool(false))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Nothing waits because a setting is not there.
-    #[test]
-    fn what_is_not_said_is_true() {
-        for (body, rules, policy) in [
-            (json!({}), true, true),
-            (json!({"autoDeploy": null}), true, true),
-            (json!({"autoDeploy": {}}), true, true),
-            (json!({"autoDeploy": {"rules": null, "policy": "false"}}), true, true),
-            (json!({"autoDeploy": {"rules": false}}), false, true),
-            (json!({"autoDeploy": {"rules": true, "policy": false}}), true, false),
-        ] {
-            let body = body.as_object().expect("an object");
-            assert_eq!((says(body, "rules"), says(body, "policy")), (rules, policy), "{body:?}");
-        }
-    }
 }

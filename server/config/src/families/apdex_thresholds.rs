@@ -7,8 +7,8 @@ use quiver_types::configured::{RUM_MS, SERVICE_MS};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::{pattern_service, text};
-use crate::change::Drafted;
+use super::body::{pattern_service, text};
+use crate::entity::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};

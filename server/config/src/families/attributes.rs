@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value};
 
-use super::text;
+use super::body::text;
 use crate::fields::{Field, Kind};
-use crate::json::{shown, time_of};
-use crate::problem::FieldError;
+use crate::json::time_of;
+use crate::problem::{FieldError, shown};
 
 /// Most attributes of a class or type.
 pub(super) const ATTRIBUTES_MAX: usize = 100;

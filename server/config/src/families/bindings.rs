@@ -5,9 +5,9 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::{no_builtin, no_rules, no_service, standing};
-use crate::document::Entity;
-use crate::family::{Caller, Family, Link, OnDelete};
+use super::standing;
+use crate::entity::Entity;
+use crate::family::{Caller, Family, Link, OnDelete, no_builtin, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 

@@ -4,10 +4,11 @@
 use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
 
-use super::ci_classes::{class_fits, subclass_fits};
+use super::body::text;
+use super::ci_above::{class_fits, subclass_fits};
+use super::names::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES};
 use super::resource_types::type_fits;
-use super::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES, family};
-use crate::document::{Entity, find};
+use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, ProblemKind, Result};
 
@@ -26,7 +27,7 @@ pub(super) fn hook<'a>(
         let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
         let mut keys = ["attributes", "parentId", "classId"].into_iter();
         let Some(changed) = keys.find(|key| before.body.get(*key) != after.body.get(*key)) else { return Ok(()) };
-        let of = if after.body.contains_key("classId") { CI_SUBCLASSES.name } else { CI_CLASSES.name };
+        let of = if after.body.contains_key("classId") { CI_SUBCLASSES } else { CI_CLASSES };
         let mut open = vec![(of.to_owned(), after.id.clone())];
         let mut asked = 0;
         while let Some((to_family, to_id)) = open.pop() {
@@ -41,13 +42,13 @@ pub(super) fn hook<'a>(
                     return Err(Problem::field(format!("/{changed}"), "LIMIT_EXCEEDED", why));
                 }
                 let fits = match name.as_str() {
-                    "ci-classes" => class_fits(db, Some(&id), &one.body).await,
-                    "ci-subclasses" => subclass_fits(db, &one.body).await,
-                    "resource-types" => type_fits(db, &one.body).await,
+                    CI_CLASSES => class_fits(db, Some(&id), &one.body).await,
+                    CI_SUBCLASSES => subclass_fits(db, &one.body).await,
+                    RESOURCE_TYPES => type_fits(db, &one.body).await,
                     _ => Ok(()),
                 };
                 fits.map_err(|problem| contradicted(changed, &name, &one, problem))?;
-                if name != RESOURCE_TYPES.name {
+                if name != RESOURCE_TYPES {
                     open.push((name, id));
                 }
             }
@@ -61,7 +62,7 @@ fn contradicted(changed: &str, name: &str, by: &Entity, problem: Problem) -> Pro
     if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) {
         return problem;
     }
-    let title = family(name).map(|family| family.title_of(&by.body)).unwrap_or_default();
+    let title = text(&by.body, "name");
     let why = problem.errors.first().map_or(problem.detail.as_str(), |error| error.message.as_str());
     let why = format!("contradicts `{title}` of {name}, which stands below: {why}");
     Problem::field(format!("/{changed}"), "INVALID_VALUE", why)

@@ -5,7 +5,7 @@ use quiver_types::watch::in_one_go;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::{pattern_service, push_errors, text};
+use super::body::{pattern_service, push_errors, text};
 use crate::family::{Family, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::FieldError;

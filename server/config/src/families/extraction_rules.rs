@@ -6,10 +6,9 @@ use quiver_types::extraction::ExtractionRule;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::{pattern_service, push_errors};
+use super::body::{pattern_service, push_errors, text};
 use crate::access::must_have;
-use crate::change::Drafted;
-use crate::document::all_of;
+use crate::entity::{Drafted, all_of};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
@@ -80,8 +79,8 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         if body.get("allowReserved") == Some(&json!(true)) {
             must_have(making.caller, Right::Admin, Domain::Extraction, &pattern_service(body, "service"))?;
         }
-        let reads = !matches!(super::text(body, "method"), "constant" | "template");
-        if reads && super::text(body, "signal") == "logs" && body.get("source").is_none_or(Value::is_null) {
+        let reads = !matches!(text(body, "method"), "constant" | "template");
+        if reads && text(body, "signal") == "logs" && body.get("source").is_none_or(Value::is_null) {
             body.insert("source".to_owned(), json!("_msg"));
         }
         if body.get("position").is_none_or(Value::is_null) {

@@ -8,15 +8,14 @@ use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::{id_link, text};
-use crate::change::Drafted;
-use crate::change::links::LISTED_MAX;
-use crate::document::{Entity, find};
+use super::body::{id_link, text};
+use super::names;
+use crate::encoded::encoded;
+use crate::entity::{Drafted, Entity, find};
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
-use crate::ordered::place_behind;
-use crate::problem::{Problem, ProblemKind, Result};
-use crate::values::encoded;
+use crate::problem::{LISTED_MAX, Problem, ProblemKind, Result};
+use crate::sort_text::place_behind;
 
 /// The root of the tree of routes.
 pub const ROOT_ROUTE_ID: &str = "00000000-0000-7000-8000-000000000401";
@@ -41,7 +40,7 @@ const fn integrations(name: &'static str) -> Field {
 
 /// Receivers of Alertmanager, each with its integrations by kind.
 pub const RECEIVERS: Family = Family {
-    name: "receivers",
+    name: names::RECEIVERS,
     path: "/rulesapi/rulepolicy/receivers",
     fields: &[
         integrations("webhook_configs"),
@@ -70,7 +69,7 @@ pub const RECEIVERS: Family = Family {
 
 /// Routes: a tree whose siblings are tried in order.
 pub const ROUTES: Family = Family {
-    name: "routes",
+    name: names::ROUTES,
     path: "/rulesapi/rulepolicy/routes",
     title: "receiver",
     has_name: false,
@@ -99,7 +98,7 @@ pub const ROUTES: Family = Family {
 
 /// Intervals of time by name.
 pub const TIME_INTERVALS: Family = Family {
-    name: "time-intervals",
+    name: names::TIME_INTERVALS,
     path: "/rulesapi/rulepolicy/time-intervals",
     fields: &[Field::open("time_intervals", Kind::Json, "[]")],
     hook: Some(interval_is_free),
@@ -108,7 +107,7 @@ pub const TIME_INTERVALS: Family = Family {
 
 /// Rules by which alerts keep others quiet.
 pub const INHIBIT_RULES: Family = Family {
-    name: "inhibit-rules",
+    name: names::INHIBIT_RULES,
     path: "/rulesapi/rulepolicy/inhibit-rules",
     title: "name",
     has_name: false,
@@ -124,7 +123,7 @@ pub const INHIBIT_RULES: Family = Family {
 
 /// Templates of messages.
 pub const TEMPLATES: Family = Family {
-    name: "templates",
+    name: names::TEMPLATES,
     path: "/rulesapi/rulepolicy/templates",
     fields: &[Field::required("content", Kind::Prose { max: 1 << 20 })],
     ..PART
@@ -132,7 +131,7 @@ pub const TEMPLATES: Family = Family {
 
 /// What receivers inherit: one entity, that is always there.
 pub const POLICY_GLOBAL: Family = Family {
-    name: "global",
+    name: names::POLICY_GLOBAL,
     path: "/rulesapi/rulepolicy/global",
     has_name: false,
     title: "description",

@@ -6,10 +6,9 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
+use super::body::text;
 use crate::access::SERVICES;
-use crate::change::Drafted;
-use crate::document::find;
+use crate::entity::{Drafted, find};
 use crate::family::{Family, Link, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, ProblemKind, Result};

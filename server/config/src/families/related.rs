@@ -8,10 +8,11 @@ use futures::future::BoxFuture;
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
-use super::ci_classes::cycle;
-use super::relationships::{allows, of_resource};
-use super::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCES, text};
-use crate::document::{Entity, find};
+use super::body::text;
+use super::ends::{allows, of_resource, service_of};
+use super::names::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCES};
+use crate::access::SERVICES;
+use crate::entity::{Entity, find};
 use crate::family::Caller;
 use crate::problem::{Problem, Result};
 
@@ -54,7 +55,7 @@ pub(super) fn hook<'a>(
             return Err(Problem::field("/cardinality", "INVALID_VALUE", why));
         }
         if acyclic && has_circle(&all) {
-            return Err(cycle("/acyclic", "relationships that are there close a circle"));
+            return Err(Problem::cycle("/acyclic", "relationships that are there close a circle"));
         }
         Ok(())
     })
@@ -68,8 +69,8 @@ fn takes_some(of: &Map<String, Value>, key: &str) -> bool {
 async fn of_type(db: &mut Connection, kind: &str) -> Result<Vec<Ends>> {
     let sql = "SELECT body FROM entity WHERE family = ? AND id IN \
         (SELECT id FROM entity_link WHERE to_family = ? AND to_id = ? AND family = ?)";
-    let select = statement(sql).bind(RELATIONSHIPS.name).bind(RELATIONSHIP_TYPES.name);
-    let mut rows = select.bind(kind).bind(RELATIONSHIPS.name).fetch_on(db);
+    let select = statement(sql).bind(RELATIONSHIPS).bind(RELATIONSHIP_TYPES);
+    let mut rows = select.bind(kind).bind(RELATIONSHIPS).fetch_on(db);
     let mut all = Vec::new();
     while let Some(row) = rows.try_next().await? {
         let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
@@ -85,7 +86,7 @@ async fn fits(db: &mut Connection, of: &Map<String, Value>, key: &str, ids: Hash
     for some in ids.chunks(READ_AT_ONCE) {
         let places = vec!["?"; some.len()].join(", ");
         let sql = format!("SELECT body FROM entity WHERE family = ? AND id IN ({places})");
-        let select = statement(sql).bind(RESOURCES.name);
+        let select = statement(sql).bind(RESOURCES);
         let select = some.iter().fold(select, |select, id| select.bind(*id));
         for row in select.fetch_all(&mut *db).await? {
             let body: Map<String, Value> =
@@ -137,14 +138,31 @@ fn has_circle(all: &[Ends]) -> bool {
 pub(super) async fn end_fits(db: &mut Connection, resource: &Entity) -> Result<()> {
     let id = resource.id.as_str();
     for relationship in of_resource(db, id).await? {
-        let Some(one) = find(db, RELATIONSHIPS.name, &relationship).await? else { continue };
-        let Some(of) = find(db, RELATIONSHIP_TYPES.name, text(&one.body, "typeId")).await? else { continue };
+        let Some(one) = find(db, RELATIONSHIPS, &relationship).await? else { continue };
+        let Some(of) = find(db, RELATIONSHIP_TYPES, text(&one.body, "typeId")).await? else { continue };
         for (end, list) in [("sourceId", "sourceTypeIds"), ("targetId", "targetTypeIds")] {
             if text(&one.body, end) == id && !allows(&of.body, list, text(&resource.body, "typeId")) {
                 let why = "relationships of this resource do not take resources of this type";
                 return Err(Problem::field("/typeId", "INVALID_VALUE", why));
             }
         }
+    }
+    Ok(())
+}
+
+/// Notes anew of which services the relationships of a resource are.
+pub(super) async fn follow_service(db: &mut Connection, id: &str) -> Result<()> {
+    for relationship in of_resource(db, id).await? {
+        let Some(mut entity) = find(db, RELATIONSHIPS, &relationship).await? else { continue };
+        let mut services = Vec::with_capacity(2);
+        for end in ["sourceId", "targetId"] {
+            let resource = find(db, RESOURCES, text(&entity.body, end)).await?;
+            services.push(resource.as_ref().map(|r| service_of(r).to_owned()).unwrap_or_default());
+        }
+        entity.sealed.insert(SERVICES.to_owned(), json!(services));
+        let sealed = serde_json::to_string(&entity.sealed).map_err(Problem::internal)?;
+        let sql = "UPDATE entity SET sealed = ? WHERE family = ? AND id = ?";
+        statement(sql).bind(sealed).bind(RELATIONSHIPS).bind(&relationship).execute(&mut *db).await?;
     }
     Ok(())
 }

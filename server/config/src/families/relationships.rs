@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 
 use futures::future::BoxFuture;
-use quiver_database::{Connection, statement};
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::ci_classes::cycle;
-use super::{id_link, ids_links, text};
+use super::body::{id_link, ids_links, text};
+use super::ends::{allows, of_resource, service_of};
+use super::names;
+use super::related::hook;
+use super::resources::RESOURCES;
 use crate::access::SERVICES;
-use crate::change::Drafted;
-use crate::document::{Entity, find};
+use crate::entity::{Drafted, Entity, find};
 use crate::family::{Family, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::json::time_of;
@@ -22,7 +24,7 @@ const SEARCHED_MAX: usize = 100_000;
 
 /// Types of relationships, which say what may be related to what.
 pub const RELATIONSHIP_TYPES: Family = Family {
-    name: "relationship-types",
+    name: names::RELATIONSHIP_TYPES,
     path: "/platform-api/relationship-types",
     domain: Domain::Resources,
     write: Right::Edit,
@@ -42,14 +44,14 @@ pub const RELATIONSHIP_TYPES: Family = Family {
         links.extend(ids_links(body, "targetTypeIds", &["resource-types"], OnDelete::Refuse));
         links
     },
-    hook: Some(super::related::hook),
+    hook: Some(hook),
     builtin,
     ..Family::BASE
 };
 
 /// Relationships from one managed resource to another, of a type.
 pub const RELATIONSHIPS: Family = Family {
-    name: "resource-relationships",
+    name: names::RELATIONSHIPS,
     path: "/platform-api/resource-relationships",
     domain: Domain::Resources,
     write: Right::Edit,
@@ -104,40 +106,6 @@ fn builtin() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Ids of the relationships that name a resource.
-pub(super) async fn of_resource(db: &mut Connection, id: &str) -> Result<Vec<String>> {
-    let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ?";
-    let rows = statement(sql).bind(RELATIONSHIPS.name).bind("resources").bind(id).fetch_all(db).await?;
-    rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
-}
-
-fn service_of(resource: &Entity) -> &str {
-    text(&resource.body, "service")
-}
-
-/// Notes anew of which services the relationships of a resource are.
-pub(super) async fn follow_service(db: &mut Connection, id: &str) -> Result<()> {
-    for relationship in of_resource(db, id).await? {
-        let Some(mut entity) = find(db, RELATIONSHIPS.name, &relationship).await? else { continue };
-        let mut services = Vec::with_capacity(2);
-        for end in ["sourceId", "targetId"] {
-            let resource = find(db, "resources", text(&entity.body, end)).await?;
-            services.push(resource.as_ref().map(|r| service_of(r).to_owned()).unwrap_or_default());
-        }
-        entity.sealed.insert(SERVICES.to_owned(), json!(services));
-        let sealed = serde_json::to_string(&entity.sealed).map_err(Problem::internal)?;
-        let sql = "UPDATE entity SET sealed = ? WHERE family = ? AND id = ?";
-        statement(sql).bind(sealed).bind(RELATIONSHIPS.name).bind(&relationship).execute(&mut *db).await?;
-    }
-    Ok(())
-}
-
-/// Says whether a list of types takes one; an empty one takes any.
-pub(super) fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
-    let list = of.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-    list.is_empty() || list.iter().any(|v| v.as_str() == Some(id))
-}
-
 /// Ends have the types that the relationship's type asks for, and neither its cardinality nor its order is broken.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
@@ -147,12 +115,12 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         let mut errors = Vec::new();
         let mut found = Vec::with_capacity(3);
         for (family, key, id) in [
-            ("relationship-types", "typeId", &kind),
-            ("resources", "sourceId", &source),
-            ("resources", "targetId", &target),
+            (&RELATIONSHIP_TYPES, "typeId", &kind),
+            (&RESOURCES, "sourceId", &source),
+            (&RESOURCES, "targetId", &target),
         ] {
-            let entity = find(db, family, id).await?;
-            let seen = entity.filter(|e| super::family(family).is_some_and(|f| f.is_visible(making.caller, e)));
+            let entity = find(db, family.name, id).await?;
+            let seen = entity.filter(|e| family.is_visible(making.caller, e));
             if seen.is_none() {
                 let why = format!("there is no entity `{id}`");
                 errors.push(FieldError::new(format!("/{key}"), "UNKNOWN_REFERENCE", why));
@@ -172,7 +140,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         let services = json!([service_of(from), service_of(to)]);
         keep_cardinality(db, making.id, &of.body, (&kind, &source, &target)).await?;
         if of.body.get("acyclic") == Some(&json!(true)) && leads_to(db, &kind, &target, &source, making.id).await? {
-            return Err(cycle("/targetId", "this would close a circle, which its type does not allow"));
+            return Err(Problem::cycle("/targetId", "this would close a circle, which its type does not allow"));
         }
         draft.sealed.insert(SERVICES.to_owned(), services);
         Ok(())
@@ -261,20 +229,6 @@ mod tests {
         check(json!({"sourceId": "a", "targetId": "b", "validFrom": before, "validTo": elsewhere}), &[out]);
         let both = json!({"sourceId": "a", "targetId": "a", "validFrom": after, "validTo": before});
         check(both, &["/targetId INVALID_VALUE", out]);
-    }
-
-    #[test]
-    fn types_that_ends_may_have() {
-        let check = |of: Value, id: &str, expected: bool| {
-            assert_eq!(allows(of.as_object().expect("an object"), "sourceTypeIds", id), expected, "{of} {id}");
-        };
-        check(json!({}), "a", true);
-        check(json!({"sourceTypeIds": null}), "a", true);
-        check(json!({"sourceTypeIds": []}), "a", true);
-        check(json!({"sourceTypeIds": ["a", "b"]}), "b", true);
-        check(json!({"sourceTypeIds": ["a", "b"]}), "c", false);
-        check(json!({"sourceTypeIds": ["a"]}), "", false);
-        check(json!({"targetTypeIds": ["a"]}), "b", true);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::collections::HashSet;
 use serde_json::{Map, Value};
 
 use super::attributes::Attributes;
-use super::resource_types::attributes_of;
+use super::body::text;
+use super::resource_types::{RESOURCE_TYPES, attributes_of};
 use super::resources::identity;
-use super::{RESOURCE_TYPES, text};
-use crate::document::{Config, all_of};
+use crate::config::Config;
+use crate::entity::all_of;
 use crate::problem::Result;
 
 /// A type, with what its resources have by type, subclass and class.

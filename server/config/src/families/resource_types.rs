@@ -8,10 +8,10 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
-use super::ci_classes::{line, no_clash};
-use super::{id_link, text};
-use crate::change::Drafted;
-use crate::document::find;
+use super::body::{id_link, text, texts};
+use super::ci_above::{line, no_clash};
+use super::names;
+use crate::entity::{Drafted, find};
 use crate::family::{Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
@@ -28,7 +28,7 @@ const DISCOVERY: &[Field] = &[
 
 /// Types of managed resources, with how those are discovered in telemetry.
 pub const RESOURCE_TYPES: Family = Family {
-    name: "resource-types",
+    name: names::RESOURCE_TYPES,
     path: "/platform-api/resource-types",
     domain: Domain::Resources,
     write: Right::Edit,
@@ -53,11 +53,6 @@ pub const RESOURCE_TYPES: Family = Family {
     prepare: Some(prepare),
     ..Family::BASE
 };
-
-/// The texts of a list.
-pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
-    body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
-}
 
 fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     attribute_rules(body, errors);

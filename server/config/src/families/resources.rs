@@ -5,19 +5,18 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::related::end_fits;
-use super::relationships::follow_service;
-use super::resource_types::{attributes_of, texts};
-use super::{id_link, pattern_service, text};
-use crate::change::Drafted;
-use crate::document::{Entity, find};
+use super::body::{id_link, pattern_service, text, texts};
+use super::names;
+use super::related::{end_fits, follow_service};
+use super::resource_types::attributes_of;
+use crate::entity::{Drafted, Entity, find};
 use crate::family::{Caller, Family, Making, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};
 
 /// Managed resources, made by people or discovered.
 pub const RESOURCES: Family = Family {
-    name: "resources",
+    name: names::RESOURCES,
     path: "/platform-api/resources",
     domain: Domain::Resources,
     write: Right::Edit,

@@ -5,9 +5,9 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 
-use super::{no_links, no_rules, no_service, standing};
-use crate::document::Entity;
-use crate::family::{Caller, Family};
+use super::standing;
+use crate::entity::Entity;
+use crate::family::{Caller, Family, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 

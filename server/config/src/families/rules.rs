@@ -6,14 +6,13 @@ use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
-use crate::beside::{OF_GROUP, of_group};
-use crate::change::Drafted;
-use crate::document::{Entity, find};
+use super::body::text;
+use super::names;
+use crate::entity::{Drafted, Entity, find};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
-use crate::ordered::place_behind;
 use crate::problem::{FieldError, Problem, Result};
+use crate::sort_text::place_behind;
 
 /// Shortest time from one evaluation to the next.
 const INTERVAL_MIN_MS: u64 = 1000;
@@ -24,9 +23,12 @@ pub const RUN_AS: &str = "runAs";
 /// Where it is kept who gave them to it: its last editor.
 pub const RUN_BY: &str = "runBy";
 
+/// Fields of a rule that are those of its group.
+const OF_GROUP: [&str; 2] = ["interval", "limit"];
+
 /// Rules of alerts and recorded metrics, each of one group of [`RULE_GROUPS`].
 pub const RULES: Family = Family {
-    name: "rules",
+    name: names::RULES,
     path: "/rulesapi/rules",
     domain: Domain::Alerting,
     write: Right::Edit,
@@ -67,7 +69,7 @@ pub const RULES: Family = Family {
 
 /// Groups whose settings differ from the defaults; a group is there as soon as a rule names it.
 pub const RULE_GROUPS: Family = Family {
-    name: "groups",
+    name: names::RULE_GROUPS,
     path: "/rulesapi/groups",
     domain: Domain::Alerting,
     write: Right::Edit,
@@ -145,6 +147,15 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         draft.sealed.extend(editor.map(|editor| (RUN_BY.to_owned(), editor)));
         Ok(())
     })
+}
+
+/// Gives what a rule has of its group.
+pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(&'static str, Value); 2] {
+    let own = |field: &str| group.and_then(|g| g.get(field)).filter(|v| !v.is_null()).cloned();
+    [
+        (OF_GROUP[0], own("interval").unwrap_or_else(|| json!(interval))),
+        (OF_GROUP[1], own("limit").unwrap_or_else(|| json!(0))),
+    ]
 }
 
 /// The group of a rule, by what is unique of groups.

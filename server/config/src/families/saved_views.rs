@@ -3,8 +3,8 @@
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
+use super::body::text;
 use super::segments::prepare;
-use super::text;
 use crate::family::{Family, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::FieldError;

@@ -6,8 +6,8 @@ use quiver_types::condition::{Condition, bind};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
-use super::text;
-use crate::change::Drafted;
+use super::body::text;
+use crate::entity::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};

@@ -4,9 +4,9 @@ use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
-use super::{no_builtin, no_links, no_rules, no_service, standing};
-use crate::document::Entity;
-use crate::family::{Caller, Family};
+use super::standing;
+use crate::entity::Entity;
+use crate::family::{Caller, Family, no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind};
 use crate::problem::Result;
 

@@ -6,8 +6,8 @@ use quiver_types::condition::Glob;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::{id_link, pattern_service, text};
-use crate::document::{Entity, all_of};
+use super::body::{id_link, pattern_service, text};
+use crate::entity::{Entity, all_of};
 use crate::family::{Family, OnDelete, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Problem, Result};

@@ -3,8 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{Checked, Field, LABEL_CHARS_MAX, Mode, text, wrong_type};
-use crate::json::shown;
-use crate::problem::FieldError;
+use crate::problem::{FieldError, shown};
 
 /// Longest free JSON, as text, in bytes.
 const JSON_BYTES_MAX: usize = 64 << 10;

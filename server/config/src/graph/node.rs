@@ -3,8 +3,8 @@
 
 use serde_json::{Map, Value};
 
-use crate::document::Entity;
-use crate::families::text;
+use crate::entity::Entity;
+use crate::families::body::text;
 
 /// By what resources are chosen and counted, and shown to whom.
 const JUDGED: [&str; 4] = ["typeId", "service", "health", "state"];

@@ -5,11 +5,12 @@ use serde_json::{Map, Value};
 
 use super::{Failed, bounded, own_links, turns};
 use crate::audit::refusal;
-use crate::change::{Condition, Op, Reading, System, Work, next_revision};
+use crate::change::{Condition, Op, Reading, System, Work};
+use crate::config::{Config, next_revision};
 use crate::db;
-use crate::document::{Config, Place};
 use crate::family::Caller;
 use crate::fields::Mode;
+use crate::place::Place;
 use crate::problem::{Problem, ProblemKind, Result};
 
 /// Each id once: of one that stands twice the second change would be told of what the first has left.

@@ -8,7 +8,8 @@
 use quiver_database::{Argument, Connection, Row, Statement, statement};
 
 use super::{Ordered, rows_of};
-use crate::document::{Entity, Place};
+use crate::entity::Entity;
+use crate::place::Place;
 use crate::problem::Result;
 
 /// A walk in the order of a list.

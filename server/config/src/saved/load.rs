@@ -199,7 +199,7 @@ struct Batch {
 impl Batch {
     fn begin(head: Map<String, Value>, schemas: &[&'static Schema]) -> Result<Self> {
         let head: TableHead = serde_json::from_value(Value::Object(head)).map_err(|e| damaged(&e.to_string()))?;
-        let unknown = |what: &str| newer(&format!("it has `{}`", crate::json::shown(what)));
+        let unknown = |what: &str| newer(&format!("it has `{}`", crate::problem::shown(what)));
         let mut tables = schemas.iter().flat_map(|schema| schema.tables);
         let table = tables.find(|table| table.name == head.table).ok_or_else(|| unknown(&head.table))?;
         let column = |name: &String| table.column(name).ok_or_else(|| unknown(name));

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use zstd::stream::write::Encoder;
 
 use super::{END_PLACE, End, FORMAT, Head, KEY_PLACE, TableHead};
-use crate::document::Config;
+use crate::config::Config;
 use crate::problem::{Problem, Result};
 
 /// Bytes that gather before they are packed and written.

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use quiver_alerting::rules::{Element, Engine, Language, Written};
 use quiver_alerting::unit_tests::Bench;
-use quiver_api::AppState;
 use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue};
 use quiver_query::{Limits, QueryContext};
+use quiver_store::Store;
 use quiver_types::{Access, Millis, SystemClock};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::engine::{batch_of, elements_of};
+use crate::memory::memory_limit_bytes;
 use crate::settings::Loaded;
-use crate::wiring;
+use crate::wiring::engines::promql_alone;
 
 /// A folder that goes with its owner.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ pub struct Bounds {
 #[derive(Debug)]
 pub struct StoreBench {
     runtime: Handle,
-    app: Arc<AppState>,
+    store: Arc<Store>,
     promql: PromqlEngine,
     stop: CancellationToken,
     _folder: Scratch,
@@ -86,18 +87,15 @@ impl StoreBench {
             // Nothing of it outlives the process.
             ("wal.level", "os".to_owned()),
             ("compaction.enabled", "false".to_owned()),
-            // Nobody signs in: a first administrator would only be told of on the terminal.
-            ("rbac.mode", "off".to_owned()),
         ];
         flags.extend(bounds.memory.map(|memory| ("memory.limit", memory.own.to_string())));
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
-        let process =
-            bounds.memory.map_or_else(|| wiring::memory_limit_bytes(&loaded.settings), |memory| memory.process);
-        let app = runtime
-            .block_on(wiring::build_within(&loaded.settings, process, Arc::new(SystemClock)))
+        let process = bounds.memory.map_or_else(|| memory_limit_bytes(&loaded.settings), |memory| memory.process);
+        let promql = PromqlSettings { subquery_step_ms, ..PromqlSettings::default() };
+        let (store, promql) = runtime
+            .block_on(promql_alone(&loaded.settings, process, promql, Arc::new(SystemClock)))
             .map_err(|e| e.to_string())?;
-        let promql = wiring::promql_beside(&app, PromqlSettings { subquery_step_ms, ..PromqlSettings::default() });
-        Ok(Self { runtime, app, promql, stop: bounds.stop.clone(), _folder: folder })
+        Ok(Self { runtime, store, promql, stop: bounds.stop.clone(), _folder: folder })
     }
 }
 
@@ -117,7 +115,7 @@ impl StoreBench {
 
 impl Drop for StoreBench {
     fn drop(&mut self) {
-        self.runtime.block_on(self.app.store.close(Duration::ZERO));
+        self.runtime.block_on(self.store.close(Duration::ZERO));
     }
 }
 
@@ -133,8 +131,7 @@ impl Engine for StoreBench {
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {
-        let outcome =
-            self.runtime.block_on(self.app.store.write_metrics(batch_of(samples))).map_err(|e| e.to_string())?;
+        let outcome = self.runtime.block_on(self.store.write_metrics(batch_of(samples))).map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
     }
 }

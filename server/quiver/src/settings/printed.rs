@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::live::is_live;
 use super::{DOCS, SECTIONS};
-use crate::reload::is_live;
 
 pub(super) fn defaults() -> String {
     render(|_| {})

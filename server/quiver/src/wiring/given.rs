@@ -16,21 +16,13 @@ use quiver_store::{CompactionSettings, StoreSettings, WalLevel};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Error, Result};
 
-use super::VERSION;
-use crate::process;
+use crate::memory::memory_limit_bytes;
+use crate::process::VERSION;
 use crate::settings::{self, Settings, Span};
 
 /// Gives a time that must be set.
 pub(super) fn span(span: Span) -> Duration {
     span.0.expect("checked when settings were loaded")
-}
-
-/// Gives the memory budget of the process.
-pub fn memory_limit_bytes(settings: &Settings) -> u64 {
-    match settings.memory.limit.0 {
-        0 => process::memory_total_bytes() / 10 * 6,
-        given => given,
-    }
 }
 
 /// Gives the retention of the tables whose signal has one of its own.

@@ -3,9 +3,11 @@
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, json};
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
-use super::put;
+use super::common::put;
 
 /// Longest texts, in characters.
 const TITLE_MAX: usize = 256;

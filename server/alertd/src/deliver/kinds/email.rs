@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 use chrono::DateTime;
 use lettre::transport::smtp::extension::ClientId;
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::receivers::email::canonical;
 
 use super::super::addresses::addresses;
+use super::super::message::{Failure, Message};
 use super::super::mime::{header_value, quoted_printable};
 use super::super::text::Texts;
-use super::super::{Failure, Message};
-use super::{key_hash, text_hash};
+use super::common::{key_hash, text_hash};
 
 /// A mail as it goes to the server.
 #[derive(Debug)]

@@ -1,12 +1,14 @@
 //! Mattermost, by its incoming webhooks.
 
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
-use super::put;
+use super::common::put;
 
 /// Longest text, in characters.
 const TEXT_MAX: usize = 16_383;

@@ -3,8 +3,10 @@
 use quiver_alerting::receivers::Integration;
 use serde_json::{Value as Json, json};
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::Texts;
-use super::super::{Call, Failure, Files, Message};
 
 pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
     let options = &integration.options;

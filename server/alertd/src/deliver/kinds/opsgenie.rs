@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use quiver_alerting::config::Options;
+use quiver_alerting::options::Options;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
-use super::{common_labels, key_hash, put};
+use super::common::{common_labels, key_hash, put};
 
 /// Longest message, in characters.
 const MESSAGE_MAX: usize = 130;

@@ -1,12 +1,14 @@
 //! PagerDuty: events of version 2, and of version 1 where a service key is given.
 
-use quiver_alerting::config::{OptionValue, Options};
+use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
-use super::{key_hash, put};
+use super::common::{key_hash, put};
 
 /// Longest summary, in characters.
 const SUMMARY_MAX: usize = 1024;

@@ -1,13 +1,15 @@
 //! Slack, by webhook or by bot token; what understands its webhooks, too.
 
-use quiver_alerting::config::{OptionValue, Options};
 use quiver_alerting::dispatch::Said;
+use quiver_alerting::options::{OptionValue, Options};
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 
+use super::super::call::{Answer, Call};
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Answer, Call, Failure, Files, Message};
-use super::put;
+use super::common::put;
 
 /// Where a message that was sent is changed.
 const UPDATE: &str = "https://slack.com/api/chat.update";

@@ -4,9 +4,11 @@ use quiver_alerting::dispatch::Said;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
+use super::super::call::{Answer, Call};
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::{Texts, cut_chars};
-use super::super::{Answer, Call, Failure, Files, Message};
-use super::put;
+use super::common::put;
 
 /// Longest message, in characters.
 const TEXT_MAX: usize = 4096;

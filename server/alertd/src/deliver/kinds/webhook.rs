@@ -1,10 +1,12 @@
 //! A generic webhook: Alertmanager's version 4.
 
-use quiver_alerting::config::OptionValue;
+use quiver_alerting::options::OptionValue;
 use quiver_alerting::receivers::Integration;
 
+use super::super::call::Call;
+use super::super::files::Files;
+use super::super::message::{Failure, Message};
 use super::super::text::Texts;
-use super::super::{Call, Failure, Files, Message};
 
 pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
     let options = &integration.options;

@@ -11,8 +11,9 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{Matcher, Millis};
 
 use super::{Group, RuleStatus, Turn};
-use crate::rules::evaluate::SERVICE;
-use crate::rules::{Engine, Reads, Rule, RuleKind, Setting};
+use crate::rules::engine::{Engine, Reads};
+use crate::rules::evaluate::{SERVICE, Setting};
+use crate::rules::model::{Rule, RuleKind};
 
 /// Rules that are looked at beyond the first one that is not done.
 const WINDOW: usize = 64;

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quiver_types::matcher;
 use regex::Regex;
 
 use super::Exec;
-use crate::template::prometheus::regex;
 
 /// Most compiled regular expressions that are kept; each takes up to some megabytes.
 const PATTERNS_MAX: usize = 8;
@@ -34,12 +34,32 @@ impl Exec<'_> {
             if self.steps > self.options.budget.steps_max {
                 return Err(format!("exceeded {} steps", self.options.budget.steps_max));
             }
-            (text.to_owned(), Arc::new(regex(text)?))
+            (text.to_owned(), Arc::new(compiled(text)?))
         };
         if self.kept.patterns.len() == PATTERNS_MAX {
             self.kept.patterns.remove(0);
         }
         self.kept.patterns.push((text, Arc::clone(&pattern)));
         Ok(pattern)
+    }
+}
+
+/// Compiles a regular expression in Go's syntax, with bounds.
+fn compiled(pattern: &str) -> Result<Regex, String> {
+    matcher::affordable(pattern).map_err(|e| e.to_string())?;
+    let text = matcher::translate(pattern).map_err(|e| format!("error parsing regexp: {e}"))?;
+    matcher::affordable(&text).map_err(|e| e.to_string())?;
+    matcher::builder(&text).build().map_err(|e| format!("error parsing regexp: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_go() {
+        assert!(
+            compiled(r"\Qa.b\E").is_ok_and(|r| r.is_match("a.b") && !r.is_match("axb")) && compiled("a**").is_err()
+        );
     }
 }

@@ -3,9 +3,19 @@
 use async_trait::async_trait;
 use serde_json::{Map, Value};
 
-use super::Part;
 use crate::family::Family;
 use crate::problem::{FieldError, Result};
+
+/// An entity of a family that composes a whole, its secrets put back.
+#[derive(Debug, Clone)]
+pub struct Part {
+    /// Name of the family.
+    pub family: &'static str,
+    /// Id of the entity.
+    pub id: String,
+    /// Fields of the entity as they are going to be.
+    pub body: Map<String, Value>,
+}
 
 /// Makes of a secret what may be stored.
 #[async_trait]

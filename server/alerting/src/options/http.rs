@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::fields::{FieldDef, OptionValue, Options, Schema, Shape, field, sound};
+use super::{FieldDef, OptionValue, Options, Schema, Shape, field, sound};
 
 const TLS_VERSIONS: &[&str] = &["TLS10", "TLS11", "TLS12", "TLS13"];
 

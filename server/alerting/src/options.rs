@@ -1,5 +1,7 @@
 //! Options of globals and integrations by tables: each field has a name and a shape, which says what it takes.
 
+pub mod http;
+
 use std::collections::BTreeMap;
 
 use quiver_types::time::duration;

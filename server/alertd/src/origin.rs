@@ -1,0 +1,10 @@
+//! Where rules and the policy come from.
+
+/// Where groups of rules and policies come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// Files that the settings name.
+    Files,
+    /// The stored configuration.
+    Stored,
+}

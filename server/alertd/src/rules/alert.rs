@@ -1,0 +1,33 @@
+//! What the router takes of an alert of a rule.
+
+use quiver_alerting::dispatch::Alert;
+use quiver_alerting::rules::{ActiveAlert, AlertState, Setting};
+use quiver_alerting::template::query_escape;
+use quiver_types::{LabelSet, Millis};
+
+/// Makes what the router takes of an alert of a rule.
+pub(super) fn to_router(alert: &ActiveAlert, expr: &str, setting: &Setting, external_url: &str, now: i64) -> Alert {
+    let ns = |ms: Millis| ms.saturating_mul(1_000_000);
+    let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+    let lacking = external.filter(|(name, _)| alert.labels.get(name).is_empty());
+    let labels = LabelSet::from_pairs(alert.labels.iter().filter(|(_, v)| !v.is_empty()).chain(lacking));
+    let ends = match alert.state {
+        AlertState::Inactive => alert.resolved_at,
+        _ => alert.valid_until,
+    };
+    let starts_at = ns(alert.fired_at.unwrap_or(alert.active_at));
+    Alert {
+        labels,
+        annotations: alert
+            .annotations
+            .iter()
+            .filter(|(_, v)| !v.is_empty())
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect(),
+        starts_at,
+        ends_at: ends.map_or(starts_at, ns).max(starts_at),
+        is_timeout: false,
+        updated_at: now,
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(expr)),
+    }
+}
