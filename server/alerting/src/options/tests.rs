@@ -5,7 +5,7 @@ fn headers_of_proxies_are_lists() {
     let told = |text: &str| {
         let node = quiver_yaml::read(text).expect(text).remove(0);
         let mut problems = Problems::default();
-        super::http::HTTP.read(&node, "", &mut problems);
+        http::HTTP.read(&node, "", &mut problems);
         problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
     };
     assert_eq!(told("{proxy_connect_header: {}}"), "");
