@@ -1,11 +1,12 @@
 //! Names in a statement as they are written, before anything is looked up: of tables, of columns, of outputs.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    ExcludeSelectItem, Expr, Ident, ObjectName, Query, SelectItem, Visitor, WildcardAdditionalOptions,
+    ExcludeSelectItem, Expr, Ident, ObjectName, SelectItem, Visit, WildcardAdditionalOptions,
 };
+
+use crate::walk::look_outside_subqueries;
 
 /// A name as tables and columns have it.
 pub(crate) fn normal(ident: &Ident) -> String {
@@ -55,34 +56,19 @@ pub(crate) fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
     }
 }
 
-/// Collects names of columns, not those inside of subqueries.
+/// Names of columns in parts of a statement, but for those in subqueries.
 #[derive(Default)]
 pub(crate) struct Names {
-    depth: usize,
     pub(crate) found: BTreeSet<Vec<String>>,
 }
 
-impl Visitor for Names {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if self.depth == 0 {
-            match expr {
-                Expr::Identifier(ident) => _ = self.found.insert(vec![normal(ident)]),
-                Expr::CompoundIdentifier(idents) => _ = self.found.insert(idents.iter().map(normal).collect()),
-                _ => {}
-            }
-        }
-        ControlFlow::Continue(())
+impl Names {
+    /// Reads one part more.
+    pub(crate) fn read(&mut self, part: &impl Visit) {
+        look_outside_subqueries(part, |expr| match expr {
+            Expr::Identifier(ident) => _ = self.found.insert(vec![normal(ident)]),
+            Expr::CompoundIdentifier(idents) => _ = self.found.insert(idents.iter().map(normal).collect()),
+            _ => {}
+        });
     }
 }

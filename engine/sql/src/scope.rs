@@ -65,10 +65,10 @@ impl Visitor for Finder<'_> {
             }
         }
         let mut names = Names::default();
-        let _ = walk(&select.projection, &mut names);
-        let _ = walk(&select.from, &mut names);
-        let _ = walk(&select.selection, &mut names);
-        let _ = walk(&select.distinct, &mut names);
+        names.read(&select.projection);
+        names.read(&select.from);
+        names.read(&select.selection);
+        names.read(&select.distinct);
         self.add(&relations, names.found);
         self.of_outputs(select, &select.group_by);
         self.of_outputs(select, &select.having);
@@ -92,7 +92,7 @@ impl Finder<'_> {
     /// Names where an output of the select may be meant: its alias is no column of the data.
     fn of_outputs(&mut self, select: &Select, part: &impl Visit) {
         let mut names = Names::default();
-        let _ = walk(part, &mut names);
+        names.read(part);
         let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
         names.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
         let relations = relations(select, self.known());

@@ -13,7 +13,7 @@ use quiver_types::{Error, Result};
 use crate::calls::is_language;
 use crate::names::{Names, alias_of, normal, parts};
 use crate::parse::{Params, Parsed, parse};
-use crate::walk::{walk, walk_mut};
+use crate::walk::walk_mut;
 
 /// Columns of PromQL's rows, the map last.
 const POINTS: [&str; 3] = ["time", "value", "labels"];
@@ -89,16 +89,16 @@ fn widen_in(from: &mut [TableWithJoins], names: &BTreeSet<Vec<String>>, is_alone
 /// Names of columns that a select speaks of, but for those that are its own outputs.
 fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut names, mut later) = (Names::default(), Names::default());
-    let _ = walk(&select.projection, &mut names);
-    let _ = walk(&select.from, &mut names);
-    let _ = walk(&select.selection, &mut names);
-    let _ = walk(&select.distinct, &mut names);
-    let _ = walk(&select.group_by, &mut later);
-    let _ = walk(&select.having, &mut later);
-    let _ = walk(&select.qualify, &mut later);
-    let _ = walk(&select.named_window, &mut later);
+    names.read(&select.projection);
+    names.read(&select.from);
+    names.read(&select.selection);
+    names.read(&select.distinct);
+    later.read(&select.group_by);
+    later.read(&select.having);
+    later.read(&select.qualify);
+    later.read(&select.named_window);
     if let Some(order) = order {
-        let _ = walk(order, &mut later);
+        later.read(order);
     }
     let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
     later.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));

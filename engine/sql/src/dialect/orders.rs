@@ -10,7 +10,6 @@ use quiver_types::{Error, Result};
 use super::expressions::expr;
 use super::naming::{AGAIN, name as output_name};
 use crate::names::{Names, normal};
-use crate::walk::walk;
 
 /// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.
 const KEYS_MAX: usize = 512;
@@ -95,11 +94,11 @@ fn columns_of(select: &Select, keys: &[OrderByExpr]) -> Vec<Vec<String>> {
     let (mut ordered, mut read) = (Names::default(), Names::default());
     for key in keys {
         if !matches!(key.expr, Expr::Identifier(_)) {
-            let _ = walk(&key.expr, &mut ordered);
+            ordered.read(&key.expr);
         }
     }
-    let _ = walk(&select.projection, &mut read);
-    let _ = walk(&select.selection, &mut read);
+    read.read(&select.projection);
+    read.read(&select.selection);
     let is_read = |name: &[String]| read.found.iter().any(|found| found.last() == name.last());
     ordered.found.into_iter().filter(|name| name.len() > 1 || is_read(name)).collect()
 }

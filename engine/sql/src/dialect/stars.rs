@@ -15,7 +15,7 @@ use super::columns::{called, constraint, factors, is_plain, leaves_out};
 use super::empty;
 use crate::catalog::Catalog;
 use crate::names::{Fixed, Names, alias_of, left_out, normal, parts};
-use crate::walk::{selects, walk, walk_mut};
+use crate::walk::{selects, walk_mut};
 
 /// Most common tables that a field is read through, one behind the other.
 const TABLES_MAX: usize = 64;
@@ -288,15 +288,15 @@ impl VisitorMut for Hiding<'_> {
 /// Names of columns in a select and its order, but those of its own outputs.
 fn names(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut plain, mut beside_outputs) = (Names::default(), Names::default());
-    let _ = walk(&select.projection, &mut plain);
-    let _ = walk(&select.from, &mut plain);
-    let _ = walk(&select.selection, &mut plain);
-    let _ = walk(&select.distinct, &mut beside_outputs);
-    let _ = walk(&select.group_by, &mut beside_outputs);
-    let _ = walk(&select.having, &mut beside_outputs);
-    let _ = walk(&select.named_window, &mut plain);
+    plain.read(&select.projection);
+    plain.read(&select.from);
+    plain.read(&select.selection);
+    beside_outputs.read(&select.distinct);
+    beside_outputs.read(&select.group_by);
+    beside_outputs.read(&select.having);
+    plain.read(&select.named_window);
     if let Some(order) = order {
-        let _ = walk(order, &mut beside_outputs);
+        beside_outputs.read(order);
     }
     let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
     beside_outputs.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
