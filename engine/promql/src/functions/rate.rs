@@ -6,14 +6,15 @@
 
 use quiver_types::{Millis, Result};
 
-use super::call::{KernelContext, RangeCall};
+use super::call::{KernelContext, RangeCall, Scratch};
+use super::definition::{FunctionDef, MATRIX, RangeFunction, RangeKernel};
 use super::notes::{Note, Notes};
+use super::rate_extended;
 use super::rate_histogram::HistogramRates;
-use super::{FunctionDef, MATRIX, RangeFunction, rate_extended};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{Cursor, each};
 
-const fn growth(run: super::RangeKernel, start_timestamps: bool) -> RangeFunction {
+const fn growth(run: RangeKernel, start_timestamps: bool) -> RangeFunction {
     RangeFunction { anchored: true, smoothed: true, start_timestamps, ..RangeFunction::new(run) }
 }
 
@@ -88,7 +89,7 @@ fn extrapolated(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
     out: &mut SeriesOut<'_>,
-    scratch: &mut super::Scratch,
+    scratch: &mut Scratch,
     growth: Growth,
     notes: &mut Notes,
 ) {

@@ -5,8 +5,7 @@
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
-use super::Scratch;
-use super::call::RangeCall;
+use super::call::{RangeCall, Scratch};
 use super::notes::{Note, Notes};
 use super::rate::Growth;
 use crate::histogram::{self, detect_reset, uses_custom_buckets};

@@ -6,8 +6,8 @@ use quiver_types::{Millis, Result};
 
 use self::whole::WholeSums;
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::notes::{Note, Notes};
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};
