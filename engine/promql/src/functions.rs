@@ -27,6 +27,7 @@ mod delta;
 mod ends;
 mod extremes;
 mod floats;
+mod growth;
 mod histogram_stats;
 pub(crate) mod math;
 mod order;
