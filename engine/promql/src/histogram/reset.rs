@@ -2,10 +2,10 @@
 
 use quiver_types::{Histogram, ResetHint, Span};
 
-use super::arithmetic::zero_count_at;
 use super::bounds::{bound, exponential};
 use super::buckets::indexed;
 use super::layout::target_index;
+use super::reconcile::zero_count_at;
 use super::uses_custom_buckets;
 
 /// Says whether the counter was reset between `previous` and `h`: the hint of `h` decides, else a count that fell, a
