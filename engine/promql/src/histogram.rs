@@ -23,11 +23,10 @@ mod stats;
 mod text;
 mod trim;
 
-use quiver_types::histogram::CUSTOM_SCHEMA;
 use quiver_types::{Histogram, Millis};
 
 pub use arithmetic::{add, div, equals, has_overflow, mul, reduce_schema, sub};
-pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound};
+pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound, uses_custom_buckets};
 pub use buckets::{Bucket, all, all_reverse, negative, positive};
 pub use compensation::Compensation;
 pub use kahan::add_compensated;
@@ -39,11 +38,6 @@ pub use text::text;
 pub use trim::{trim_lower, trim_upper};
 
 use crate::functions::notes::{Note, Notes};
-
-/// Says whether a histogram has custom buckets.
-pub fn uses_custom_buckets(h: &Histogram) -> bool {
-    h.schema == CUSTOM_SCHEMA
-}
 
 /// Gives the histogram at `t` on the line between two; over a counter reset the line starts at zero. Notes and
 /// `None` when the two have different kinds of buckets.

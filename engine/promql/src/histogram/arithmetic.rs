@@ -2,10 +2,10 @@
 
 use quiver_types::{Histogram, ResetHint};
 
+use super::bounds::{SCHEMA_MIN, uses_custom_buckets};
 use super::buckets::indexed;
 use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
 use super::reconcile::{IncompatibleBuckets, Merged, adjust_reset_hint, reconcile_zero_buckets};
-use super::uses_custom_buckets;
 
 /// Adds a histogram.
 ///
@@ -86,7 +86,7 @@ fn add_side((spans, counts): OwnSide<'_>, other: Buckets<'_>, sign: f64, schema:
 
 /// Lowers the resolution to a schema that is not above the histogram's; nothing happens to custom buckets.
 pub fn reduce_schema(h: &mut Histogram, schema: i32) {
-    if schema >= h.schema || uses_custom_buckets(h) || schema < super::SCHEMA_MIN {
+    if schema >= h.schema || uses_custom_buckets(h) || schema < SCHEMA_MIN {
         return;
     }
     let side = reduce(Buckets::plain(&h.positive_spans, &h.positive), h.schema, schema, false);

@@ -2,10 +2,10 @@
 
 use quiver_types::Histogram;
 
+use super::bounds::uses_custom_buckets;
 use super::compensation::Compensation;
 use super::layout::{Buckets, Side, common_bounds, merge, merge_custom, reduce};
 use super::reconcile::{IncompatibleBuckets, Merged, adjust_reset_hint, reconcile_zero_buckets};
-use super::uses_custom_buckets;
 use crate::kahan;
 
 /// Adds a histogram to a compensated sum.
