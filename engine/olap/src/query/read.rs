@@ -12,7 +12,8 @@ use super::operator::{Operator, Type};
 use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry, whole_number};
 use crate::dates::granularity::{Granularity, STANDARD};
-use crate::dates::range::{self, Point, WallRange};
+use crate::dates::range::{Point, WallRange};
+use crate::dates::written;
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
@@ -324,7 +325,7 @@ impl<'a> Reader<'a> {
     pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
         let texts: Option<Vec<&str>> = match value {
             Value::String(text) => {
-                return range::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
+                return written::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
             }
             Value::Array(list) => list.iter().map(Value::as_str).collect(),
             _ => None,
@@ -332,7 +333,7 @@ impl<'a> Reader<'a> {
         let Some(texts) = texts else {
             return err(Reason::BadType, at, "a date range is a text or a pair of texts");
         };
-        range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
+        written::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }
 
     fn order(&self) -> Read<Option<Vec<OrderKey>>> {
