@@ -176,6 +176,15 @@ impl Query {
         }
     }
 
+    /// All members that it names.
+    pub(crate) fn members(&self) -> Vec<MemberId> {
+        let filters = self.filters.iter().flat_map(Filter::leaves).map(|l| l.member.clone());
+        let order = self.order.iter().flatten().filter_map(|k| MemberId::parse(&k.id));
+        let times = self.times.iter().map(|t| t.member.clone());
+        let named = self.measures.iter().chain(&self.dimensions).chain(&self.segments).cloned();
+        named.chain(times).chain(filters).chain(order).collect()
+    }
+
     /// Columns that rows are grouped by, in the order of answers.
     pub fn group_columns(&self) -> Vec<String> {
         let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();

@@ -10,8 +10,8 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::ErrorKind;
 
+use super::OlapEngine;
 use super::parted::Parted;
-use super::{OlapEngine, members};
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::sources::version;
@@ -168,7 +168,7 @@ impl OlapEngine {
     pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
         let state = self.engine.relational();
         let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
-        let named = members(query);
+        let named = query.members();
         let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
         let mut catalog = Catalog::alone(&held.over(&kept.schema, state), catalog.version);

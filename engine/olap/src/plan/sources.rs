@@ -171,7 +171,7 @@ pub(crate) fn reads(
     let has_range = query.times.iter().any(|entry| entry.range.is_some());
     let is_steady = |text: &str| {
         let without = if has_range { text.replace("range_", "") } else { text.to_owned() };
-        crate::rollup::is_steady(&without)
+        crate::model::template::is_steady(&without)
     };
     for id in &reached.members {
         let templates: Vec<_> = match catalog.find(id)?.kind {

@@ -13,13 +13,12 @@ use datafusion::logical_expr::{
 use super::apart::Apart;
 use super::ranges::{Over, time_of};
 use super::{Group, Planner, Stage, Tree, column, model_error};
-use crate::dates::granularity::{Buckets, Interval};
+use crate::dates::granularity::{Buckets, Interval, nests};
 use crate::dates::range::WallRange;
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::functions::{WallBucket, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, TimeShift};
-use crate::rollup::nests;
 
 /// A range in which nothing lies.
 const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
