@@ -1,10 +1,12 @@
 //! A query: read out of JSON, checked against the catalog, with times resolved at the clock of the request.
 
+mod clock;
 pub mod filter;
 mod json;
 mod names;
 mod operator;
 mod read;
+mod refused;
 pub mod request;
 
 use chrono_tz::Tz;
