@@ -27,7 +27,6 @@ use crate::explain;
 use crate::listed::{Listed, Lists};
 use crate::meta::Wanted;
 use crate::model::catalog::Catalog;
-use crate::models::Made;
 use crate::plan::sources::has_own_rows;
 use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
@@ -154,23 +153,12 @@ impl OlapEngine {
         self.planned(catalog, query, &Given::new(), tables, access, ctx, marks_values).await
     }
 
-    /// Plans a query of a statement, some of whose members are expressions.
+    /// Plans a query, some of whose members are expressions.
     ///
     /// # Errors
     /// As [`Self::plan`].
-    pub(crate) async fn plan_given(
-        &self,
-        made: &Made,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-        marks_values: bool,
-    ) -> OlapResult<Planned> {
-        self.planned(&made.catalog, &made.query, &made.given, tables, access, ctx, marks_values).await
-    }
-
     #[allow(clippy::too_many_arguments, reason = "a query, and all that it is planned by")]
-    async fn planned(
+    pub(crate) async fn planned(
         &self,
         catalog: &Catalog,
         query: &Query,
