@@ -1,6 +1,7 @@
 //! Runs requests: plans and answers over one snapshot.
 
 mod basis;
+mod kept;
 mod parted;
 mod rolled;
 

@@ -187,6 +187,11 @@ impl Query {
         named.chain(times).chain(filters).chain(order).collect()
     }
 
+    /// The time at which it is asked, in ms.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ns.div_euclid(1_000_000)
+    }
+
     /// Columns that rows are grouped by, in the order of answers.
     pub fn group_columns(&self) -> Vec<String> {
         let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();

@@ -8,7 +8,6 @@ use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableRequest, Ta
 use quiver_types::{ErrorKind, MillisRange};
 
 use super::OlapEngine;
-use super::rolled::now_ms;
 use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
@@ -188,7 +187,7 @@ impl OlapEngine {
             }
         }
         let schema = schema.ok_or_else(|| quiver_types::Error::internal("buckets have no columns"))?;
-        let rows = Arc::new(Kept::new(&schema, batches, now_ms(&of.outer), memory)?);
+        let rows = Arc::new(Kept::new(&schema, batches, of.outer.now_ms(), memory)?);
         let planned = self.plan_over(&of.held, &of.outer, &parted.catalog, &rows)?;
         let read = of.buckets().count() - kept;
         Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, rows }))
