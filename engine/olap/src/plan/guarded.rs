@@ -10,7 +10,7 @@ use quiver_query::quoted;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
 use super::ranges::time_of;
-use super::sources::{Reached, read_names};
+use super::reached::{Reached, read_names};
 use super::{Planner, of_model};
 use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
