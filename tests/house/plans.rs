@@ -204,7 +204,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("engine/promql/src/plan/room.rs", "a context for tests"),
     ("engine/ingest/src/fuzz.rs", "a decoder alone"),
     ("engine/olap/src/engine/basis.rs", "asks whether tables of guarded models have changed, not for rows"),
-    ("engine/olap/src/engine/rolled.rs", "plans over the rows of a rollup, which were read with the caller's rights"),
+    ("engine/olap/src/engine/kept.rs", "plans over the rows of a rollup, which were read with the caller's rights"),
     ("engine/olap/src/plan/sources.rs", "asks for columns of tables, not for rows"),
     ("engine/olap/src/rollup/buckets.rs", "asks whether the operator has a table of a name, not for rows"),
 ];

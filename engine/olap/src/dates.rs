@@ -6,6 +6,7 @@
 pub mod granularity;
 pub mod phrase;
 pub mod range;
+pub mod written;
 pub mod zone;
 
 /// Nanoseconds of a second.

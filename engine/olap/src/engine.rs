@@ -1,6 +1,7 @@
 //! Runs requests: plans and answers over one snapshot.
 
 mod basis;
+mod kept;
 mod parted;
 mod rolled;
 
@@ -26,13 +27,10 @@ use crate::error::OlapResult;
 use crate::explain;
 use crate::listed::{Listed, Lists};
 use crate::meta::Wanted;
-use crate::model::MemberId;
 use crate::model::catalog::Catalog;
-use crate::models::Made;
 use crate::plan::sources::has_own_rows;
 use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
-use crate::query::filter::Filter;
 use crate::query::request::Request;
 use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
@@ -156,23 +154,12 @@ impl OlapEngine {
         self.planned(catalog, query, &Given::new(), tables, access, ctx, marks_values).await
     }
 
-    /// Plans a query of a statement, some of whose members are expressions.
+    /// Plans a query, some of whose members are expressions.
     ///
     /// # Errors
     /// As [`Self::plan`].
-    pub(crate) async fn plan_given(
-        &self,
-        made: &Made,
-        tables: &Arc<dyn TableSnapshot>,
-        access: &DomainAccess,
-        ctx: &QueryContext,
-        marks_values: bool,
-    ) -> OlapResult<Planned> {
-        self.planned(&made.catalog, &made.query, &made.given, tables, access, ctx, marks_values).await
-    }
-
     #[allow(clippy::too_many_arguments, reason = "a query, and all that it is planned by")]
-    async fn planned(
+    pub(crate) async fn planned(
         &self,
         catalog: &Catalog,
         query: &Query,
@@ -185,7 +172,7 @@ impl OlapEngine {
         // A request of many queries ends with its caller and its time between them: nothing else here waits.
         tokio::task::yield_now().await;
         ctx.check("query planning")?;
-        let mut members = members(query);
+        let mut members = query.members();
         members.extend(exemplars::members(catalog, query));
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
@@ -198,7 +185,7 @@ impl OlapEngine {
 
     /// Whether it takes more than a caller's rights to tell what a request gives him: some rows are his own.
     pub fn has_own_rows(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> bool {
-        request.queries.iter().any(|query| has_own_rows(catalog, query, &members(query), access))
+        request.queries.iter().any(|query| has_own_rows(catalog, query, &query.members(), access))
     }
 
     /// Runs all queries of a request over one snapshot.
@@ -313,7 +300,7 @@ impl OlapEngine {
     ) -> OlapResult<ResultSet> {
         let tables = self.snapshot();
         let state = self.engine.relational();
-        let sources = Sources::find(catalog, &members(query), query, &tables, state, access, ctx).await?;
+        let sources = Sources::find(catalog, &query.members(), query, &tables, state, access, ctx).await?;
         let given = Given::new();
         let caller = ctx.query().asked.caller.as_str();
         let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
@@ -495,7 +482,7 @@ impl OlapEngine {
 
 /// The models and views that a request names, each once.
 pub fn models(request: &Request) -> String {
-    let names = request.queries.iter().flat_map(members).map(|id| id.model);
+    let names = request.queries.iter().flat_map(Query::members).map(|id| id.model);
     names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
 }
 
@@ -509,13 +496,4 @@ pub fn note_served(sets: &[ResultSet], ctx: &QueryContext) {
     }
     let is_partial = sets.iter().filter_map(|set| set.parts.as_ref()).any(|parts| parts.kept > 0);
     let _ = served.kept.set(if is_partial { "partial" } else { "miss" });
-}
-
-/// All members that a query names.
-pub(crate) fn members(query: &Query) -> Vec<MemberId> {
-    let filters = query.filters.iter().flat_map(Filter::leaves).map(|l| l.member.clone());
-    let order = query.order.iter().flatten().filter_map(|k| MemberId::parse(&k.id));
-    let times = query.times.iter().map(|t| t.member.clone());
-    let named = query.measures.iter().chain(&query.dimensions).chain(&query.segments).cloned();
-    named.chain(times).chain(filters).chain(order).collect()
 }

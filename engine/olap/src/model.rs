@@ -9,6 +9,7 @@ mod check;
 pub mod load;
 mod open;
 mod owner;
+pub mod problem;
 mod read;
 pub mod template;
 mod views;

@@ -24,8 +24,7 @@ use crate::model::{DimensionType, MeasureType, MemberId};
 use crate::plan::guarded::unreadable;
 use crate::plan::{Given, Planner, Sources, column};
 use crate::visible::{may_name, sees};
-pub(crate) use statement::Made;
-use statement::unknown;
+use statement::{Made, unknown};
 
 /// All that can be named of some version of the models.
 #[derive(Debug, Default)]
@@ -69,7 +68,8 @@ impl ModelTables {
         ctx: &QueryContext,
     ) -> OlapResult<ModelPlan> {
         let made = Made::of(self.olap.catalog(), select, access, self.now_ns())?;
-        let planned = self.olap.plan_given(&made, tables, access, ctx, select.marks_values).await?;
+        let (catalog, query, given) = (&made.catalog, &made.query, &made.given);
+        let planned = self.olap.planned(catalog, query, given, tables, access, ctx, select.marks_values).await?;
         let out = made.outputs.iter().map(|output| {
             let value = column(output.column.clone());
             // Wall time of UTC is the instant.

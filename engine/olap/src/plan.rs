@@ -1,9 +1,9 @@
 //! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
 //!
-//! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
+//! `reached` says which members and models a query needs; `sources` finds the tables of these, in one snapshot. `tree` joins models; `exprs` turns SQL texts
 //! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see, `guarded` does for texts that read them again; `filters` are conditions; `parts`
 //! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
-//! measures of other models in queries of their own; `stages` puts it all together, and what
+//! measures of other models in queries of their own; `results` joins what stages give; `stages` puts it all together, and what
 //! is computed over results.
 
 pub mod answer;
@@ -14,6 +14,8 @@ mod filters;
 pub(crate) mod guarded;
 mod parts;
 mod ranges;
+mod reached;
+mod results;
 mod rights;
 mod segments;
 mod selects;

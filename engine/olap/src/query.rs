@@ -1,10 +1,12 @@
 //! A query: read out of JSON, checked against the catalog, with times resolved at the clock of the request.
 
+mod clock;
 pub mod filter;
 mod json;
 mod names;
 mod operator;
 mod read;
+mod refused;
 pub mod request;
 
 use chrono_tz::Tz;
@@ -174,6 +176,20 @@ impl Query {
             rollups: false,
             now_ns,
         }
+    }
+
+    /// All members that it names.
+    pub(crate) fn members(&self) -> Vec<MemberId> {
+        let filters = self.filters.iter().flat_map(Filter::leaves).map(|l| l.member.clone());
+        let order = self.order.iter().flatten().filter_map(|k| MemberId::parse(&k.id));
+        let times = self.times.iter().map(|t| t.member.clone());
+        let named = self.measures.iter().chain(&self.dimensions).chain(&self.segments).cloned();
+        named.chain(times).chain(filters).chain(order).collect()
+    }
+
+    /// The time at which it is asked, in ms.
+    pub(crate) fn now_ms(&self) -> i64 {
+        self.now_ns.div_euclid(1_000_000)
     }
 
     /// Columns that rows are grouped by, in the order of answers.

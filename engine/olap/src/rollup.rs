@@ -15,16 +15,14 @@ use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionState;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
-use quiver_types::{Access, Domain};
 use serde_json::{Value, json};
 
 pub(crate) use buckets::Bucketed;
 pub(crate) use kept::{Kept, Rollups, bytes_of};
-pub(crate) use matched::{Held, is_steady, nests};
+pub(crate) use matched::Held;
 pub use pieces::Parts;
 pub(crate) use pieces::{AllPieces, Pieces, Run};
 
-use crate::engine::members;
 use crate::model::Model;
 use crate::model::catalog::Catalog;
 use crate::query::{CacheMode, Query};
@@ -72,7 +70,7 @@ pub(crate) fn candidates(
     tables: &dyn TableSnapshot,
 ) -> Vec<Candidate> {
     let mut models: Vec<&Model> = Vec::new();
-    for id in members(query) {
+    for id in query.members() {
         let Some(found) = catalog.find(&id) else { continue };
         if !models.iter().any(|model| model.common.name == found.model.common.name) {
             models.push(found.model);
@@ -100,14 +98,7 @@ pub(crate) fn candidates(
 
 /// What tells the rows of a rollup from those of others: the models, the caller's rights, the rows of the tables.
 pub(crate) fn key(catalog: &Catalog, held: &Held, access: &DomainAccess, tables: &str) -> String {
-    format!("{} {} {} {tables}", catalog.version, held.id, rights(access))
-}
-
-/// What a caller may see, as a part of a key.
-pub(crate) fn rights(access: &DomainAccess) -> String {
-    let of = |access: Access| (access.patterns(), access.segment().to_owned());
-    let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
-    format!("{rights:?}")
+    format!("{} {} {} {tables}", catalog.version, held.id, kept::rights(access))
 }
 
 /// As `explain` shows buckets of time, or why an answer is not made of such.

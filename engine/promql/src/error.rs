@@ -1,6 +1,6 @@
-//! The error of everything that reads PromQL: a reason and the place in the text.
+//! The error of everything that reads PromQL, a reason and the place in the text, and that of queries.
 //!
-//! Shown as Prometheus shows it: `1:5: parse error: unexpected end of input`; lines and columns count from 1,
+//! The former is shown as Prometheus shows it: `1:5: parse error: unexpected end of input`; lines and columns count from 1,
 //! columns in bytes. Reasons are those of Prometheus 3.14.
 
 use quiver_types::ErrorKind;
@@ -68,6 +68,33 @@ impl From<ParseError> for quiver_types::Error {
     }
 }
 
+/// Why a query failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum PromqlError {
+    /// The text is no valid expression.
+    #[error(transparent)]
+    Parse(ParseError),
+    /// Planning or evaluation failed, or the text was not read to its end.
+    #[error(transparent)]
+    Evaluation(#[from] quiver_types::Error),
+}
+
+impl From<ParseError> for PromqlError {
+    fn from(error: ParseError) -> Self {
+        if error.kind == ErrorKind::Invalid { Self::Parse(error) } else { Self::Evaluation(error.into()) }
+    }
+}
+
+impl PromqlError {
+    /// Gives the kind.
+    pub fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Parse(_) => ErrorKind::Invalid,
+            Self::Evaluation(e) => e.kind,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,5 +105,21 @@ mod tests {
         assert_eq!(at(2).locate("1+").to_string(), "1:3: parse error: unexpected end of input");
         assert_eq!(at(4).locate("ü\n+").to_string(), "2:2: parse error: unexpected end of input");
         assert_eq!(at(0).locate("").to_string(), "unknown position: parse error: unexpected end of input");
+    }
+
+    /// Only what is no expression is a fault of the text.
+    #[test]
+    fn errors_of_the_text_and_others() {
+        let of = |error: ParseError| {
+            let error = PromqlError::from(error);
+            (matches!(error, PromqlError::Parse(_)), error.kind(), error.to_string())
+        };
+        let parsed = crate::parser::parse("1 +\n ").expect_err("no expression");
+        assert_eq!(of(parsed), (true, ErrorKind::Invalid, "2:2: parse error: unexpected end of input".to_owned()));
+        for kind in [ErrorKind::LimitExceeded, ErrorKind::Cancelled, ErrorKind::Timeout] {
+            let ended = ParseError::of(PosRange { start: 1, end: 2 }, quiver_types::Error::new(kind, "no more"))
+                .locate("m + n");
+            assert_eq!(of(ended), (false, kind, "no more".to_owned()));
+        }
     }
 }

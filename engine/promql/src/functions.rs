@@ -1,7 +1,7 @@
 //! The registry of all functions: signature, documentation and kernel.
 //!
-//! Parser, printer, documentation and planner read [`FUNCTIONS`]; nothing else names a function. A kernel is one of
-//! four kinds:
+//! Parser, printer, documentation and planner read [`FUNCTIONS`]; nothing else names a function. `definition` says what
+//! one is. A kernel is one of four kinds:
 //!
 //! - [`Kernel::Range`]: samples of one series → one row of results, over the whole grid in one call;
 //! - [`Kernel::Elementwise`]: a block of results → the same block, changed in place;
@@ -17,16 +17,17 @@ pub mod call;
 pub mod elementwise;
 pub(crate) mod named;
 pub mod notes;
-pub mod special;
 
 mod average;
 mod clamp;
 mod counting;
 mod date;
+mod definition;
 mod delta;
 mod ends;
 mod extremes;
 mod floats;
+mod growth;
 mod histogram_stats;
 pub(crate) mod math;
 mod order;
@@ -36,152 +37,17 @@ mod rate_histogram;
 mod regression;
 mod resets;
 mod smoothing;
+mod special;
 mod sum;
 #[cfg(test)]
 pub(crate) mod testing;
 mod variance;
 
-use quiver_types::Result;
-
 pub(crate) use average::MeanHistogram;
 pub(crate) use call::names_counter;
 pub use call::{KernelContext, RangeCall, ScalarSteps, Scratch};
+pub use definition::{FunctionDef, Kernel, RangeFunction, RangeKernel, ScalarKernel, SpecialKind};
 pub use elementwise::ElementwiseKernel;
-pub use special::SpecialKind;
-
-use crate::ast::ValueType;
-use crate::kernel::{SeriesOut, SeriesSamples};
-
-/// A function of the language.
-#[derive(Debug, Clone, Copy)]
-pub struct FunctionDef {
-    /// Name as written.
-    pub name: &'static str,
-    /// What it gives, one sentence.
-    pub doc: &'static str,
-    /// Types of the arguments.
-    pub args: &'static [ValueType],
-    /// 0: exactly `args`. n > 0: the last of `args` may be left out or stand up to n times. -1: the last of `args`
-    /// may be left out or stand any number of times.
-    pub variadic: i32,
-    /// Type of the result.
-    pub returns: ValueType,
-    /// Whether upstream hides it behind a feature flag (all are on here).
-    pub experimental: bool,
-    /// Whether the result depends on the time of the step even when all arguments are fixed by `@`.
-    pub uses_step_time: bool,
-    /// How it is computed.
-    pub kernel: Kernel,
-}
-
-/// How a function is computed.
-#[derive(Debug, Clone, Copy)]
-pub enum Kernel {
-    /// A function of a range vector.
-    Range(RangeFunction),
-    /// A function of each element of an instant vector.
-    Elementwise(ElementwiseKernel),
-    /// A function of two scalars.
-    Scalar(ScalarKernel),
-    /// No kernel of its own: the planner makes operators of it.
-    Special(SpecialKind),
-}
-
-/// The kernel of a range function: fills the row of one series for all steps of the grid.
-///
-/// Samples hold no stale markers and cover at least the windows of all steps (for `anchored` also the look-back
-/// before the first window, for `smoothed` before the first and after the last); more does no harm. `out` starts
-/// with nothing present. Neither steps nor samples allocate; a kernel may use the buffers of the context.
-///
-/// # Errors
-/// Kind `Execution` where the language says that the query fails (`double_exponential_smoothing` with a factor
-/// outside of (0, 1)).
-pub type RangeKernel = fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
-
-/// The kernel of a function of two scalars.
-pub type ScalarKernel = fn(f64, f64) -> f64;
-
-/// What the planner has to know about a range function.
-#[derive(Debug, Clone, Copy)]
-#[allow(clippy::struct_excessive_bools, reason = "what the planner asks of each function")]
-pub struct RangeFunction {
-    /// Which argument is the range vector.
-    pub matrix_arg: usize,
-    /// Whether the result keeps the name of the metric.
-    pub keeps_name: bool,
-    /// Whether the selector may be `anchored`.
-    pub anchored: bool,
-    /// Whether the selector may be `smoothed`.
-    pub smoothed: bool,
-    /// Whether start timestamps count (subqueries have none).
-    pub start_timestamps: bool,
-    /// Whether the values of the samples are never looked at (only times and presence).
-    pub times_only: bool,
-    /// Whether each window is gone over anew, however much it shares with the one before.
-    pub rescans: bool,
-    /// Fills the row of one series.
-    pub run: RangeKernel,
-}
-
-impl RangeFunction {
-    pub(crate) const fn new(run: RangeKernel) -> Self {
-        Self {
-            matrix_arg: 0,
-            keeps_name: false,
-            anchored: false,
-            smoothed: false,
-            start_timestamps: false,
-            times_only: false,
-            rescans: false,
-            run,
-        }
-    }
-
-    pub(crate) const fn rescanning(self) -> Self {
-        Self { rescans: true, ..self }
-    }
-}
-
-impl FunctionDef {
-    pub(crate) const fn new(
-        name: &'static str,
-        args: &'static [ValueType],
-        returns: ValueType,
-        kernel: Kernel,
-        doc: &'static str,
-    ) -> Self {
-        Self { name, doc, args, variadic: 0, returns, experimental: false, uses_step_time: false, kernel }
-    }
-
-    pub(crate) const fn range(
-        name: &'static str,
-        args: &'static [ValueType],
-        function: RangeFunction,
-        doc: &'static str,
-    ) -> Self {
-        Self::new(name, args, ValueType::Vector, Kernel::Range(function), doc)
-    }
-
-    pub(crate) const fn variadic(mut self, variadic: i32) -> Self {
-        self.variadic = variadic;
-        self
-    }
-
-    pub(crate) const fn experimental(mut self) -> Self {
-        self.experimental = true;
-        self
-    }
-
-    pub(crate) const fn with_step_time(mut self) -> Self {
-        self.uses_step_time = true;
-        self
-    }
-}
-
-/// One range vector.
-pub(crate) const MATRIX: &[ValueType] = &[ValueType::Matrix];
-/// One instant vector.
-pub(crate) const VECTOR: &[ValueType] = &[ValueType::Vector];
 
 /// All functions, by name.
 pub static FUNCTIONS: &[FunctionDef] = &[
@@ -295,6 +161,7 @@ mod tests {
 
     use super::testing::{Samples, execute, same};
     use super::*;
+    use crate::ast::ValueType;
     use crate::kernel::{Grid, Window};
     use crate::window::Cursor;
 

@@ -1,8 +1,9 @@
 //! Arithmetic of native histograms on [`quiver_types::Histogram`].
 //!
-//! `bounds` and `buckets` say where buckets lie, `layout` rebuilds the lists of buckets, `arithmetic` and `kahan` add
-//! and scale, `reset` compares neighbours in time, `trim` cuts, `stats` reduces to count and sum, `text` writes.
-//! Quantiles and fractions are in `crate::quantile`.
+//! `bounds` and `buckets` say where buckets lie, `layout` rebuilds the lists of buckets, `reconcile` brings two histograms
+//! to what they have in common, `arithmetic` and `kahan` add and scale (`compensation` is what a sum has lost), `reset`
+//! compares neighbours in time, `trim` cuts, `stats` reduces to count and sum, `text` writes. Quantiles and fractions
+//! are in `crate::quantile`.
 //!
 //! Invariants: buckets ascend by index; a result of arithmetic has no two spans without a gap; operands may differ in
 //! schema, zero threshold and custom bounds and are brought to what they have in common. Input whose spans and counts
@@ -13,33 +14,30 @@
 mod arithmetic;
 mod bounds;
 mod buckets;
-
+mod compensation;
 mod kahan;
 mod layout;
+mod reconcile;
 mod reset;
 mod stats;
 mod text;
 mod trim;
 
-use quiver_types::histogram::CUSTOM_SCHEMA;
 use quiver_types::{Histogram, Millis};
 
-pub use arithmetic::{IncompatibleBuckets, Merged, add, compact, div, equals, has_overflow, mul, reduce_schema, sub};
-pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound};
+pub use arithmetic::{add, div, equals, has_overflow, mul, reduce_schema, sub};
+pub use bounds::{SCHEMA_MAX, SCHEMA_MIN, bound, uses_custom_buckets};
 pub use buckets::{Bucket, all, all_reverse, negative, positive};
-
-pub use kahan::{Compensation, add_compensated};
+pub use compensation::Compensation;
+pub use kahan::add_compensated;
+pub use layout::compact;
+pub use reconcile::{IncompatibleBuckets, Merged};
 pub use reset::detect_reset;
 pub use stats::stats_only;
 pub use text::text;
 pub use trim::{trim_lower, trim_upper};
 
 use crate::functions::notes::{Note, Notes};
-
-/// Says whether a histogram has custom buckets.
-pub fn uses_custom_buckets(h: &Histogram) -> bool {
-    h.schema == CUSTOM_SCHEMA
-}
 
 /// Gives the histogram at `t` on the line between two; over a counter reset the line starts at zero. Notes and
 /// `None` when the two have different kinds of buckets.

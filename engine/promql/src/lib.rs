@@ -38,8 +38,9 @@ mod run;
 mod sorting;
 
 pub use cache::{ResultCache, ResultCacheStats};
+pub use error::PromqlError;
 pub use nodes::written::PlanForms;
-pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
+pub use query::{PromqlEngine, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
 pub use raw::{NewestSamples, NewestValue, OrderedChunks, RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};
 pub use tally::SampleStats;

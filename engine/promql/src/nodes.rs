@@ -40,6 +40,7 @@ pub(crate) mod batch;
 pub(crate) mod broadcast;
 pub(crate) mod chunks;
 pub(crate) mod drive;
+pub(crate) mod form;
 pub(crate) mod histogram;
 pub(crate) mod join;
 pub(crate) mod literal;
@@ -90,7 +91,7 @@ pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
         usize::MAX
     }
 
-    /// Writes its body as plans have it that leave this engine, with [`written::body`].
+    /// Writes its body as plans have it that leave this engine, with [`form::body`].
     fn written(&self) -> Result<Vec<u8>>;
 
     /// Begins the work.

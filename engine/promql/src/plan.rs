@@ -42,6 +42,7 @@ pub(crate) mod labels;
 pub(crate) mod narrow;
 pub(crate) mod relabel;
 pub(crate) mod room;
+pub(crate) mod scan;
 pub(crate) mod select;
 mod template;
 

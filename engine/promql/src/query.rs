@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
 use quiver_query::{Explaining, Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
-use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
+use quiver_types::{Error, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
-use crate::annotation::{Annotations, Level};
+use crate::annotation::Level;
 use crate::ast::{Expr, ValueType};
 use crate::cache::ResultCache;
 use crate::check::type_of;
-use crate::error::ParseError;
+use crate::error::PromqlError;
 use crate::kernel::Grid;
 use crate::parser::{ParseOptions, parse_with};
 use crate::plan::room::Room;
@@ -26,9 +26,12 @@ use crate::selectors::repeated;
 use crate::tally::{SampleStats, Tallies};
 use crate::turns::{Found, Turns};
 
+pub(crate) mod evaluated;
 mod job;
 mod range;
 
+use evaluated::Evaluated;
+pub use evaluated::QueryTimings;
 use job::Job;
 use range::usable;
 
@@ -67,33 +70,6 @@ pub struct QueryOptions {
     pub no_cache: bool,
 }
 
-/// Why a query failed.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum PromqlError {
-    /// The text is no valid expression.
-    #[error(transparent)]
-    Parse(ParseError),
-    /// Planning or evaluation failed, or the text was not read to its end.
-    #[error(transparent)]
-    Evaluation(#[from] Error),
-}
-
-impl From<ParseError> for PromqlError {
-    fn from(error: ParseError) -> Self {
-        if error.kind == ErrorKind::Invalid { Self::Parse(error) } else { Self::Evaluation(error.into()) }
-    }
-}
-
-impl PromqlError {
-    /// Gives the kind.
-    pub fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Parse(_) => ErrorKind::Invalid,
-            Self::Evaluation(e) => e.kind,
-        }
-    }
-}
-
 /// What a query gave.
 #[derive(Debug)]
 pub struct QueryOutcome {
@@ -109,21 +85,6 @@ pub struct QueryOutcome {
     pub timings: QueryTimings,
     /// What the value takes of the memory of queries.
     pub memory: Arc<QueryMemory>,
-}
-
-/// Time spent in the phases of a query.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct QueryTimings {
-    /// Waiting for a place among the queries that run at once.
-    pub queue: Duration,
-    /// Reading the text and checking types.
-    pub parse: Duration,
-    /// Finding the series of the selectors, working out the labels of the answer, and planning.
-    pub plan: Duration,
-    /// Making operators of the plan and evaluating all samples.
-    pub execute: Duration,
-    /// Dropping names, merging and sorting.
-    pub settle: Duration,
 }
 
 /// The language on an engine and a source of series.
@@ -455,18 +416,6 @@ fn grid(times: QueryTimes) -> Grid {
     Grid { start: times.start_ms, step_ms: times.step_ms.max(1), steps: steps as usize }
 }
 
-fn too_many_rows(rows: usize, max: u64) -> Error {
-    Error::new(ErrorKind::LimitExceeded, format!("the answer has {rows} series, more than the limit of {max}"))
-}
-
-impl QueryTimings {
-    fn add(&mut self, other: &Self) {
-        self.plan += other.plan;
-        self.execute += other.execute;
-        self.settle += other.settle;
-    }
-}
-
 fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTimes> {
     if end_ms < start_ms {
         return Err(Error::invalid("end timestamp must not be before start time"));
@@ -478,20 +427,11 @@ fn range_times(start_ms: Millis, end_ms: Millis, step_ms: i64) -> Result<QueryTi
     Ok(QueryTimes { start_ms, end_ms, step_ms })
 }
 
-/// What the evaluation of a query gives.
-#[derive(Debug, Clone)]
-pub(crate) struct Evaluated {
-    value: Arc<QueryValue>,
-    annotations: Annotations,
-    timings: QueryTimings,
-    samples: Option<SampleStats>,
-    memory: Arc<QueryMemory>,
-}
-
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
-    use crate::ast::PosRange;
 
     #[test]
     fn steps_of_a_range() {
@@ -516,23 +456,5 @@ mod tests {
         let text = "zero or negative query resolution step widths are not accepted. Try a positive integer";
         let width = Some((ErrorKind::Invalid, text.to_owned()));
         assert_eq!((fault(5, 5, 0), fault(5, 9, -1)), (width.clone(), width));
-    }
-
-    /// Only what is no expression is a fault of the text.
-    #[test]
-    fn errors_of_the_text_and_others() {
-        let of = |error: ParseError| {
-            let error = PromqlError::from(error);
-            (matches!(error, PromqlError::Parse(_)), error.kind(), error.to_string())
-        };
-        let parsed = crate::parser::parse("1 +\n ").expect_err("no expression");
-        assert_eq!(of(parsed), (true, ErrorKind::Invalid, "2:2: parse error: unexpected end of input".to_owned()));
-        for kind in [ErrorKind::LimitExceeded, ErrorKind::Cancelled, ErrorKind::Timeout] {
-            let ended = ParseError::of(PosRange { start: 1, end: 2 }, Error::new(kind, "no more")).locate("m + n");
-            assert_eq!(of(ended), (false, kind, "no more".to_owned()));
-        }
-        let rows = too_many_rows(5, 4);
-        let expected = (ErrorKind::LimitExceeded, "the answer has 5 series, more than the limit of 4");
-        assert_eq!((rows.kind, rows.message.as_str()), expected);
     }
 }

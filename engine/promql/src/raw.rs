@@ -10,7 +10,7 @@ use quiver_types::{Matcher, MillisRange, Result, SelectedSeries, SeriesSelector,
 
 use crate::kernel::SeriesSamples;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
-use crate::plan::select::sample_scan;
+use crate::plan::scan::sample_scan;
 
 mod bits;
 pub mod chunks;

@@ -15,8 +15,9 @@ use quiver_types::{Access, Error, ErrorKind, Result, Version};
 use tokio::sync::MutexGuard;
 use tokio::time::{Instant, timeout_at};
 
+use crate::error::PromqlError;
 use crate::plan::QueryTimes;
-use crate::query::{Evaluated, PromqlError};
+use crate::query::evaluated::Evaluated;
 
 /// What makes queries equal: the text too, as annotations name places in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

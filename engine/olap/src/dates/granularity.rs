@@ -266,6 +266,22 @@ impl Buckets {
     }
 }
 
+/// Whether each bucket of some is made of whole ones of others.
+pub(crate) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
+    if outer == inner {
+        return true;
+    }
+    let (length, months) = (inner.length.nanos, inner.length.months);
+    if months > 0 {
+        // Borders on the first of months stay on it, wherever they are moved.
+        let is_multiple = outer.length.months > 0 && outer.length.months % months == 0;
+        return is_multiple && inner.origin_ns == 0 && inner.floor(outer.origin_ns) == outer.origin_ns;
+    }
+    // Borders of months are whole days from each other.
+    let of_days = if outer.length.months > 0 { DAY_NS } else { outer.length.nanos };
+    of_days % length == 0 && inner.floor(outer.origin_ns) == outer.origin_ns
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -342,5 +358,27 @@ mod tests {
         ["5 months", "7 hours", "3 days", "1 month 1 day", "0 days", "fast", "90 minutes"]
             .into_iter()
             .for_each(refused);
+    }
+
+    #[test]
+    fn buckets_are_made_of_whole_ones() {
+        let of = |name: &str| Granularity::standard(name).unwrap().buckets;
+        let check = |inner: &str, served: &[&str]| {
+            let all = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
+            let found: Vec<&str> = all.into_iter().filter(|outer| nests(&of(outer), &of(inner))).collect();
+            assert_eq!(found, served, "{inner}");
+        };
+        check("hour", &["hour", "day", "week", "month", "quarter", "year"]);
+        check("day", &["day", "week", "month", "quarter", "year"]);
+        check("week", &["week"]);
+        check("month", &["month", "quarter", "year"]);
+        check("quarter", &["quarter", "year"]);
+        let custom = |interval: &str, origin: Option<&str>, offset: Option<&str>| {
+            Granularity::custom("g", None, interval, origin, offset).unwrap().buckets
+        };
+        assert!(nests(&custom("2 weeks", Some("2026-03-23"), None), &of("week")));
+        assert!(!nests(&custom("1 week", None, Some("-1 day")), &of("week")));
+        assert!(nests(&custom("1 year", None, Some("1 month")), &of("month")));
+        assert!(!nests(&custom("1 month", Some("2026-01-31"), None), &of("month")));
     }
 }

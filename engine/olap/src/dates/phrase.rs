@@ -258,7 +258,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::dates::range::of_text;
+    use crate::dates::written::of_text;
 
     /// All recorded phrases: those that must hold, and those that may be refused but never read otherwise.
     #[test]

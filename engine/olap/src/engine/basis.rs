@@ -4,7 +4,7 @@
 use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 use quiver_types::MillisRange;
 
-use super::{OlapEngine, members};
+use super::OlapEngine;
 use crate::model::catalog::Catalog;
 use crate::plan::exemplars;
 use crate::plan::sources::{Read, reads};
@@ -57,7 +57,7 @@ impl OlapEngine {
         let now = self.snapshot();
         let mut basis = Basis { tables: Vec::new(), moment: now.moment() };
         for query in &request.queries {
-            let mut named = members(query);
+            let mut named = query.members();
             named.extend(exemplars::members(catalog, query));
             let (read, columns) = reads(catalog, query, &named, self.engine.relational())?;
             for read in read {

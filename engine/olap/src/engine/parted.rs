@@ -7,8 +7,7 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 use quiver_types::{ErrorKind, MillisRange};
 
-use super::rolled::now_ms;
-use super::{OlapEngine, members};
+use super::OlapEngine;
 use crate::dates::SECOND_NS;
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
@@ -132,7 +131,7 @@ impl OlapEngine {
     async fn pieced(&self, parted: &Parted, pieces: &mut Pieces, ctx: &QueryContext) -> OlapResult<(Planned, Parts)> {
         let (of, access, state) = (&parted.of, &parted.access, self.engine.relational());
         let catalog = Catalog::alone(&of.held.model, parted.catalog.version);
-        let named = members(&of.inner);
+        let named = of.inner.members();
         let sources = Sources::find(&catalog, &named, &of.inner, &parted.tables, state, access, ctx).await?;
         pieces.of_types(sources.types());
         let mut found = Vec::new();
@@ -188,7 +187,7 @@ impl OlapEngine {
             }
         }
         let schema = schema.ok_or_else(|| quiver_types::Error::internal("buckets have no columns"))?;
-        let rows = Arc::new(Kept::new(&schema, batches, now_ms(&of.outer), memory)?);
+        let rows = Arc::new(Kept::new(&schema, batches, of.outer.now_ms(), memory)?);
         let planned = self.plan_over(&of.held, &of.outer, &parted.catalog, &rows)?;
         let read = of.buckets().count() - kept;
         Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, rows }))

@@ -5,17 +5,16 @@
 
 use std::sync::Arc;
 
-use datafusion::datasource::TableProvider;
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::ErrorKind;
 
+use super::OlapEngine;
 use super::parted::Parted;
-use super::{OlapEngine, members};
 use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::sources::version;
-use crate::plan::{Given, Planned, Planner, Sources};
+use crate::plan::{Given, Planned};
 use crate::query::Query;
 use crate::rollup::{Bucketed, Held, Kept, Parts, Used, bytes_of, candidates, key};
 
@@ -159,35 +158,8 @@ impl OlapEngine {
         let memory = self.engine.collected("rows of a rollup", ctx);
         let (schema, batches) = self.collect(&planned.rows, ctx, &memory).await?;
         self.rollups.check(&batches)?;
-        let (room, made_ms) = (self.engine.keep("a rollup", bytes_of(&batches)), now_ms(&chosen.query));
+        let (room, made_ms) = (self.engine.keep("a rollup", bytes_of(&batches)), chosen.query.now_ms());
         let is_kept = room.is_some();
         Ok((Kept::new(&schema, batches, made_ms, room.unwrap_or(memory))?, is_kept))
     }
-
-    /// Plans a query as ever, over a model whose rows are those of a rollup. They are such as the caller sees.
-    pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
-        let state = self.engine.relational();
-        let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
-        let named = members(query);
-        let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
-        let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
-        let mut catalog = Catalog::alone(&held.over(&kept.schema, state), catalog.version);
-        catalog.views = views;
-        let (access, given) = (DomainAccess::full(), Given::new());
-        let planner = Planner {
-            catalog: &catalog,
-            state,
-            sources: &sources,
-            access: &access,
-            caller: "",
-            given: &given,
-            marks_values: false,
-        };
-        planner.plan(query)
-    }
-}
-
-/// The time at which a query is asked.
-pub(super) fn now_ms(query: &Query) -> i64 {
-    query.now_ns.div_euclid(1_000_000)
 }

@@ -3,7 +3,7 @@
 
 use quiver_types::meant::did_you_mean;
 
-use super::load::ModelProblem;
+use super::problem::ModelProblem;
 use super::{Dimension, DimensionType, Measure, MemberId, Model};
 use crate::dates::granularity::Granularity;
 

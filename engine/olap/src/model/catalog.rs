@@ -7,7 +7,6 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template, View, ViewMember};
-use crate::plan::guarded;
 
 /// A member of one of three kinds.
 #[derive(Debug, Clone, Copy)]
@@ -101,10 +100,15 @@ impl Catalog {
         Self::of(version, models, BTreeMap::new(), HashMap::new())
     }
 
-    /// Names of columns of a model that something is made of which queries reach; found once for all queries.
-    pub(crate) fn readable(&self, model: &str) -> &BTreeSet<String> {
+    /// Names of columns of a model that something is made of which queries reach. `find` finds those of all models; it is
+    /// asked once for all queries.
+    pub(crate) fn readable(
+        &self,
+        model: &str,
+        find: fn(&Self) -> BTreeMap<String, BTreeSet<String>>,
+    ) -> &BTreeSet<String> {
         static NONE: BTreeSet<String> = BTreeSet::new();
-        self.readable.get_or_init(|| guarded::readable(self)).get(model).unwrap_or(&NONE)
+        self.readable.get_or_init(|| find(self)).get(model).unwrap_or(&NONE)
     }
 
     /// Adds the open members that a request names anywhere.

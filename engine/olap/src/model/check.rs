@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::Place;
 
-use super::load::ModelProblem;
+use super::problem::ModelProblem;
 use super::template::{OPERATORS_MAX, Piece, Template};
 use super::{Case, Hierarchy, Label, MemberId, Model, Segment, Source};
 

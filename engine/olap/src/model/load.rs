@@ -9,6 +9,7 @@ use quiver_yaml::read;
 
 use super::catalog::Catalog;
 use super::owner::owner;
+use super::problem::ModelProblem;
 use super::read::{FileContent, file};
 use super::{Model, Relationship, View, added, check, views};
 
@@ -26,35 +27,6 @@ pub struct SourceFile {
     pub text: String,
     /// Whether it belongs to the product: files of folders take its place.
     pub builtin: bool,
-}
-
-/// What is wrong with a model.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{file}:{place}: {}{message}", member.as_ref().map(|m| format!("`{m}`: ")).unwrap_or_default())]
-pub struct ModelProblem {
-    /// Path of the file, or the name of a built-in one.
-    pub file: String,
-    /// Line and column in it.
-    pub place: Place,
-    /// `Model.member`, or the model.
-    pub member: Option<String>,
-    /// What is wrong, with a suggestion where one is near.
-    pub message: String,
-}
-
-impl ModelProblem {
-    pub(super) fn new(model: &Model, place: Place, member: Option<&str>, message: String) -> Self {
-        Self::of(&model.file, &model.common.name, place, member, message)
-    }
-
-    pub(super) fn of_view(view: &View, place: Place, member: Option<&str>, message: String) -> Self {
-        Self::of(&view.file, &view.common.name, place, member, message)
-    }
-
-    fn of(file: &Arc<str>, owner: &str, place: Place, member: Option<&str>, message: String) -> Self {
-        let member = Some(member.map_or_else(|| owner.to_owned(), |m| format!("{owner}.{m}")));
-        Self { file: file.to_string(), place, member, message }
-    }
 }
 
 /// Finds the YAML files below folders, in the order of their names.

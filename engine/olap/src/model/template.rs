@@ -10,6 +10,9 @@ use super::MemberId;
 /// Most operators of a text, as of a statement of SQL.
 pub(super) const OPERATORS_MAX: usize = 1_000;
 
+/// Words of SQL texts that give something else with each query.
+const UNSTEADY: [&str; 7] = ["now(", "now (", "current_", "today", "range_", "random", "uuid"];
+
 /// A part of a SQL text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Piece {
@@ -112,6 +115,12 @@ fn reference(text: &str) -> Option<(Vec<String>, usize)> {
     let names: Vec<String> = text[1..end].trim().split('.').map(str::to_owned).collect();
     let sane = |n: &String| super::is_name(n) && !n.starts_with(|c: char| c.is_ascii_digit());
     (names.len() <= 2 && names.iter().all(sane)).then_some((names, end + 1))
+}
+
+/// Whether a text gives the same for the same rows, whoever asks and when.
+pub(crate) fn is_steady(sql: &str) -> bool {
+    let lower = sql.to_lowercase();
+    !UNSTEADY.iter().any(|word| lower.contains(word))
 }
 
 #[cfg(test)]

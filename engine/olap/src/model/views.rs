@@ -6,7 +6,7 @@ use std::sync::Arc;
 use quiver_types::meant::did_you_mean;
 use quiver_yaml::problem::Place;
 
-use super::load::ModelProblem;
+use super::problem::ModelProblem;
 use super::{Common, Hierarchy, MemberId, Model};
 
 /// Members that a view takes of a model, before they are found.
@@ -116,6 +116,11 @@ impl View {
             FolderItem::Folder(_) => Vec::new(),
         }
     }
+
+    /// Tells of a member of the view, or of the view.
+    fn problem(&self, place: Place, member: Option<&str>, message: String) -> ModelProblem {
+        ModelProblem::of(&self.file, &self.common.name, place, member, message)
+    }
 }
 
 /// Finds the members and hierarchies of a view.
@@ -124,7 +129,7 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     for part in &view.parts {
         match Taken::of(part, models) {
             Ok(found) => taken.push(found),
-            Err(text) => problems.push(ModelProblem::of_view(view, part.place, None, text)),
+            Err(text) => problems.push(view.problem(part.place, None, text)),
         }
     }
     take_levels(&mut taken);
@@ -134,7 +139,7 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     for common in members.iter().map(|m| &m.common).chain(hierarchies.iter().map(|h| &h.common)) {
         if !seen.insert(common.name.clone()) {
             let text = format!("member `{}` is there twice; give one an alias, or the part a prefix", common.name);
-            problems.push(ModelProblem::of_view(view, common.place, Some(&common.name), text));
+            problems.push(view.problem(common.place, Some(&common.name), text));
         }
     }
     (view.members, view.hierarchies) = (members, hierarchies);
@@ -142,7 +147,7 @@ pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: 
     for folder in &view.folders {
         if !names.insert(folder.name.as_str()) {
             let text = format!("there are two folders `{}`", folder.name);
-            problems.push(ModelProblem::of_view(view, folder.place, None, text));
+            problems.push(view.problem(folder.place, None, text));
         }
         check(view, folder, problems);
     }
@@ -267,7 +272,7 @@ fn check(view: &View, folder: &Folder, problems: &mut Vec<ModelProblem>) {
             }
             FolderItem::Member(_) | FolderItem::Part(_) | FolderItem::All => continue,
         };
-        problems.push(ModelProblem::of_view(view, folder.place, None, text));
+        problems.push(view.problem(folder.place, None, text));
     }
 }
 
@@ -286,7 +291,8 @@ fn common<'m>(model: &'m Model, name: &str) -> Option<&'m Common> {
 mod tests {
     use crate::model::View;
     use crate::model::catalog::Catalog;
-    use crate::model::load::{ModelProblem, SourceFile, load};
+    use crate::model::load::{SourceFile, load};
+    use crate::model::problem::ModelProblem;
 
     const MODELS: &str = "cubes:
   - name: Orders

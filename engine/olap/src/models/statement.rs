@@ -43,11 +43,11 @@ pub(super) struct Output {
 
 /// A query and what belongs to it.
 #[derive(Debug)]
-pub(crate) struct Made {
-    pub(crate) catalog: Arc<Catalog>,
-    pub(crate) query: Query,
+pub(super) struct Made {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) query: Query,
     /// Expressions of members that only this catalog has.
-    pub(crate) given: Given,
+    pub(super) given: Given,
     pub(super) outputs: Vec<Output>,
 }
 

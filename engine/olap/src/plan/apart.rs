@@ -4,7 +4,7 @@
 use datafusion::logical_expr::LogicalPlan;
 
 use super::ranges::time_of;
-use super::stages::left_join;
+use super::results::left_join;
 use super::{Group, Planner, Stage};
 use crate::error::OlapResult;
 use crate::model::{MemberId, Model};

@@ -10,7 +10,7 @@ use quiver_query::quoted;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
 use super::ranges::time_of;
-use super::sources::{Reached, read_names};
+use super::reached::{Reached, read_names};
 use super::{Planner, of_model};
 use crate::error::OlapResult;
 use crate::model::catalog::Catalog;
@@ -53,12 +53,12 @@ pub(crate) fn unreadable<'c>(catalog: &Catalog, model: &Model, columns: &'c [Str
 }
 
 fn is_readable(catalog: &Catalog, model: &Model, column: &str) -> bool {
-    catalog.readable(&model.common.name).contains(column)
+    catalog.readable(&model.common.name, readable).contains(column)
         || model.open.as_ref().is_some_and(|open| is_opened(open, column))
 }
 
-/// Names of columns, by model, that something is made of which queries reach. Asked for by [`Catalog::readable`], which keeps it.
-pub(crate) fn readable(catalog: &Catalog) -> BTreeMap<String, BTreeSet<String>> {
+/// Names of columns, by model, that something is made of which queries reach. [`Catalog::readable`] keeps it.
+fn readable(catalog: &Catalog) -> BTreeMap<String, BTreeSet<String>> {
     let reached = reached_by_all(catalog);
     catalog.models.keys().map(|name| (name.clone(), reached.spoken_of(catalog, name))).collect()
 }

@@ -5,7 +5,7 @@ use datafusion::common::{Column, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
 
 use super::ranges::{Over, time_of};
-use super::stages::measure_column;
+use super::results::measure_column;
 use super::{Group, Planner, Stage, column};
 use crate::error::OlapResult;
 use crate::model::catalog::Kind;

@@ -1,7 +1,7 @@
 //! The tables of the models that a query needs, found before it is planned, all in one snapshot.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, LazyLock};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
@@ -12,12 +12,12 @@ use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntr
 use quiver_query::{Names, QueryContext};
 use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
-use regex::Regex;
 
+use super::reached::Reached;
 use super::{guarded, model_error, selects};
 use crate::error::OlapResult;
 use crate::model::catalog::{Catalog, Kind};
-use crate::model::{MemberId, Model, Piece, Reads, Source, Template};
+use crate::model::{MemberId, Model, Reads, Source};
 use crate::query::Query;
 
 /// Plans of the rows of models, each under the name of its model.
@@ -171,7 +171,7 @@ pub(crate) fn reads(
     let has_range = query.times.iter().any(|entry| entry.range.is_some());
     let is_steady = |text: &str| {
         let without = if has_range { text.replace("range_", "") } else { text.to_owned() };
-        crate::rollup::is_steady(&without)
+        crate::model::template::is_steady(&without)
     };
     for id in &reached.members {
         let templates: Vec<_> = match catalog.find(id)?.kind {
@@ -232,211 +232,6 @@ pub(crate) fn version(
     named.iter().map(version).collect::<Option<Vec<_>>>().map(|all| all.join(" "))
 }
 
-/// Members and models that a query reaches.
-#[derive(Default)]
-pub(super) struct Reached {
-    members: BTreeSet<MemberId>,
-    models: BTreeSet<String>,
-}
-
-impl Reached {
-    fn of(catalog: &Catalog, members: &[MemberId], hints: &[Vec<String>]) -> Self {
-        let mut reached = Self::default();
-        for id in members {
-            reached.add(catalog, id);
-        }
-        for name in hints.iter().flatten() {
-            reached.add_model(catalog, name);
-        }
-        // Ways between models lead over others, whose joins name further ones.
-        loop {
-            let before = (reached.models.len(), reached.members.len());
-            reached.add_joins(catalog);
-            let names: Vec<String> = reached.models.iter().cloned().collect();
-            for from in &names {
-                for to in names.iter().filter(|to| *to != from) {
-                    for name in catalog.path(from, to).unwrap_or_default() {
-                        reached.add_model(catalog, &name);
-                    }
-                }
-            }
-            if (reached.models.len(), reached.members.len()) == before {
-                return reached;
-            }
-        }
-    }
-
-    /// Adds what joins between models that are reached are made of.
-    pub(super) fn add_joins(&mut self, catalog: &Catalog) {
-        for name in self.models.clone() {
-            for join in &catalog.model(&name).joins {
-                if self.models.contains(&join.target) {
-                    join.sql.members().for_each(|id| self.add(catalog, id));
-                }
-            }
-        }
-    }
-
-    fn add_model(&mut self, catalog: &Catalog, name: &str) {
-        let Some(model) = catalog.models.get(name) else { return };
-        if !self.models.insert(name.to_owned()) {
-            return;
-        }
-        for template in model.rows.iter().map(|rows| &rows.sql) {
-            template.members().for_each(|id| self.add(catalog, id));
-        }
-        let right = model.row_right.iter().flat_map(|r| r.services.iter().chain(&r.own).cloned());
-        let keys = model.key().map(|d| d.common.name.clone());
-        for member in right.chain(keys).collect::<Vec<_>>() {
-            self.add(catalog, &MemberId::new(name, member));
-        }
-    }
-
-    pub(super) fn add(&mut self, catalog: &Catalog, id: &MemberId) {
-        let Some(found) = catalog.find(id) else { return };
-        if let Some((_, member)) = found.view {
-            member.path.iter().for_each(|name| self.add_model(catalog, name));
-        }
-        if !self.members.insert(found.id()) {
-            return;
-        }
-        self.add_model(catalog, &found.model.common.name);
-        let templates: Vec<_> = match found.kind {
-            Kind::Dimension(d) => {
-                let since = d.since.as_ref().map(|name| MemberId::new(&found.model.common.name, name));
-                if let Some(id) = &since {
-                    self.add(catalog, id);
-                }
-                d.templates().collect()
-            }
-            Kind::Measure(m) => {
-                m.add_group_by.iter().for_each(|added| self.add(catalog, &added.member));
-                m.templates().collect()
-            }
-            Kind::Segment(s) => {
-                s.by.iter().for_each(|id| self.add(catalog, id));
-                vec![&s.sql]
-            }
-        };
-        // Without a range, texts that speak of one need the first row; measures of segments go by the model's own time.
-        let is_segment = matches!(found.kind, Kind::Segment(_));
-        if (is_segment || templates.iter().any(|t| t.text.contains("range_")))
-            && let Some((time, first)) = super::ranges::time_of(found.model)
-        {
-            self.add(catalog, &time);
-            self.add(catalog, &first);
-        }
-        for template in templates {
-            template.models().for_each(|name| self.add_model(catalog, name));
-            template.members().for_each(|id| self.add(catalog, id));
-        }
-        // The range of a query enters a sub-query on the first time dimension of the other model.
-        if let Kind::Dimension(d) = found.kind
-            && d.propagate_range
-            && let Some(measure) = d.sql.as_ref().and_then(|t| t.only_member())
-            && let Some(model) = catalog.models.get(&measure.model)
-            && let Some(time) = model.dimensions.iter().find(|d| d.ty == crate::model::DimensionType::Time)
-        {
-            self.add(catalog, &MemberId::new(&model.common.name, &time.common.name));
-        }
-    }
-
-    /// The instants between which `range_start()` and `range_end()` let the SELECT of a model look: those of the query, unless
-    /// something in it looks beyond them. Models widen them by as long as what belongs together lasts.
-    fn bounds(&self, catalog: &Catalog, query: &Query, is_of: &dyn Fn(&Model) -> bool) -> (i64, i64) {
-        let open = Bounds::OPEN;
-        let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
-            Some(Kind::Dimension(d)) => d.sub_query && !d.propagate_range,
-            Some(Kind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
-            _ => false,
-        };
-        let is_of = |id: &MemberId| catalog.find(id).is_some_and(|found| is_of(found.model));
-        let ranges: Vec<_> = query.times.iter().filter_map(|t| Some((&t.member, t.range?))).collect();
-        if ranges.iter().any(|(id, _)| !is_of(id)) || self.members.iter().any(looks_beyond) {
-            return open;
-        }
-        let instants = ranges.into_iter().map(|(_, range)| range.instants(query.tz));
-        let hull = instants.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        hull.map_or(open, |(start, end)| (start.max(open.0), end.min(open.1)))
-    }
-
-    /// All names in SQL texts that may be columns.
-    fn identifiers(&self, catalog: &Catalog) -> Vec<String> {
-        let mut names = self.spoken(catalog);
-        for name in &self.models {
-            if let Some(Source::Select(sql)) = &catalog.model(name).source {
-                read_names(sql, &mut names);
-            }
-        }
-        names.into_iter().collect()
-    }
-
-    /// Whether something reads a column that is made of all rows of its model.
-    fn reads_whole(&self, catalog: &Catalog) -> bool {
-        let mut whole = self.models.iter().flat_map(|name| &catalog.model(name).whole).peekable();
-        whole.peek().is_some() && {
-            let names = self.spoken(catalog);
-            whole.any(|column| names.contains(column))
-        }
-    }
-
-    /// Names in SQL texts of members, joins and conditions on rows.
-    fn spoken(&self, catalog: &Catalog) -> BTreeSet<String> {
-        self.spoken_in(catalog, &|_, _| true)
-    }
-
-    /// Those that may be columns of one model: in texts of its own, and in such that name it.
-    pub(super) fn spoken_of(&self, catalog: &Catalog, model: &str) -> BTreeSet<String> {
-        self.spoken_in(catalog, &|of, template| of == model || template.models().any(|named| named == model))
-    }
-
-    /// Names in those texts of which something holds, given the model that they belong to.
-    fn spoken_in(&self, catalog: &Catalog, holds: &dyn Fn(&str, &Template) -> bool) -> BTreeSet<String> {
-        let mut names = BTreeSet::new();
-        let mut read = |of: &str, template: &Template| {
-            if holds(of, template) {
-                template.pieces.iter().for_each(|p| {
-                    if let Piece::Text(text) = p {
-                        read_names(text, &mut names);
-                    }
-                });
-            }
-        };
-        for id in &self.members {
-            let Some(found) = catalog.find(id) else { continue };
-            let of = found.model.common.name.as_str();
-            match found.kind {
-                Kind::Dimension(d) => d.templates().for_each(|t| read(of, t)),
-                Kind::Measure(m) => m.templates().for_each(|t| read(of, t)),
-                Kind::Segment(s) => read(of, &s.sql),
-            }
-        }
-        for name in &self.models {
-            let model = catalog.model(name);
-            for join in model.joins.iter().filter(|join| self.models.contains(&join.target)) {
-                read(name, &join.sql);
-            }
-            if let Some(rows) = &model.rows {
-                read(name, &rows.sql);
-            }
-        }
-        names
-    }
-}
-
-/// Adds the words of a SQL text that may be columns.
-pub(super) fn read_names(text: &str, names: &mut BTreeSet<String>) {
-    static NAMES: LazyLock<Regex> = LazyLock::new(|| {
-        Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles")
-    });
-    for found in NAMES.captures_iter(text) {
-        let bare = found.get(2).filter(|_| found.get(3).is_none()).map(|m| m.as_str());
-        // Words in capitals are SQL's own.
-        let bare = bare.filter(|word| word.contains(|c: char| c.is_lowercase()));
-        names.extend(found.get(1).map(|m| m.as_str()).or(bare).map(str::to_owned));
-    }
-}
-
 /// What `range_start()` and `range_end()` of SELECTs are. Times of a signal lie elsewhere than those of another, so that the
 /// range of a query holds for models of its signal alone.
 #[derive(Debug, Clone, Copy)]
@@ -458,9 +253,28 @@ impl Bounds {
         let is_bounded = |model: &Model| {
             is_of_browsers(model) && matches!(&model.source, Some(Source::Select(sql)) if sql.contains("range_start()"))
         };
-        let bounds = |is_of: &dyn Fn(&Model) -> bool| reached.bounds(catalog, query, is_of);
+        let bounds = |is_of: &dyn Fn(&Model) -> bool| Self::between(reached, catalog, query, is_of);
         let browsers = if reached.reads_whole(catalog) { Self::OPEN } else { bounds(&is_bounded) };
         Self { traces: bounds(&is_of_traces), browsers }
+    }
+
+    /// The instants between which `range_start()` and `range_end()` let the SELECT of a model look: those of the query, unless
+    /// something in it looks beyond them. Models widen them by as long as what belongs together lasts.
+    fn between(reached: &Reached, catalog: &Catalog, query: &Query, is_of: &dyn Fn(&Model) -> bool) -> (i64, i64) {
+        let open = Self::OPEN;
+        let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
+            Some(Kind::Dimension(d)) => d.sub_query && !d.propagate_range,
+            Some(Kind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
+            _ => false,
+        };
+        let is_of = |id: &MemberId| catalog.find(id).is_some_and(|found| is_of(found.model));
+        let ranges: Vec<_> = query.times.iter().filter_map(|t| Some((&t.member, t.range?))).collect();
+        if ranges.iter().any(|(id, _)| !is_of(id)) || reached.members.iter().any(looks_beyond) {
+            return open;
+        }
+        let instants = ranges.into_iter().map(|(_, range)| range.instants(query.tz));
+        let hull = instants.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        hull.map_or(open, |(start, end)| (start.max(open.0), end.min(open.1)))
     }
 
     fn of_model(&self, model: &Model) -> (i64, i64) {

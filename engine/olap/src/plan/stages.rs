@@ -1,25 +1,23 @@
 //! Stages: measures over rows, and what is computed over their results (`olap-api.md` 11.4).
 
-use arrow::datatypes::DataType;
 use chrono_tz::Tz;
 use datafusion::common::tree_node::TreeNode;
-use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast, lit,
+    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast,
 };
 
 use super::apart::Apart;
 use super::ranges::{Over, time_of};
+use super::results::{full_join, left_join, measure_column};
 use super::{Group, Planner, Stage, Tree, column, model_error};
-use crate::dates::granularity::{Buckets, Interval};
+use crate::dates::granularity::{Buckets, Interval, nests};
 use crate::dates::range::WallRange;
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::functions::{WallBucket, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, TimeShift};
-use crate::rollup::nests;
 
 /// A range in which nothing lies.
 const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
@@ -426,76 +424,4 @@ pub(crate) fn has_own_aggregate(measure: &Measure, state: &SessionState) -> bool
         };
         words.into_iter().any(called)
     })
-}
-
-/// The column of a measure in a result, and its type.
-pub(super) fn measure_column(result: &LogicalPlan, id: &MemberId) -> OlapResult<(Expr, DataType)> {
-    let name = id.to_string();
-    let field = result.schema().field_with_unqualified_name(&name);
-    let ty =
-        field.map_err(|_| model_error(format!("measure `{id}` is not there to be computed with")))?.data_type().clone();
-    Ok((column(name), ty))
-}
-
-/// Joins two parts by their groups; groups that one lacks have no count there, and NULL for all else.
-fn full_join(
-    stage: &Stage,
-    left: LogicalPlan,
-    left_leaves: &[super::parts::Leaf],
-    right: LogicalPlan,
-    right_leaves: &[super::parts::Leaf],
-) -> OlapResult<LogicalPlan> {
-    if stage.groups.is_empty() {
-        return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.build()?);
-    }
-    let other = |name: &str| format!("__right.{name}");
-    let renamed = stage.groups.iter().map(|g| column(g.column.clone()).alias(other(&g.column)));
-    let measures = right_leaves.iter().map(|l| column(l.id.to_string()));
-    let right = LogicalPlanBuilder::from(right).project(renamed.chain(measures))?.build()?;
-    let keys = |name: &dyn Fn(&str) -> String| {
-        stage.groups.iter().map(|g| Column::new_unqualified(name(&g.column))).collect::<Vec<_>>()
-    };
-    let on = (keys(&str::to_owned), keys(&other));
-    let joined =
-        LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Full, on, None, NullEquality::NullEqualsNull)?;
-    let mut out: Vec<Expr> = Vec::new();
-    for group in &stage.groups {
-        let both = vec![column(group.column.clone()), column(other(&group.column))];
-        out.push(coalesce(both).alias(group.column.clone()));
-    }
-    for leaf in left_leaves.iter().chain(right_leaves) {
-        let name = leaf.id.to_string();
-        let value = column(name.clone());
-        out.push(if leaf.is_count { coalesce(vec![value, lit(0_i64)]).alias(name) } else { value });
-    }
-    Ok(joined.project(out)?.build()?)
-}
-
-/// The first value that is not NULL.
-pub(super) fn coalesce(values: Vec<Expr>) -> Expr {
-    datafusion::functions::expr_fn::coalesce(values)
-}
-
-/// Joins a value by the groups that it has.
-pub(super) fn left_join(
-    left: LogicalPlan,
-    right: LogicalPlan,
-    groups: &[&Group],
-    id: &MemberId,
-) -> OlapResult<LogicalPlan> {
-    let out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
-    let out = out.into_iter().chain([column(id.to_string())]);
-    if groups.is_empty() {
-        return Ok(LogicalPlanBuilder::from(left).cross_join(right)?.project(out)?.build()?);
-    }
-    let other = |name: &str| format!("__right.{name}");
-    let renamed = groups.iter().map(|g| column(g.column.clone()).alias(other(&g.column)));
-    let right = LogicalPlanBuilder::from(right).project(renamed.chain([column(id.to_string())]))?.build()?;
-    let keys = |name: &dyn Fn(&str) -> String| {
-        groups.iter().map(|g| Column::new_unqualified(name(&g.column))).collect::<Vec<_>>()
-    };
-    let on = (keys(&str::to_owned), keys(&other));
-    let joined =
-        LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Left, on, None, NullEquality::NullEqualsNull)?;
-    Ok(joined.project(out)?.build()?)
 }

@@ -16,7 +16,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit,
 
 use super::filters::instant;
 use super::parts::Leaf;
-use super::stages::coalesce;
+use super::results::coalesce;
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval};
 use crate::dates::range::WallRange;

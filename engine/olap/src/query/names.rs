@@ -4,7 +4,7 @@
 use quiver_query::tables::DomainAccess;
 use quiver_types::meant::{did_you_mean, nearest};
 
-use super::read::{Read, err};
+use super::refused::{Read, err};
 use crate::error::Reason;
 use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Found};

@@ -3,8 +3,9 @@
 use quiver_types::meant::did_you_mean;
 use serde_json::Value;
 
+use super::clock::Clock;
 use super::filter::{Comparison, Literal, Occurs, Test};
-use super::read::{Read, Reader, err};
+use super::refused::{Read, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
 use crate::error::Reason;
@@ -41,7 +42,7 @@ impl Type {
 
 /// An operator with its values, before they are checked.
 pub(super) struct Operator<'r, 'a> {
-    pub(super) reader: &'r Reader<'a>,
+    pub(super) clock: Clock,
     pub(super) at: &'r str,
     pub(super) name: &'r str,
     pub(super) ty: Type,
@@ -159,12 +160,12 @@ impl Operator<'_, '_> {
             return self.unfit("times");
         }
         self.some()?;
-        self.reader.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
+        self.clock.range(&Value::Array(values.to_vec()), &format!("{}/values", self.at))
     }
 
     fn date(&self) -> Read<Test> {
         let range = self.range(&self.values[..self.values.len().min(1)])?;
-        let tz = self.reader.tz;
+        let tz = self.clock.tz;
         let (start, end) = (utc_ns(tz, range.start_ns, Edge::Start), utc_ns(tz, range.end_ns, Edge::End));
         let (comparison, at) = match self.name {
             "beforeDate" => (Comparison::Lt, start),
@@ -200,8 +201,8 @@ impl Operator<'_, '_> {
                 let double = || number.parse().ok().filter(|n: &f64| fits && n.is_finite()).map(Literal::Double);
                 whole.or_else(double).map_or_else(|| bad("a number"), Ok)
             }
-            Type::Time => match Point::parse(&text, self.reader.tz) {
-                Some(point) => Ok(Literal::Instant(utc_ns(self.reader.tz, point.range().start_ns, Edge::Start))),
+            Type::Time => match Point::parse(&text, self.clock.tz) {
+                Some(point) => Ok(Literal::Instant(utc_ns(self.clock.tz, point.range().start_ns, Edge::Start))),
                 None => bad("a time"),
             },
         }

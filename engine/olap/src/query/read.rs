@@ -6,13 +6,14 @@ use chrono_tz::Tz;
 use quiver_types::meant::did_you_mean;
 use serde_json::{Map, Value};
 
+use super::clock::Clock;
 use super::filter::{Filter, Leaf, Test};
 use super::names::Names;
 use super::operator::{Operator, Type};
-use super::request::zone;
+use super::refused::{Read, err};
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry, whole_number};
 use crate::dates::granularity::{Granularity, STANDARD};
-use crate::dates::range::{self, Point, WallRange};
+use crate::dates::range::Point;
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
@@ -47,12 +48,6 @@ const KEYS: [&str; 18] = [
     "rowLimit",
 ];
 
-pub(super) type Read<T> = Result<T, QueryError>;
-
-pub(super) fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl Into<String>) -> Read<T> {
-    Err(QueryError::new(reason, pointer, message))
-}
-
 /// Reads a query that stands at a pointer of the request.
 pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> Read<Query> {
     let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
@@ -72,7 +67,7 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
         let text = format!("unknown time zone `{timezone}`; name one of IANA such as `Europe/Berlin`");
         return err(Reason::UnknownTimezone, format!("{at}/timezone"), text);
     };
-    let reader = Reader { map, at, names, tz, now_ns };
+    let reader = Reader { map, at, names, clock: Clock { tz, now_ns } };
     let mut query = reader.whole(timezone)?;
     query.filters = reader.filters()?;
     if query.measures.is_empty() && query.group_columns().is_empty() {
@@ -83,12 +78,17 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
     Ok(query)
 }
 
-pub(super) struct Reader<'a> {
+/// Reads the name of a zone.
+fn zone(text: &str) -> Option<Tz> {
+    text.parse().ok()
+}
+
+/// What a query is read by.
+struct Reader<'a> {
     map: &'a Map<String, Value>,
     at: &'a str,
     names: Names<'a>,
-    pub(super) tz: Tz,
-    now_ns: i64,
+    clock: Clock,
 }
 
 impl<'a> Reader<'a> {
@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
             limit: Some(limit.unwrap_or(LIMIT_DEFAULT)),
             offset: self.number("offset", u64::from(u32::MAX))?.unwrap_or(0),
             total: self.truth("total")?,
-            tz: self.tz,
+            tz: self.clock.tz,
             timezone: timezone.to_owned(),
             ungrouped: self.truth("ungrouped")?,
             format: self.word("responseFormat", &Format::ALL)?,
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
             hints: self.hints()?,
             exemplars: self.exemplars()?,
             rollups: self.get("rollups").is_none() || self.truth("rollups")?,
-            now_ns: self.now_ns,
+            now_ns: self.clock.now_ns,
         })
     }
 
@@ -302,14 +302,14 @@ impl<'a> Reader<'a> {
             }
             Some(_) => return err(Reason::BadType, format!("{at}/granularity"), "`granularity` is a text"),
         };
-        let range = get("dateRange").map(|v| self.range(v, &format!("{at}/dateRange"))).transpose()?;
+        let range = get("dateRange").map(|v| self.clock.range(v, &format!("{at}/dateRange"))).transpose()?;
         let compare = match get("compareDateRange") {
             None => Vec::new(),
             Some(_) if range.is_some() => {
                 return err(Reason::BadDateRange, at, "`dateRange` and `compareDateRange` exclude each other");
             }
             Some(Value::Array(list)) if (1..=super::COMPARE_MAX).contains(&list.len()) => {
-                let read = |(i, v): (usize, &'a Value)| self.range(v, &format!("{at}/compareDateRange/{i}"));
+                let read = |(i, v): (usize, &'a Value)| self.clock.range(v, &format!("{at}/compareDateRange/{i}"));
                 list.iter().enumerate().map(read).collect::<Read<Vec<_>>>()?
             }
             Some(other) => {
@@ -319,20 +319,6 @@ impl<'a> Reader<'a> {
             }
         };
         Ok(TimeEntry { member, granularity, range, compare })
-    }
-
-    pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
-        let texts: Option<Vec<&str>> = match value {
-            Value::String(text) => {
-                return range::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
-            }
-            Value::Array(list) => list.iter().map(Value::as_str).collect(),
-            _ => None,
-        };
-        let Some(texts) = texts else {
-            return err(Reason::BadType, at, "a date range is a text or a pair of texts");
-        };
-        range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }
 
     fn order(&self) -> Read<Option<Vec<OrderKey>>> {
@@ -494,7 +480,8 @@ impl<'a> Reader<'a> {
             Some(_) => return err(Reason::BadType, format!("{at}/values"), "`values` is a list"),
         };
         let is_measure = matches!(found.kind, Kind::Measure(_));
-        let test = Operator { reader: self, at, name: operator, ty, values, member: &member, is_measure }.test()?;
+        let test =
+            Operator { clock: self.clock, at, name: operator, ty, values, member: &member, is_measure }.test()?;
         let text = |v: &Value| match v {
             Value::Null => None,
             Value::String(s) => Some(s.clone()),
@@ -519,9 +506,9 @@ impl<'a> Reader<'a> {
             "beforeOrOnDate" | "afterDate" => true,
             _ => return Ok(None),
         };
-        let is_phrase = |value: &Value| value.as_str().is_some_and(|text| Point::parse(text, self.tz).is_none());
+        let is_phrase = |value: &Value| value.as_str().is_some_and(|text| Point::parse(text, self.clock.tz).is_none());
         let Some(phrase) = values.first().filter(|value| is_phrase(value)) else { return Ok(None) };
-        let [start, end] = self.range(&Value::Array(vec![phrase.clone()]), &format!("{at}/values"))?.written();
+        let [start, end] = self.clock.range(&Value::Array(vec![phrase.clone()]), &format!("{at}/values"))?.written();
         Ok(Some(if is_end { end } else { start }))
     }
 }

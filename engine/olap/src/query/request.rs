@@ -1,6 +1,5 @@
 //! One request: a query, several to compare ranges, or several to blend (`olap-api.md` 6.4).
 
-use chrono_tz::Tz;
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
 
@@ -167,9 +166,4 @@ impl Request {
 
 fn blend_granularity(query: &Query) -> Option<&str> {
     query.times.iter().find_map(|t| t.granularity.as_ref()).map(|g| g.name.as_str())
-}
-
-/// Reads the name of a zone.
-pub(super) fn zone(text: &str) -> Option<Tz> {
-    text.parse().ok()
 }

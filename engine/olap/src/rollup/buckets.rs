@@ -11,12 +11,11 @@ use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as SqlStatement, TableFactor};
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 
-use super::matched::{fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, nests, sketch_of};
-use super::{Held, rights};
+use super::kept::rights;
+use super::matched::{Held, fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, sketch_of};
 use crate::dates::SECOND_NS;
-use crate::dates::granularity::Granularity;
+use crate::dates::granularity::{Granularity, nests};
 use crate::dates::range::WallRange;
-use crate::engine::members;
 use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::{
     Common, Dimension, DimensionType, Measure, MeasureType, MemberId, Model, PreAggregation, Source, Template,
@@ -93,7 +92,7 @@ impl Bucketed {
             }
             rollup.dimensions.push(found.id());
         }
-        for id in members(query) {
+        for id in query.members() {
             if let Kind::Measure(measure) = find(&id)?.kind {
                 add_measure(&mut made, measure, &mut rollup.measures)?;
             }
@@ -122,7 +121,7 @@ impl Bucketed {
                 _ => return Err(format!("`{id}` is made of more than rows of its model")),
             }
         }
-        members(&outer).iter().try_for_each(|id| held.has(catalog, id, state))?;
+        outer.members().iter().try_for_each(|id| held.has(catalog, id, state))?;
         let columns = columns_of(model, &held, &inner)?;
         Ok(Self { held, inner, outer, unit, range, table, columns })
     }

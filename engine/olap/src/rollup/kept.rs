@@ -7,7 +7,8 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use parking_lot::Mutex;
 use quiver_query::Collected;
-use quiver_types::{Error, ErrorKind};
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Access, Domain, Error, ErrorKind};
 
 use crate::error::OlapResult;
 
@@ -136,6 +137,13 @@ fn trim(entries: &mut Vec<Entry>, bytes_max: usize) {
     while entries.len() > 1 && (all > bytes_max || entries.len() > KEPT_MAX) {
         all -= bytes(&entries.remove(0));
     }
+}
+
+/// What a caller may see, as a part of a key.
+pub(super) fn rights(access: &DomainAccess) -> String {
+    let of = |access: Access| (access.patterns(), access.segment().to_owned());
+    let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
+    format!("{rights:?}")
 }
 
 #[cfg(test)]

@@ -6,11 +6,11 @@ use arrow::datatypes::{DataType, Schema};
 use chrono_tz::Tz;
 use datafusion::execution::session_state::SessionState;
 
-use crate::dates::granularity::{Buckets, Granularity};
+use crate::dates::granularity::{Buckets, Granularity, nests};
 use crate::dates::zone::offset_s;
 use crate::dates::{DAY_NS, SECOND_NS};
-use crate::engine::members;
 use crate::model::catalog::{Catalog, Kind};
+use crate::model::template::is_steady;
 use crate::model::{
     Common, Dimension, DimensionType, Measure, MeasureType, MemberId, Model, Piece, PreAggregation, Segment, Source,
     Template,
@@ -19,8 +19,6 @@ use crate::plan::has_own_aggregate;
 use crate::query::filter::{Comparison, Filter, Leaf, Literal, Test};
 use crate::query::{Query, TimeEntry};
 
-/// Words of SQL texts that give something else with each query.
-const UNSTEADY: [&str; 7] = ["now(", "now (", "current_", "today", "range_", "random", "uuid"];
 /// Times between which clocks of zones are looked at where a query has no range: 1972 to 2100.
 const CLOCKS_S: (i64, i64) = (63_072_000, 4_102_444_800);
 /// Steps in which they are: no clock is changed and changed back within one.
@@ -137,7 +135,7 @@ impl Held {
         if !query.hints.is_empty() {
             return Err("the query leads over joins".to_owned());
         }
-        members(query).iter().try_for_each(|id| self.has(catalog, id, state))?;
+        query.members().iter().try_for_each(|id| self.has(catalog, id, state))?;
         let leaves: Vec<&Leaf> = query.filters.iter().flat_map(Filter::leaves).collect();
         if leaves.iter().any(|leaf| leaf.test == Test::MeasureFilter) {
             return Err("the rows that a measure counts are not in it".to_owned());
@@ -320,12 +318,6 @@ fn segment_column(id: &MemberId) -> MemberId {
     MemberId::new(&id.model, format!("__segment_{}", id.member))
 }
 
-/// Whether a text gives the same for the same rows, whoever asks and when.
-pub(crate) fn is_steady(sql: &str) -> bool {
-    let lower = sql.to_lowercase();
-    !UNSTEADY.iter().any(|word| lower.contains(word))
-}
-
 /// Whether a text is made of columns of a model, and of its dimensions that are.
 pub(super) fn is_own(model: &Model, template: &Template) -> bool {
     let name = &model.common.name;
@@ -378,22 +370,6 @@ pub(super) fn is_special(measure: &Measure) -> bool {
     measure.multi_stage || measure.apart || is_moved || is_windowed
 }
 
-/// Whether each bucket of some is made of whole ones of others.
-pub(crate) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
-    if outer == inner {
-        return true;
-    }
-    let (length, months) = (inner.length.nanos, inner.length.months);
-    if months > 0 {
-        // Borders on the first of months stay on it, wherever they are moved.
-        let is_multiple = outer.length.months > 0 && outer.length.months % months == 0;
-        return is_multiple && inner.origin_ns == 0 && inner.floor(outer.origin_ns) == outer.origin_ns;
-    }
-    // Borders of months are whole days from each other.
-    let of_days = if outer.length.months > 0 { DAY_NS } else { outer.length.nanos };
-    of_days % length == 0 && inner.floor(outer.origin_ns) == outer.origin_ns
-}
-
 /// Whether buckets of UTC are buckets of the wall time of a zone, too: its clocks differ by whole ones, and change on borders.
 pub(super) fn fits(tz: Tz, buckets: &Buckets, (from, to): (i64, i64)) -> bool {
     if tz == Tz::UTC {
@@ -435,27 +411,6 @@ mod tests {
 
     fn of(name: &str) -> Buckets {
         Granularity::standard(name).unwrap().buckets
-    }
-
-    #[test]
-    fn buckets_are_made_of_whole_ones() {
-        let check = |inner: &str, served: &[&str]| {
-            let all = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
-            let found: Vec<&str> = all.into_iter().filter(|outer| nests(&of(outer), &of(inner))).collect();
-            assert_eq!(found, served, "{inner}");
-        };
-        check("hour", &["hour", "day", "week", "month", "quarter", "year"]);
-        check("day", &["day", "week", "month", "quarter", "year"]);
-        check("week", &["week"]);
-        check("month", &["month", "quarter", "year"]);
-        check("quarter", &["quarter", "year"]);
-        let custom = |interval: &str, origin: Option<&str>, offset: Option<&str>| {
-            Granularity::custom("g", None, interval, origin, offset).unwrap().buckets
-        };
-        assert!(nests(&custom("2 weeks", Some("2026-03-23"), None), &of("week")));
-        assert!(!nests(&custom("1 week", None, Some("-1 day")), &of("week")));
-        assert!(nests(&custom("1 year", None, Some("1 month")), &of("month")));
-        assert!(!nests(&custom("1 month", Some("2026-01-31"), None), &of("month")));
     }
 
     #[test]

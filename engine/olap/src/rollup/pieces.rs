@@ -16,7 +16,7 @@ use quiver_query::tables::Moment;
 use quiver_types::Error;
 use serde_json::{Value, json};
 
-use super::Kept;
+use super::kept::Kept;
 use crate::error::OlapResult;
 
 /// Most queries that are known, with those that came once.

@@ -3,9 +3,9 @@
 use quiver_types::{Histogram, Result};
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::notes::{Note, Notes};
 use super::sum::contradict;
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::histogram::{self, Compensation};
 use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};

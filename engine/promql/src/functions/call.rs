@@ -10,7 +10,7 @@ use super::notes::{self, Notes};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
 use crate::kernel::{Grid, Window};
-use crate::window::Cursor;
+use crate::window::cursor::Cursor;
 
 /// A scalar argument: one value per step, or a single value for all of them.
 #[derive(Debug, Clone, Copy)]

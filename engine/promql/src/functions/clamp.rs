@@ -1,9 +1,9 @@
 //! `clamp`, `clamp_min`, `clamp_max` and `round`: functions of a float and scalars that may change by step.
 
 use super::call::ScalarSteps;
+use super::definition::{FunctionDef, Kernel};
 use super::elementwise::ElementwiseKernel;
 use super::math::{go_max, go_min};
-use super::{FunctionDef, Kernel};
 use crate::ast::ValueType::{self, Scalar, Vector};
 
 type RowKernel = fn(&mut [f64], &mut [bool], &[ScalarSteps<'_>]);

@@ -3,7 +3,7 @@
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
-use super::{FunctionDef, MATRIX, RangeFunction};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{StepWindow, each};
 

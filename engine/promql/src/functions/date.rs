@@ -2,8 +2,8 @@
 
 use quiver_types::time::calendar::{date_of, days_of_month, is_leap};
 
+use super::definition::{FunctionDef, Kernel, VECTOR};
 use super::elementwise::ElementwiseKernel;
-use super::{FunctionDef, Kernel, VECTOR};
 use crate::ast::ValueType;
 
 const fn date(name: &'static str, f: fn(i64) -> f64, doc: &'static str) -> FunctionDef {

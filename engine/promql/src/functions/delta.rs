@@ -5,9 +5,9 @@
 use quiver_types::{Histogram, Millis, ResetHint, Result};
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
+use super::growth::is_start_reset;
 use super::notes::{Note, Notes};
-use super::rate::is_start_reset;
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::histogram::{self, detect_reset};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{StepWindow, each};

@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::floats::of_floats;
 use super::notes::{Note, Notes};
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 

@@ -2,8 +2,8 @@
 
 use quiver_types::Histogram;
 
+use super::definition::{FunctionDef, Kernel, VECTOR};
 use super::elementwise::ElementwiseKernel;
-use super::{FunctionDef, Kernel, VECTOR};
 use crate::ast::ValueType;
 use crate::histogram::{self, uses_custom_buckets};
 use crate::kahan;

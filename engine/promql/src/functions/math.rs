@@ -1,7 +1,7 @@
 //! Mathematical functions of a float, and the two of scalars.
 
+use super::definition::{FunctionDef, Kernel, VECTOR};
 use super::elementwise::ElementwiseKernel;
-use super::{FunctionDef, Kernel, VECTOR};
 use crate::ast::ValueType;
 
 const fn float(name: &'static str, f: fn(f64) -> f64, doc: &'static str) -> FunctionDef {

@@ -3,7 +3,9 @@
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
-use super::{ElementwiseKernel, FunctionDef, Kernel, ScalarKernel, lookup};
+use super::definition::{FunctionDef, Kernel, ScalarKernel};
+use super::elementwise::ElementwiseKernel;
+use super::lookup;
 
 /// The kernel of a function, with its name.
 #[derive(Debug, Clone, Copy)]

@@ -4,8 +4,8 @@
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::notes::{self, Note, Notes};
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::quantile::quantile;

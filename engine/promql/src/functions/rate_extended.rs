@@ -5,10 +5,9 @@
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
-use super::Scratch;
-use super::call::RangeCall;
+use super::call::{RangeCall, Scratch};
+use super::growth::Growth;
 use super::notes::{Note, Notes};
-use super::rate::Growth;
 use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{Cursor, StepWindow, each, interpolate, outer_samples};

@@ -6,8 +6,8 @@
 use quiver_types::{Millis, Result};
 
 use super::call::{KernelContext, RangeCall, Scratch};
-use super::rate::is_start_reset;
-use super::{FunctionDef, MATRIX, RangeFunction};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
+use super::growth::is_start_reset;
 use crate::histogram::{detect_reset, equals};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::{Cursor, first_after};

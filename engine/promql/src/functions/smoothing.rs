@@ -3,8 +3,8 @@
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, RangeFunction};
 use super::notes::{Note, Notes};
-use super::{FunctionDef, RangeFunction};
 use crate::ast::ValueType::{Matrix, Scalar};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;

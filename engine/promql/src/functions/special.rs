@@ -1,61 +1,8 @@
 //! Functions that are not a kernel over values: they look at labels, groups, the order or the query, so the planner
-//! carries them out. Each kind says how, and which helper computes the numbers.
+//! carries them out. Each [`SpecialKind`] says how, and which helper computes the numbers.
 
-use super::{FunctionDef, Kernel, MATRIX, VECTOR};
+use super::definition::{FunctionDef, Kernel, MATRIX, SpecialKind, VECTOR};
 use crate::ast::ValueType::{Scalar, String, Vector};
-
-/// What the planner has to do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SpecialKind {
-    /// `absent(v)`: 1 at steps without any element; labels: those that occur in exactly one `=` matcher of the
-    /// selector and in no other matcher, the name left out.
-    Absent,
-    /// `absent_over_time(m)`: as `absent`, at steps where no series has a sample in its window
-    /// (`present_over_time` gives the windows).
-    AbsentOverTime,
-    /// `scalar(v)`: the float of the only element with a float, else NaN.
-    Scalar,
-    /// `vector(s)`: one element without labels.
-    Vector,
-    /// `time()`: the time of the step in seconds.
-    Time,
-    /// `pi()`
-    Pi,
-    /// `start()`: first step of the query in seconds.
-    Start,
-    /// `end()`: end of the query in seconds, as asked for; the last step may lie before it.
-    End,
-    /// `step()`: step of the query in seconds.
-    Step,
-    /// `range()`: end minus start in seconds.
-    Range,
-    /// `label_replace(v, dst, replacement, src, regex)`; the regex is anchored and `.` matches line ends.
-    LabelReplace,
-    /// `label_join(v, dst, separator, src...)`: the values of the labels `src` with the separator between
-    LabelJoin,
-    /// `sort(v)`: ascending, NaN last, histograms dropped; warns in range queries (`notes::sort_in_range_query`).
-    Sort,
-    /// `sort_desc(v)`: descending, NaN last, otherwise as `sort`.
-    SortDesc,
-    /// `sort_by_label(v, label...)`: natural order of label values, then of all labels.
-    SortByLabel,
-    /// `sort_by_label_desc(v, label...)`: the reverse.
-    SortByLabelDesc,
-    /// `histogram_quantile(q, v)`: rows grouped by labels without `le`; `quantile::bucket_quantile` for the floats of
-    /// a group, `quantile::histogram_quantile` for histograms. Both at once: a warning and no result.
-    HistogramQuantile,
-    /// `histogram_quantiles(v, label, q...)`: `histogram_quantile` for each q, which becomes the value of `label`.
-    HistogramQuantiles,
-    /// `histogram_fraction(lower, upper, v)`: with `quantile::bucket_fraction`, `quantile::histogram_fraction`.
-    HistogramFraction,
-    /// `info(v, selector)`: adds the data labels of info series.
-    Info,
-    /// `timestamp(v)`: of a selector the time of the sample (`window::instant` with `InstantValue::Timestamp`), of
-    /// anything else the time of the step.
-    Timestamp,
-    /// `start_timestamp(v)`: of a selector the start time of the sample (0 when unset), of anything else nothing.
-    StartTimestamp,
-}
 
 const fn special(
     name: &'static str,

@@ -3,8 +3,8 @@
 use quiver_types::{Histogram, ResetHint, Result};
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::notes::{Note, Notes};
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::histogram::{self, Compensation};
 use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};

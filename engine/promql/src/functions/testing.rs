@@ -3,7 +3,9 @@
 use proptest::prelude::*;
 use quiver_types::{Histogram, Millis};
 
-use super::{Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, lookup};
+use super::call::{KernelContext, RangeCall, ScalarSteps, Scratch};
+use super::definition::Kernel;
+use super::lookup;
 use crate::annotation::{Annotations, Level};
 use crate::ast::PosRange;
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};

@@ -3,8 +3,8 @@
 use quiver_types::Result;
 
 use super::call::{KernelContext, RangeCall};
+use super::definition::{FunctionDef, MATRIX, RangeFunction};
 use super::floats::of_floats;
-use super::{FunctionDef, MATRIX, RangeFunction};
 use crate::kahan;
 use crate::kernel::{SeriesOut, SeriesSamples};
 

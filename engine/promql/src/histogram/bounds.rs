@@ -3,12 +3,18 @@
 //! Source: Prometheus 3.14 `model/histogram/generic.go`: `getBound`; the fractions are those that Prometheus and its
 //! client libraries agree on, so that a threshold that lies on a bound compares equal.
 
+use quiver_types::Histogram;
 use quiver_types::histogram::CUSTOM_SCHEMA;
 
 /// Lowest exponential schema.
 pub const SCHEMA_MIN: i32 = -4;
 /// Highest exponential schema.
 pub const SCHEMA_MAX: i32 = 8;
+
+/// Says whether a histogram has custom buckets.
+pub fn uses_custom_buckets(h: &Histogram) -> bool {
+    h.schema == CUSTOM_SCHEMA
+}
 
 /// Gives the upper bound of the positive bucket `idx`; `idx - 1` gives its lower bound. Beyond the first and last
 /// custom bucket the bounds are infinite.

@@ -2,8 +2,7 @@
 
 use quiver_types::{Histogram, Span};
 
-use super::bounds::bound;
-use super::uses_custom_buckets;
+use super::bounds::{bound, uses_custom_buckets};
 
 /// A bucket with its bounds.
 #[derive(Debug, Clone, Copy, PartialEq)]

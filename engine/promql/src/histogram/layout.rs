@@ -3,7 +3,7 @@
 //! A [`Side`] is the positive or negative half of a histogram: runs, counts and, for compensated sums, what the counts
 //! have lost. All operations give canonical runs: ascending, none empty, no two without a gap.
 
-use quiver_types::Span;
+use quiver_types::{Histogram, Span};
 
 use super::bounds::exponential;
 use super::buckets::indexed;
@@ -176,6 +176,18 @@ pub(super) fn merge_custom(a: (Buckets<'_>, &[f64]), b: (Buckets<'_>, &[f64]), s
         out.push(i as i32, value, true);
     }
     out
+}
+
+/// Removes empty buckets.
+pub fn compact(h: &mut Histogram) {
+    if !is_compact(&h.positive_spans, &h.positive) {
+        let side = without_empty(Buckets::plain(&h.positive_spans, &h.positive));
+        (h.positive_spans, h.positive) = (side.spans, side.counts);
+    }
+    if !is_compact(&h.negative_spans, &h.negative) {
+        let side = without_empty(Buckets::plain(&h.negative_spans, &h.negative));
+        (h.negative_spans, h.negative) = (side.spans, side.counts);
+    }
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use quiver_types::{Histogram, ResetHint, Span};
 
-use super::arithmetic::zero_count_at;
-use super::bounds::{bound, exponential};
+use super::bounds::{bound, exponential, uses_custom_buckets};
 use super::buckets::indexed;
 use super::layout::target_index;
-use super::uses_custom_buckets;
+use super::reconcile::zero_count_at;
 
 /// Says whether the counter was reset between `previous` and `h`: the hint of `h` decides, else a count that fell, a
 /// populated bucket that is gone, a higher resolution or a narrower zero bucket.

@@ -5,7 +5,7 @@
 
 use quiver_types::{Histogram, ResetHint};
 
-use super::detect_reset;
+use super::reset::detect_reset;
 
 /// Drops the buckets of the histograms of one series and sets the hints; stale markers stay.
 pub fn stats_only(hists: &[Histogram]) -> Vec<Histogram> {

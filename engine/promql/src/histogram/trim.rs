@@ -5,8 +5,9 @@
 
 use quiver_types::Histogram;
 
+use super::bounds::uses_custom_buckets;
 use super::buckets::{Bucket, negative, positive, zero};
-use super::{compact, uses_custom_buckets};
+use super::layout::compact;
 
 /// Keeps the observations up to `limit` (`h </ limit`).
 pub fn trim_upper(h: &mut Histogram, limit: f64) {

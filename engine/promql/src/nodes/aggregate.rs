@@ -19,9 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, rows_per_batch, to_block};
 use super::drive::{Hists, Param, Worker, drive_after, once, params, split_hists};
+use super::form::{self, Form};
 use super::rollup::{Rollup, SeriesRollup};
 use super::rows::to_batches;
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::aggregate::{Accumulator, Parts, check_params};
 use crate::annotation::Annotations;
@@ -135,7 +135,7 @@ impl StepOperator for FoldPartial {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
@@ -264,7 +264,7 @@ impl StepOperator for FoldFinal {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
 use super::drive::{Worker, drive};
-use super::written::{self, Form};
+use super::form::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::run::RunState;
 
@@ -41,7 +41,7 @@ impl StepOperator for Broadcast {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -15,8 +15,8 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use serde::{Deserialize, Serialize};
 
 use super::drive::{Worker, drive_after};
+use super::form::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::raw::chunks::{Chunk, Encoding, chunks};
 use crate::run::RunState;
@@ -74,7 +74,7 @@ impl StepOperator for SampleChunks {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

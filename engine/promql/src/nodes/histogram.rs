@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{Matrix, Param, RowView, collect, once, params};
+use super::form::{self, Form};
 use super::rows::{Merger, to_batches};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
@@ -88,7 +88,7 @@ impl StepOperator for StepHistogram {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -15,8 +15,8 @@ use smallvec::SmallVec;
 
 use super::batch::{VALUES_PER_BATCH, matrix_schema};
 use super::drive::{Matrix, RowView, collect, once};
+use super::form::{self, Form};
 use super::rows::{Merger, to_batches};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange, VectorMatching};
@@ -31,17 +31,17 @@ const STEP_BYTES: usize = size_of::<Option<usize>>() + size_of::<SmallVec<[u32; 
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct JoinGroup {
     /// Rows of the side that may have several.
-    #[serde(with = "written::few")]
+    #[serde(with = "form::few")]
     pub(crate) many: SmallVec<[u32; 2]>,
     /// Rows of the side that may have one per step.
-    #[serde(with = "written::few")]
+    #[serde(with = "form::few")]
     pub(crate) one: SmallVec<[u32; 2]>,
     /// Row of the output for each of `many` with each of `one`, and at the end of each run that with a filled value
     /// when there is one.
-    #[serde(with = "written::few")]
+    #[serde(with = "form::few")]
     pub(crate) pairs: SmallVec<[u32; 2]>,
     /// Row of the output for each of `one` with a filled value on the other side.
-    #[serde(with = "written::few")]
+    #[serde(with = "form::few")]
     pub(crate) lone: SmallVec<[u32; 2]>,
 }
 
@@ -106,7 +106,7 @@ impl StepOperator for StepJoin {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

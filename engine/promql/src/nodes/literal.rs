@@ -10,7 +10,7 @@ use futures::StreamExt;
 use futures::stream;
 use serde::{Deserialize, Serialize};
 
-use super::written::{self, Form};
+use super::form::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 
 /// Gives its batches.
@@ -44,7 +44,7 @@ impl StepOperator for Literal {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, _: Vec<SendableRecordBatchStream>, _: Env) -> Batches {

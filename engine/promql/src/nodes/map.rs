@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::{Hists, Param, Worker, drive_after, params, split_hists};
+use super::form::{self, Form};
 use super::rows::to_batches;
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
@@ -123,7 +123,7 @@ impl StepOperator for Map {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -14,8 +14,8 @@ use quiver_types::{Histogram, Millis, is_stale};
 use serde::{Deserialize, Serialize};
 
 use super::drive::{Worker, drive};
+use super::form::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::SeriesSamples;
 use crate::run::RunState;
@@ -70,7 +70,7 @@ impl StepOperator for Newest {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
 use super::drive::{Param, Worker, drive_after, params};
+use super::form::{self, Form};
 use super::samples::{SampleBatch, SampleBuffers, grid_samples};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
@@ -174,7 +174,7 @@ impl StepOperator for Rollup {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{Matrix, Param, collect, once, params};
+use super::form::{self, Form};
 use super::rows::to_batches;
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::aggregate::{RowSelector, Selection, check_params, ratio_keeps};
 use crate::annotation::Annotations;
@@ -62,7 +62,7 @@ impl StepOperator for StepSelect {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::{Worker, drive_after, each_block};
+use super::form::{self, Form};
 use super::rows::to_batches;
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
 use crate::kernel::Block;
@@ -53,7 +53,7 @@ impl StepOperator for StepSet {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

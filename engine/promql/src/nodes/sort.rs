@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{collect, once};
+use super::form::{self, Form};
 use super::rows::to_batches;
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 use crate::sorting::{self, sort_numbers};
@@ -59,7 +59,7 @@ impl StepOperator for Sort {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::once;
+use super::form::{self, Form};
 use super::rows::{Merger, to_batches};
 use super::set::{Later, Presence};
-use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
@@ -60,7 +60,7 @@ impl StepOperator for StepUnion {
     }
 
     fn written(&self) -> Result<Vec<u8>> {
-        written::body(self)
+        form::body(self)
     }
 
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {

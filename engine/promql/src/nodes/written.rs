@@ -1,7 +1,7 @@
 //! The written forms of nodes: number of inputs, kind and body of the operator, and a checksum, so that what was damaged
 //! on the way is an error and not a row that is not there.
 //!
-//! An operator says its kind and is written in its own file; it is read by its line in [`KINDS`].
+//! An operator says its kind and is written in its own file (`form`); it is read by its line in [`KINDS`].
 
 use std::sync::Arc;
 
@@ -10,9 +10,8 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use quiver_query::{Forms, Written};
 use quiver_types::written::{sealed, unsealed};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 
+use super::form::{Form, unwritten};
 use super::{Spread, StepExec, StepOperator};
 
 /// All operators, by kind.
@@ -36,12 +35,6 @@ const KINDS: &[Kind] = &[
     kind::<super::scalar::ToScalar>(),
 ];
 
-/// An operator that is written.
-pub(crate) trait Form: StepOperator + Serialize + DeserializeOwned {
-    /// The name of the type, by which its bodies are known.
-    const KIND: &'static str;
-}
-
 /// How the operators of one kind are read.
 #[derive(Debug)]
 struct Kind {
@@ -51,11 +44,6 @@ struct Kind {
 
 const fn kind<T: Form>() -> Kind {
     Kind { name: T::KIND, read: operator::<T> }
-}
-
-/// Writes an operator: its kind, then all that it holds.
-pub(crate) fn body<T: Form>(operator: &T) -> Result<Vec<u8>> {
-    postcard::to_allocvec(&(T::KIND, operator)).map_err(unwritten)
 }
 
 /// Reads what an operator holds.
@@ -96,10 +84,6 @@ fn read_node(bytes: &[u8], inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<StepEx
     Ok(StepExec::over(operator, inputs))
 }
 
-fn unwritten(error: postcard::Error) -> DataFusionError {
-    internal_datafusion_err!("an operator of steps cannot be written: {error}")
-}
-
 fn unread(error: postcard::Error) -> DataFusionError {
     internal_datafusion_err!("an operator of steps cannot be read: {error}")
 }
@@ -124,22 +108,6 @@ impl Written for PlanForms {
         _: &dyn Forms,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(read_node(bytes, children)?))
-    }
-}
-
-/// A list of a few numbers, for `#[serde(with = …)]`.
-pub(crate) mod few {
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-    use smallvec::SmallVec;
-
-    /// Writes it as any list.
-    pub(crate) fn serialize<S: Serializer>(numbers: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
-        numbers.serialize(serializer)
-    }
-
-    /// Reads any list of row numbers.
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[u32; 2]>, D::Error> {
-        Vec::<u32>::deserialize(deserializer).map(|numbers| SmallVec::from_slice(&numbers))
     }
 }
 

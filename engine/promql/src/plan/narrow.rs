@@ -10,27 +10,13 @@ use datafusion::catalog::TableProvider;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::datasource::source_as_provider;
 use datafusion::logical_expr::LogicalPlan;
-use quiver_query::{SampleRequest, from_datafusion};
-use quiver_types::{Result, SelectedSeries};
+use quiver_query::from_datafusion;
+use quiver_types::Result;
 
-use super::select::scan_of;
+use super::scan::{Scanned, scan_of};
 use super::{Planner, VectorPlan};
 use crate::functions::names_counter;
 use crate::nodes::rollup::{Rollup, RollupFunction};
-
-/// A scan of a selector, and what it is made of. A table that is in a plan stays as it is, so a scan of fewer series is
-/// another one in its place.
-#[derive(Debug, Clone)]
-pub(crate) struct Scanned {
-    /// Name that plans show.
-    pub(crate) name: Arc<str>,
-    /// The series of the selector.
-    pub(crate) selected: SelectedSeries,
-    /// What is read of them.
-    pub(crate) request: SampleRequest,
-    /// The table in the plan.
-    pub(crate) table: Arc<dyn TableProvider>,
-}
 
 /// The way from the rows of a vector to the series of the scan below it.
 #[derive(Debug, Clone)]

@@ -3,15 +3,12 @@
 
 use std::sync::Arc;
 
-use datafusion::catalog::TableProvider;
-use datafusion::datasource::provider_as_source;
-use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
-use quiver_query::{SampleRequest, SampleTables, from_datafusion};
-use quiver_types::{
-    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesTable,
-};
+use datafusion::logical_expr::LogicalPlan;
+use quiver_query::SampleRequest;
+use quiver_types::{Error, ErrorKind, Millis, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesTable};
 
-use super::narrow::{Narrow, Scanned};
+use super::narrow::Narrow;
+use super::scan::{Scanned, scan_of};
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
@@ -306,25 +303,6 @@ impl Planner {
         let (vector, grid, ..) = self.subquery(subquery, scope, true).await?;
         Ok(Planned::Range(RangePlan::Grid { vector, grid }))
     }
-}
-
-/// Gives the plan that scans the samples of selected series.
-pub(crate) fn sample_scan(
-    tables: &dyn SampleTables,
-    name: &str,
-    selected: &SelectedSeries,
-    request: &SampleRequest,
-    stats: &ReadStats,
-) -> Result<LogicalPlan> {
-    scan_of(name, &tables.samples(selected, request, stats)?)
-}
-
-/// Gives the plan that scans a table.
-pub(crate) fn scan_of(name: &str, table: &Arc<dyn TableProvider>) -> Result<LogicalPlan> {
-    let name = datafusion::common::TableReference::bare(name);
-    LogicalPlanBuilder::scan(name, provider_as_source(Arc::clone(table)), None)
-        .and_then(LogicalPlanBuilder::build)
-        .map_err(from_datafusion)
 }
 
 /// Gives the ends of the first and the last window.

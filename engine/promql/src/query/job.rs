@@ -9,7 +9,7 @@ use quiver_query::{PlanRun, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
-use super::{Evaluated, QueryTimings, too_many_rows};
+use super::evaluated::{Evaluated, QueryTimings, too_many_rows};
 use crate::ast::Expr;
 use crate::kernel::Grid;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};

@@ -8,7 +8,9 @@ use std::time::Instant;
 use quiver_query::{QueryContext, QueryMemory};
 use quiver_types::{Error, Result, SeriesSnapshot, Version};
 
-use super::{Evaluated, Job, PromqlEngine, QueryOptions, QueryTimings, grid, too_many_rows};
+use super::evaluated::{Evaluated, QueryTimings, too_many_rows};
+use super::job::Job;
+use super::{PromqlEngine, QueryOptions, grid};
 use crate::annotation::Annotations;
 use crate::ast::{Expr, ValueType};
 use crate::cache::{Dependence, Entry, Key, Piece, ResultCache, dependence, stitch};

@@ -5,11 +5,11 @@
 use quiver_types::{Histogram, Millis, ResetHint, is_stale};
 use serde::{Deserialize, Serialize};
 
+use super::cursor::{Cursor, first_after};
 use super::extend::interpolate;
-use super::{Cursor, first_after};
+use crate::functions::call::{KernelContext, RangeCall};
 use crate::functions::notes::Note;
 use crate::functions::notes::Notes;
-use crate::functions::{KernelContext, RangeCall};
 use crate::histogram;
 use crate::kernel::{SeriesOut, SeriesSamples};
 
@@ -166,7 +166,6 @@ mod tests {
     use quiver_types::stale_nan;
 
     use super::*;
-    use crate::functions::call::RangeCall;
     use crate::kernel::{Grid, Window};
 
     fn row(samples: &SeriesSamples<'_>, what: InstantValue, steps: usize) -> Vec<Option<f64>> {

@@ -5,8 +5,8 @@
 
 use quiver_types::Millis;
 
-use super::Cursor;
-use crate::functions::RangeCall;
+use super::cursor::Cursor;
+use crate::functions::call::RangeCall;
 
 /// The windows over the times of the series before.
 #[derive(Debug, Default)]

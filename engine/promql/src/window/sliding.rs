@@ -5,7 +5,7 @@
 //!   element added twice whatever the window's length; nothing cancels, so the result is within rounding.
 //! - Everything else (mixed signs, NaN, infinities, sums that overflow): rescan, in the order of the samples.
 
-use super::Cursor;
+use super::cursor::Cursor;
 use crate::kahan;
 
 /// Below this a rescan is as fast as anything.

@@ -7,7 +7,7 @@
 
 use quiver_types::Millis;
 
-use super::{Line, constant, line_of};
+use super::line::{Line, constant, line_of};
 use crate::window::Cursor;
 
 /// Below this each whole number is a double.
@@ -102,7 +102,7 @@ fn whole_seconds(t: Millis, since: Millis) -> Option<i64> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::Times;
+    use super::super::line::Times;
     use super::*;
     use crate::window::first_after;
 

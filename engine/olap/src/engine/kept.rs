@@ -1,0 +1,37 @@
+//! Plans over rows that are kept: those of a rollup, or of buckets.
+
+use std::sync::Arc;
+
+use datafusion::datasource::TableProvider;
+use quiver_query::tables::DomainAccess;
+
+use super::OlapEngine;
+use crate::error::OlapResult;
+use crate::model::catalog::Catalog;
+use crate::plan::{Given, Planned, Planner, Sources};
+use crate::query::Query;
+use crate::rollup::{Held, Kept};
+
+impl OlapEngine {
+    /// Plans a query as ever, over a model whose rows are those of a rollup. They are such as the caller sees.
+    pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
+        let state = self.engine.relational();
+        let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
+        let named = query.members();
+        let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
+        let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
+        let mut catalog = Catalog::alone(&held.over(&kept.schema, state), catalog.version);
+        catalog.views = views;
+        let (access, given) = (DomainAccess::full(), Given::new());
+        let planner = Planner {
+            catalog: &catalog,
+            state,
+            sources: &sources,
+            access: &access,
+            caller: "",
+            given: &given,
+            marks_values: false,
+        };
+        planner.plan(query)
+    }
+}

@@ -1,0 +1,33 @@
+//! What dates and phrases of a query stand for.
+
+use chrono_tz::Tz;
+use serde_json::Value;
+
+use super::refused::{Read, err};
+use crate::dates::range::WallRange;
+use crate::dates::written;
+use crate::error::Reason;
+
+/// The zone of a query, and the time at which it is asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    pub(super) tz: Tz,
+    pub(super) now_ns: i64,
+}
+
+impl Clock {
+    /// Reads a text or a pair of texts.
+    pub(super) fn range(&self, value: &Value, at: &str) -> Read<WallRange> {
+        let texts: Option<Vec<&str>> = match value {
+            Value::String(text) => {
+                return written::of_text(text, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e));
+            }
+            Value::Array(list) => list.iter().map(Value::as_str).collect(),
+            _ => None,
+        };
+        let Some(texts) = texts else {
+            return err(Reason::BadType, at, "a date range is a text or a pair of texts");
+        };
+        written::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
+    }
+}

@@ -1,0 +1,62 @@
+//! What the evaluation of a query gives, whichever way it was evaluated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_query::QueryMemory;
+use quiver_types::{Error, ErrorKind};
+
+use crate::annotation::Annotations;
+use crate::result::QueryValue;
+use crate::tally::SampleStats;
+
+/// What the evaluation of a query gives.
+#[derive(Debug, Clone)]
+pub(crate) struct Evaluated {
+    pub(super) value: Arc<QueryValue>,
+    pub(super) annotations: Annotations,
+    pub(super) timings: QueryTimings,
+    pub(super) samples: Option<SampleStats>,
+    pub(super) memory: Arc<QueryMemory>,
+}
+
+/// Time spent in the phases of a query.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct QueryTimings {
+    /// Waiting for a place among the queries that run at once.
+    pub queue: Duration,
+    /// Reading the text and checking types.
+    pub parse: Duration,
+    /// Finding the series of the selectors, working out the labels of the answer, and planning.
+    pub plan: Duration,
+    /// Making operators of the plan and evaluating all samples.
+    pub execute: Duration,
+    /// Dropping names, merging and sorting.
+    pub settle: Duration,
+}
+
+impl QueryTimings {
+    /// Adds what another part of the query took for its own phases.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.plan += other.plan;
+        self.execute += other.execute;
+        self.settle += other.settle;
+    }
+}
+
+/// The error of an answer with more series than it may have.
+pub(super) fn too_many_rows(rows: usize, max: u64) -> Error {
+    Error::new(ErrorKind::LimitExceeded, format!("the answer has {rows} series, more than the limit of {max}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_is_told() {
+        let rows = too_many_rows(5, 4);
+        let expected = (ErrorKind::LimitExceeded, "the answer has 5 series, more than the limit of 4");
+        assert_eq!((rows.kind, rows.message.as_str()), expected);
+    }
+}
