@@ -32,7 +32,8 @@ use tower::ServiceExt;
 
 use super::frames::{Frames, Unread};
 use super::head::{Heads, join_codings, refusal, weight};
-use super::pace::{Pace, Paced};
+use super::pace::Pace;
+use super::paced::Paced;
 use super::rest::{Rest, see_off};
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
