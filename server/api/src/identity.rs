@@ -18,9 +18,11 @@ use crate::request::RequestInfo;
 mod demo_account;
 mod directory;
 mod first_start;
-mod rates;
+pub(crate) mod held;
+pub(crate) mod rates;
 mod refusals;
 mod seen;
+pub(crate) mod unnamed;
 
 pub use first_start::{FirstPassword, reset_password};
 pub(crate) use rates::Meter;
