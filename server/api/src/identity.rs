@@ -256,6 +256,11 @@ impl Origin {
     pub(crate) fn of(request: &RequestInfo) -> Self {
         Self { ip: request.peer.map(|peer| peer.ip()), request_id: request.id().to_owned() }
     }
+
+    /// That of the request at hand.
+    pub(crate) fn current() -> Self {
+        RequestInfo::current().as_ref().map_or_else(Self::default, Self::of)
+    }
 }
 
 /// Who calls, as configuration sees it.
