@@ -58,7 +58,7 @@ async fn ready_in_short(state: State<Arc<AppState>>) -> Response {
 
 async fn metrics(State(state): State<Arc<AppState>>) -> Response {
     let content_type = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
-    (content_type, crate::metrics::exposition(&state)).into_response()
+    (content_type, crate::metrics::exposition::text(&state)).into_response()
 }
 
 async fn flush(State(state): State<Arc<AppState>>) -> Response {

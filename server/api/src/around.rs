@@ -21,13 +21,14 @@ use crate::identity::Meter;
 use crate::live::LiveSettings;
 use crate::refused::challenged;
 use crate::request::{ID_HEADER, RequestInfo};
+use crate::segments::in_force;
 use crate::serve::Transport;
 use crate::state::AppState;
 use crate::usage::Taken;
-use crate::{parameters, partial, segments, tenancy};
+use crate::{parameters, partial, tenancy};
 
 pub(crate) mod admission;
-mod proxy;
+pub(crate) mod proxy;
 pub(crate) mod safety;
 mod sent;
 
@@ -99,7 +100,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            let answer = segments::scope(partial::tell(served(request, next)));
+            let answer = in_force::scope(partial::tell(served(request, next)));
             let response = info.scope(answer).instrument(span).await;
             if state.is_enforced() { challenged(response) } else { response }
         }
@@ -123,7 +124,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
 
 /// Answers a request, or refuses it for a parameter that its route does not know.
 async fn served(request: Request, next: Next) -> Response {
-    if let Some(refusal) = parameters::refusal(&request) {
+    if let Some(refusal) = parameters::refusal::refusal(&request) {
         return refusal;
     }
     next.run(request).await

@@ -22,7 +22,7 @@ use quiver_ingest::{DecodeRoom, Encoding, codec};
 use quiver_types::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::serve::{Pace, TooSlow};
+use crate::serve::pace::{Pace, TooSlow};
 
 /// What is counted in one.
 const UNIT: usize = 1024;

@@ -28,6 +28,7 @@ mod entities;
 mod extraction;
 mod ids;
 mod many;
+mod members;
 mod old_matchers;
 mod policy;
 mod policy_revisions;
@@ -40,8 +41,10 @@ mod rule_groups;
 mod rules;
 mod segments;
 mod settings;
+mod silence_changes;
+pub(crate) mod silence_entity;
 mod silence_form;
-pub(crate) mod silences;
+mod silences;
 mod silences_many;
 pub(crate) mod special;
 mod steps;
@@ -51,11 +54,11 @@ mod warned;
 mod window;
 mod yaml;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::{Answer, with_dry_run};
 pub(crate) use ask::{Ask, of_body};
 pub(crate) use deploy::refused;
-pub(crate) use detection::only_members;
 pub(crate) use ids::{Ids, is_dry_run, no_parameters};
+pub(crate) use members::only_members;
 pub(crate) use yaml::write as yaml_text;
 
 use refusals::{Write, to_its_end, told};
@@ -141,13 +144,6 @@ async fn serve_special(
     let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
     let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(state.shown_revision()), dry_run)
-}
-
-pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
-    if dry_run {
-        response.headers_mut().insert("x-dry-run", http::HeaderValue::from_static("true"));
-    }
-    response
 }
 
 /// A method that a route does not know; the router adds those that it does.

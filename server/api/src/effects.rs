@@ -24,7 +24,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::alerting::stored_policy::{self, TemplateFiles};
 use crate::alerting::stored_rules;
-use crate::state::AppState;
 
 pub(crate) mod configured;
 mod listed;
@@ -262,10 +261,10 @@ impl Effects {
 }
 
 /// Notes rules that took too long: they are left out from now on, here at once.
-pub(crate) fn suspend(state: &AppState, ids: Vec<String>) {
+pub(crate) fn suspend(config: &Config, ids: Vec<String>) {
     for id in ids {
         tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
-        let config = state.config.clone();
+        let config = config.clone();
         tokio::spawn(async move {
             if let Err(problem) = config.suspend_rule(&id).await {
                 tracing::error!(cause = problem.cause, "a slow rule cannot be noted; this node leaves it out");

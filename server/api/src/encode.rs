@@ -4,6 +4,7 @@ pub(crate) mod escaping;
 pub(crate) mod federation;
 pub(crate) mod federation_proto;
 pub(crate) mod indented;
+pub(crate) mod json;
 pub(crate) mod list;
 pub(crate) mod ndjson;
 pub(crate) mod outcome;

@@ -13,8 +13,8 @@ use axum::response::Response;
 use quiver_query::{Explaining, QueryContext};
 use serde_json::Value;
 
+use crate::encode::json::json_answer;
 use crate::encode::prometheus::{Envelope, success};
-use crate::traces_api::json_answer;
 
 tokio::task_local! {
     /// Where the plans of the request at hand are noted, once it has asked for them.

@@ -18,9 +18,11 @@ use crate::request::RequestInfo;
 mod demo_account;
 mod directory;
 mod first_start;
-mod rates;
+pub(crate) mod held;
+pub(crate) mod rates;
 mod refusals;
 mod seen;
+pub(crate) mod unnamed;
 
 pub use first_start::{FirstPassword, reset_password};
 pub(crate) use rates::Meter;
@@ -253,6 +255,11 @@ impl Origin {
     /// That of a request.
     pub(crate) fn of(request: &RequestInfo) -> Self {
         Self { ip: request.peer.map(|peer| peer.ip()), request_id: request.id().to_owned() }
+    }
+
+    /// That of the request at hand.
+    pub(crate) fn current() -> Self {
+        RequestInfo::current().as_ref().map_or_else(Self::default, Self::of)
     }
 }
 

@@ -137,7 +137,7 @@ pub(crate) fn note_taken(brought: Brought, invalid: u64, forbidden: u64) {
 
 /// Whose series the caller may write; none: all.
 pub(crate) fn metrics_sender(state: &AppState) -> Option<Arc<Sender>> {
-    refused::sender(state, Domain::Metrics, || state.store.settings().service_labels.clone().into())
+    refused::sender(state.ingest_access(Domain::Metrics), || state.store.settings().service_labels.clone().into())
 }
 
 /// Answers any ingest path of the registry.

@@ -11,6 +11,7 @@ pub mod metrics;
 mod once;
 mod request;
 mod search_engine;
+pub mod settings;
 mod store;
 mod whole;
 
@@ -18,36 +19,11 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::{any, get, post};
-use quiver_ingest::logs::{LogsLimits, SERVICE_FIELDS};
 
 pub(crate) use grpc::Logs;
 pub(crate) use search_engine::refusal as search_engine_refusal;
 
 use crate::state::AppState;
-
-/// How logs are taken in.
-#[derive(Debug, Clone)]
-pub struct LogsSettings {
-    /// Bounds of rows and requests.
-    pub limits: LogsLimits,
-    /// Fields that name the service of a row.
-    pub service_fields: Arc<[String]>,
-    /// How far in the future a row may be, in nanoseconds; `None`: any.
-    pub accept_future_ns: Option<i64>,
-    /// The message of rows without one; empty: none.
-    pub default_message: Arc<str>,
-}
-
-impl Default for LogsSettings {
-    fn default() -> Self {
-        Self {
-            limits: LogsLimits::default(),
-            service_fields: SERVICE_FIELDS.map(str::to_owned).into(),
-            accept_future_ns: Some(2 * 86_400_000_000_000),
-            default_message: Arc::default(),
-        }
-    }
-}
 
 /// Names of formats in paths: ours, and those of the service whose shippers are pointed here.
 const SEARCH_ENGINE: [&str; 2] = ["searchengine", "elasticsearch"];

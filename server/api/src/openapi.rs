@@ -19,6 +19,7 @@ use crate::state::AppState;
 
 pub(crate) use rows::parameters;
 
+mod components;
 mod families;
 mod operation;
 mod page;
@@ -68,7 +69,7 @@ fn document(chosen: impl Fn(&str) -> bool) -> OpenApi {
     OpenApiBuilder::new()
         .info(operation::info())
         .paths(paths)
-        .components(Some(schemas::components()))
+        .components(Some(components::components()))
         .security(Some(operation::security()))
         .build()
 }

@@ -8,15 +8,12 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use axum::extract::{MatchedPath, Request};
-use axum::response::Response;
-use http::StatusCode;
-use quiver_config::Problem;
-use quiver_traces::{ParamError, TraceError};
+use quiver_traces::ParamError;
 
+use crate::openapi;
 use crate::segments::is_segment;
-use crate::unrouted::{answer, is_below};
-use crate::{olap_api, openapi, traces_api};
+
+pub(crate) mod refusal;
 
 /// Routes that pass over parameters which they do not know, and (`/` at the end) all below a path: their clients are made for
 /// other servers, and send more than is needed. Of what is about the server itself: what probes and scrapers ask.
@@ -72,22 +69,6 @@ pub(crate) fn unknown<N: AsRef<str>>(route: &str, mut names: impl Iterator<Item 
 pub(crate) fn error(name: &str) -> ParamError {
     let why = if is_segment(name) { "segments do not act on this path" } else { "unknown on this path" };
     ParamError::new(name, why)
-}
-
-/// Gives the answer to a request whose query has a parameter that its route does not know.
-pub(crate) fn refusal(request: &Request) -> Option<Response> {
-    let query = request.uri().query()?;
-    let route = request.extensions().get::<MatchedPath>()?.as_str();
-    let name = unknown(route, url::form_urlencoded::parse(query.as_bytes()).map(|(name, _)| name))?;
-    let path = request.uri().path();
-    if ["/traces", "/platform-api/traces"].iter().any(|base| is_below(path, base)) {
-        return Some(traces_api::problem(&TraceError::Param(error(&name)), "/traces"));
-    }
-    if is_below(path, "/olap-api") {
-        return Some(olap_api::unknown_parameter(&name, path));
-    }
-    let problem = Problem::parameter(format!("unknown parameter `{name}`"));
-    Some(answer(path, StatusCode::BAD_REQUEST, &problem, &problem.detail))
 }
 
 #[cfg(test)]
@@ -167,22 +148,5 @@ mod tests {
             assert!(own.iter().any(|base| route.starts_with(base)), "{route} is none of ours");
         }
         assert!(KNOWN.len() > 30, "{}", KNOWN.len());
-    }
-
-    #[tokio::test]
-    async fn the_answer_names_it() {
-        use http_body_util::BodyExt as _;
-        use serde_json::json;
-
-        for (name, path, expected) in [
-            ("limt", "/traces/services", "parameter `limt`: unknown on this path"),
-            ("segment", "/traces/compare", "parameter `segment`: segments do not act on this path"),
-        ] {
-            let answer = traces_api::problem(&TraceError::Param(error(name)), path);
-            assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
-            let body = answer.into_body().collect().await.expect("a body").to_bytes();
-            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
-            assert_eq!((&body["detail"], &body["parameter"]), (&json!(expected), &json!(name)), "{path}");
-        }
     }
 }

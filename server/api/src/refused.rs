@@ -6,11 +6,10 @@ use std::sync::Arc;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use quiver_ingest::Sender;
-use quiver_types::{Domain, Error, ErrorKind, Right, Services, Triple};
+use quiver_types::{Access, Domain, Error, ErrorKind, Right, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::request::RequestInfo;
-use crate::state::AppState;
 
 /// Says how many records of a request were refused for want of a right.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-quiver-refused");
@@ -21,9 +20,8 @@ const PROBLEM: &str = "application/problem+json";
 /// The same where a text begins with its code.
 const NAMED: &str = "FORBIDDEN: ";
 
-/// Whose records of a domain the caller may write; none: all. `names` are the labels or fields that name a service.
-pub(crate) fn sender(state: &AppState, domain: Domain, names: impl FnOnce() -> Arc<[String]>) -> Option<Arc<Sender>> {
-    let access = state.ingest_access(domain);
+/// Whose records a caller of such an access may write; none: all. `names` are the labels or fields that name a service.
+pub(crate) fn sender(access: Access, names: impl FnOnce() -> Arc<[String]>) -> Option<Arc<Sender>> {
     if access.is_full() { None } else { Sender::of(access, names()) }
 }
 

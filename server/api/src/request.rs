@@ -11,10 +11,10 @@ use http::{HeaderMap, HeaderValue, Uri};
 use quiver_auth::Identity;
 use tracing::Span;
 
-use crate::around::admission::NOBODY;
-use crate::identity::Meter;
+use crate::identity::rates::Meter;
+use crate::identity::unnamed::NOBODY;
 use crate::scattered::Scattered;
-use crate::usage::Taken;
+use crate::usage::intake::Taken;
 
 /// Where a request says, and an answer repeats, which request it is.
 pub(crate) const ID_HEADER: &str = "x-request-id";

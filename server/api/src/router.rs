@@ -1,6 +1,5 @@
 //! One line per family.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -129,6 +128,3 @@ fn counted(answers: &AnswerBudget, answer: Response) -> Response {
     // Brotli's encoder asks once more for what has ended, and a stream that is unfolded must not be asked again.
     answer.map(|body| Body::new(body.fuse()))
 }
-
-/// The peer's address, which `admin` asks for; set by `serve`.
-pub(crate) type Peer = SocketAddr;

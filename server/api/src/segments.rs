@@ -14,13 +14,13 @@ use crate::identity::{Origin, caller};
 use crate::state::AppState;
 
 mod below;
+pub(crate) mod in_force;
 mod logs;
-mod preview;
+pub(crate) mod preview;
 mod series;
 
-pub(crate) use below::{acts_on, acts_on_traces, begin, is_segment, narrow, scope};
+pub(crate) use below::{acts_on, acts_on_traces, begin, is_segment};
 pub(crate) use logs::text_of;
-pub(crate) use preview::preview;
 
 /// Most segments of a query.
 const SEGMENTS_MAX: usize = 20;

@@ -6,7 +6,8 @@ mod frames;
 mod framing;
 mod handshake;
 mod head;
-mod pace;
+pub(crate) mod pace;
+mod paced;
 mod rest;
 mod socket;
 mod stream;
@@ -27,7 +28,6 @@ use tokio_util::task::TaskTracker;
 use crate::bodies::BodyBudget;
 
 pub(crate) use handshake::accept;
-pub(crate) use pace::{Pace, TooSlow};
 pub(crate) use stream::{Stream, Transport};
 pub use tls::{Tls, TlsFiles};
 

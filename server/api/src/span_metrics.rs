@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use quiver_ingest::traces::DecodedSpans;
 use quiver_types::SpansBatch;
 
-use crate::metrics::write_metric;
+use crate::metrics::text::write_metric;
 
 /// Services that are counted by name; the rest counts as `other`.
 const SERVICES_MAX: usize = 1000;

@@ -19,22 +19,22 @@ use quiver_traces::TracesEngine;
 use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource, Services, Triple};
 use tokio::sync::Semaphore;
 
-use crate::alerting::unit_tests::RuleBench;
+use crate::alerting::rule_bench::RuleBench;
 use crate::answers::AnswerBudget;
-use crate::around::Proxies;
-use crate::around::admission::{ANYONE, NOBODY};
+use crate::around::proxy::Proxies;
 use crate::bodies::BodyBudget;
 use crate::effects::Effects;
 use crate::explained::noting;
 use crate::identity::Identities;
+use crate::identity::held::Held;
+use crate::identity::unnamed::{ANYONE, NOBODY};
 use crate::live::{LiveSettings, Reloader};
-use crate::logs_ingest::LogsSettings;
+use crate::logs_ingest::settings::LogsSettings;
 use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
-use crate::segments;
-use crate::withdrawn::Held;
+use crate::segments::in_force::narrow;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
@@ -176,6 +176,12 @@ impl AppState {
         Err(Error::new(ErrorKind::Forbidden, "the right to view this was taken away"))
     }
 
+    /// What the caller holds; none: nobody is asked who he is.
+    pub(crate) fn held(&self) -> Option<Held> {
+        let identities = self.identities.as_ref().filter(|i| i.enforced)?;
+        Some(Held::new(Arc::clone(identities), self.identity()))
+    }
+
     /// Names who calls, for what belongs to callers. Empty while access control is off.
     pub(crate) fn caller(&self) -> String {
         self.identity().subject.text()
@@ -189,7 +195,7 @@ impl AppState {
 
     /// Gives what the caller may see of a domain.
     pub(crate) fn access(&self, domain: Domain) -> Access {
-        segments::narrow(self.identity().access(domain), domain)
+        narrow(self.identity().access(domain), domain)
     }
 
     /// Gives the services that the caller may write of a domain.
@@ -211,7 +217,7 @@ impl AppState {
             path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
             caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
-            permit: Held::of(self).map(|held| Arc::new(held) as Arc<dyn Permit>),
+            permit: self.held().map(|held| Arc::new(held) as Arc<dyn Permit>),
             ..Asked::default()
         };
         match request {

@@ -12,9 +12,9 @@ use std::time::Instant;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{MatchedPath, RawPathParams, Request, State};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::get;
-use http::{Method, StatusCode, header};
+use http::Method;
 use quiver_query::QueryContext;
 use quiver_traces::condition::filter_of;
 use quiver_traces::{Closed, JsonWriter, ParamError, Params, Selection, Trace, TraceError};
@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 pub(crate) use problem::problem;
 
 use crate::bodies::read_unpacked;
+use crate::encode::json::json_body;
 use crate::encode::pieces::Text;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
@@ -202,13 +203,3 @@ fn explain(params: &Params) -> Result<(), TraceError> {
 const STREAM_SPANS: usize = 2_000;
 /// Pieces of them that wait for the client.
 const PIECES_WAITING: usize = 4;
-
-/// A body of JSON.
-pub(crate) fn json_body(body: Body) -> Response {
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], body).into_response()
-}
-
-/// Answers with short JSON.
-pub(crate) fn json_answer(value: &Value) -> Response {
-    (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
-}

@@ -116,7 +116,7 @@ pub(crate) async fn decode_and_write(
     } else {
         run(body)?
     };
-    suspend(state, slow);
+    suspend(&state.config, slow);
     phases.step(Phase::Traces, Step::Decode, began.elapsed());
     let partial = TracePartial::of(&decoded);
     refused::note(partial.forbidden);

@@ -1,6 +1,5 @@
 //! Rights that are taken away while a query runs: it ends with them, wherever its rows go (`identity-and-access` 1.2).
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,45 +8,17 @@ use quiver_query::{Permit, WITHDRAWN};
 use quiver_types::{Error, ErrorKind, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::identity::Identities;
 use crate::state::AppState;
 
 /// How often the callers of running queries are looked at. What is taken away is promised to act within 5 s.
 const EVERY: Duration = Duration::from_secs(1);
-
-/// Who asked, and what he was let in with.
-pub(crate) struct Held {
-    identities: Arc<Identities>,
-    identity: Arc<Identity>,
-}
-
-impl Held {
-    /// What a caller holds; none: nobody is asked who he is.
-    pub(crate) fn of(state: &AppState) -> Option<Self> {
-        let identities = state.identities.as_ref().filter(|i| i.enforced)?;
-        Some(Self { identities: Arc::clone(identities), identity: state.identity() })
-    }
-}
-
-impl fmt::Debug for Held {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Held").field(&self.identity.subject).finish()
-    }
-}
-
-impl Permit for Held {
-    fn holds(&self) -> bool {
-        let now = self.identities.auth.renewed(&self.identity);
-        now.is_ok_and(|now| now.rights.show_all_of(&self.identity.rights, None))
-    }
-}
 
 /// Refuses the caller whose rights were taken away while he waited for what others asked for, too.
 ///
 /// # Errors
 /// Cancelled.
 pub(crate) fn check(state: &AppState) -> Result<()> {
-    match Held::of(state) {
+    match state.held() {
         Some(held) if !held.holds() => Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
         _ => Ok(()),
     }

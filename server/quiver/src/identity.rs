@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_api::alerting::stored_rules::AlertingChecks;
+use quiver_api::alerting::stored_checks::AlertingChecks;
 use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};

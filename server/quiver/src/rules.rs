@@ -13,7 +13,7 @@ use std::time::Instant;
 use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read_with};
 use quiver_alerting::unit_tests::{self, Fault, Outcome, TestFile, TestGroup};
-use quiver_api::alerting::unit_tests::RuleBench;
+use quiver_api::alerting::rule_bench::RuleBench;
 use quiver_types::time::duration::format_go;
 use quiver_yaml::problem::UnknownFields;
 use regex::Regex;

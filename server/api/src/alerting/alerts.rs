@@ -4,6 +4,7 @@
 //! 422 are `{code, message}`. Unknown parameters are ignored.
 
 mod fields;
+pub(crate) mod matcher_form;
 mod rows;
 pub(crate) mod silences;
 

@@ -5,14 +5,12 @@ use std::collections::BTreeMap;
 use quiver_alertd::rules::Source;
 use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
-use quiver_config::{Checks, Config, Entity, Family, FieldError, KEPT, Part, Problem};
-use quiver_types::time::duration;
-use quiver_types::{Millis, Rights, Triple};
+use quiver_config::{Config, Entity, FieldError, KEPT, Problem};
+use quiver_types::{Rights, Triple};
 use quiver_yaml as yaml;
 use quiver_yaml::problem::Problem as Fault;
 use serde_json::{Map, Value, json};
 
-use crate::alerting::stored_policy;
 use crate::languages::Languages;
 
 /// Where a rule stands in the file that is made of it.
@@ -173,50 +171,11 @@ pub(crate) fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<Stri
 }
 
 /// Makes a group of its stored settings, without rules.
-fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, Problem> {
+pub(super) fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, Problem> {
     let written = yaml::write(&json!({"groups": [file_group(name, "prometheus", settings, Vec::new())]}));
     let mut file =
         read(&written, &Languages).map_err(|faults| Problem::invalid(errors_below(faults.iter(), GROUP_PATH, "")))?;
     Ok(file.groups.remove(0))
-}
-
-/// Asks the languages and the reader of rules about stored rules and groups, and the reader of policies about what a policy
-/// is made of.
-#[derive(Debug, Clone, Copy)]
-pub struct AlertingChecks {
-    /// The interval of groups that name none.
-    pub interval_ms: Millis,
-}
-
-impl Checks for AlertingChecks {
-    fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
-        let found = if family.name == RULES.name {
-            group_of(body).map(drop)
-        } else if family.name == RULE_GROUPS.name {
-            settings_of(text(body, "name"), body).map(drop)
-        } else {
-            return;
-        };
-        let Err(problem) = found else { return };
-        errors.extend(
-            problem.errors.into_iter().map(|e| FieldError {
-                field: e.field.strip_prefix("/rule").map_or(e.field.clone(), str::to_owned),
-                ..e
-            }),
-        );
-    }
-
-    fn secrets(&self, family: &Family, body: &Map<String, Value>) -> Vec<String> {
-        stored_policy::secrets(family, body)
-    }
-
-    fn group_interval(&self) -> String {
-        duration::format(self.interval_ms)
-    }
-
-    fn whole(&self, parts: &[Part], changed: &[String]) -> quiver_config::Result<()> {
-        stored_policy::check(parts, changed)
-    }
 }
 
 /// A text of a body; empty where there is none.
@@ -313,29 +272,6 @@ mod tests {
 
     fn object(value: Value) -> Map<String, Value> {
         value.as_object().cloned().unwrap_or_default()
-    }
-
-    #[test]
-    fn bodies_are_checked_by_the_languages() {
-        let check = |family: &Family, body: Value| {
-            let mut errors = Vec::new();
-            AlertingChecks { interval_ms: 60_000 }.check(family, &object(body), &mut errors);
-            errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect::<Vec<_>>()
-        };
-        let none: [&str; 0] = [];
-        assert_eq!(check(&RULES, json!({"group": "g", "alert": "A", "expr": "up == 0", "for": "5m"})), none);
-        assert_eq!(check(&RULES, json!({"group": "g", "alert": "A", "expr": "up =="})), ["/expr INVALID_EXPR"]);
-        assert_eq!(check(&RULES, json!({"group": "g", "record": "a", "expr": "1", "for": "1m"})).len(), 1);
-        assert_eq!(
-            check(&RULES, json!({"group": "g", "alert": "A", "expr": "{}", "language": "olap"})),
-            ["/expr INVALID_EXPR"]
-        );
-        assert_eq!(
-            check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "2m"})),
-            ["/eval_offset OUT_OF_RANGE"]
-        );
-        assert_eq!(check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "-10s"})), none);
-        assert_eq!(check(&RULE_GROUPS, json!({"name": "g", "limit": 0})), none);
     }
 
     #[test]

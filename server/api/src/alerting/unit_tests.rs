@@ -1,7 +1,6 @@
 //! `POST /rulesapi/rules/unit-test`: promtool's unit tests of rules that are sent along (`config-api` 2.1). They run on stores
 //! of their own; nothing that is stored is read.
 
-use std::fmt;
 use std::sync::Arc;
 
 use axum::Router;
@@ -24,12 +23,6 @@ use crate::state::AppState;
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new().route("/rulesapi/rules/unit-test", post(test))
-}
-
-/// Runs tests; given by the binary, since each needs a store of its own.
-pub trait RuleBench: Send + Sync + fmt::Debug {
-    /// Runs all tests of a file over some groups, one after the other, until it is told to stop; blocks.
-    fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome>;
 }
 
 /// Most evaluations of one test.

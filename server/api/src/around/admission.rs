@@ -1,7 +1,7 @@
 //! Who calls, and whether it may: asked of every request before its body is read, and before routing says that there is
 //! nothing (`identity-and-access` 1.4).
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use axum::extract::MatchedPath;
 use axum::response::{IntoResponse, Response};
@@ -13,6 +13,7 @@ use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::guard::is_forwarded;
+use crate::identity::unnamed::{ANYONE, NOBODY};
 use crate::identity::{Identities, Meter, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
@@ -20,11 +21,6 @@ use crate::otlp_grpc::come_back;
 use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
-
-/// Whoever, while access control is off.
-pub(crate) static ANYONE: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::anyone()));
-/// Whoever has not said who it is.
-pub(crate) static NOBODY: LazyLock<Arc<Identity>> = LazyLock::new(|| Arc::new(Identity::nobody()));
 
 /// What is looked at of a request.
 pub(super) struct Coming<'a> {

@@ -6,10 +6,12 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_config::{Problem, ProblemKind};
 use serde_json::{Value, json};
 
-use super::warned;
 use crate::error::with_retry_after;
 use crate::refused::Forever;
 use crate::request::RequestInfo;
+
+/// Longest text of a warning.
+const CHARS_MAX: usize = 1000;
 
 /// An answer as a whole.
 #[derive(Debug, Clone)]
@@ -140,7 +142,7 @@ impl Answer {
             }
         }
         let is_forever = self.is_problem && self.status == 403 && self.body["code"] != "FORBIDDEN";
-        if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(warned::header_text(&w)).ok()) {
+        if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(header_text(&w)).ok()) {
             headers.insert(header::WARNING, text);
         }
         if self.is_replayed {
@@ -154,6 +156,28 @@ impl Answer {
         }
         with_retry_after(response)
     }
+}
+
+/// A warning as the header has it: between quotes, in one line.
+fn header_text(warning: &str) -> String {
+    let mut text = String::from("199 - \"");
+    for c in warning.chars().take(CHARS_MAX) {
+        match c {
+            '"' | '\\' => text.extend(['\\', c]),
+            c if c.is_control() => text.push(' '),
+            c => text.push(c),
+        }
+    }
+    text.push('"');
+    text
+}
+
+/// Says of an answer that it is that of a dry run, where it is.
+pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
+    if dry_run {
+        response.headers_mut().insert("x-dry-run", HeaderValue::from_static("true"));
+    }
+    response
 }
 
 #[cfg(test)]
@@ -276,5 +300,23 @@ mod tests {
         // A right can be given.
         assert!(!is_forever(&Problem::forbidden("{edit, rules, *}")));
         assert!(!is_forever(&Problem::not_found("a")));
+    }
+
+    #[test]
+    fn warnings_stand_in_one_line_between_quotes() {
+        let check = |warning: &str, expected: &str| assert_eq!(header_text(warning), expected, "{warning:?}");
+        check("", "199 - \"\"");
+        check("fine", "199 - \"fine\"");
+        check("a=\"x\\ty\"\n", "199 - \"a=\\\"x\\\\ty\\\" \"");
+        check("a\r\nX-Evil: 1", "199 - \"a  X-Evil: 1\"");
+        check("a\u{0}\u{7f}b", "199 - \"a  b\"");
+        check("\"", "199 - \"\\\"\"");
+        check("\\\"", "199 - \"\\\\\\\"\"");
+        check("é", "199 - \"é\"");
+        // The length is that of the text, not of what escapes make of it.
+        let frame = "199 - \"\"".len();
+        assert_eq!(header_text(&"x".repeat(CHARS_MAX)).len(), CHARS_MAX + frame);
+        assert_eq!(header_text(&"x".repeat(CHARS_MAX + 1)).len(), CHARS_MAX + frame);
+        assert_eq!(header_text(&"\"".repeat(CHARS_MAX + 1)).len(), 2 * CHARS_MAX + frame);
     }
 }

@@ -10,7 +10,8 @@ use quiver_config::{Entity, NewJob, Problem, Result, must_have};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
-use super::detection::{list, only_members, owner_of};
+use super::detection::owner_of;
+use super::members::{list, only_members};
 use super::{Answer, Ask, special_at};
 use crate::jobs::accepted;
 use crate::jobs::apply::{KIND, Params, RUM_KIND};

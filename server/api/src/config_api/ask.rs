@@ -7,9 +7,9 @@ use http::{HeaderMap, Method, header};
 use quiver_config::{Caller, Config, ImportMode, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value};
 
-use super::{only_members, refusals};
+use super::members::only_members;
 use crate::bodies::read_unpacked;
-use crate::identity::{Identities, caller};
+use crate::identity::{Identities, Origin, caller};
 use crate::state::AppState;
 
 /// A request, read.
@@ -33,7 +33,7 @@ impl Ask {
             return Err(no_accounts());
         }
         let (head, body) = request.into_parts();
-        let mut caller = caller(&state.identity(), refusals::origin());
+        let mut caller = caller(&state.identity(), Origin::current());
         caller.override_managed = head.headers.get("x-override-managed").is_some_and(|v| v.as_bytes() == b"true");
         may_come(&place, &caller, &head.method)?;
         let reads = matches!(head.method, Method::GET | Method::HEAD) || head.uri.path().ends_with("/test");

@@ -70,14 +70,14 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
         }
         "application/json" => {
             let body = ask.object()?;
-            super::detection::only_members(&body, &["files"])?;
+            super::members::only_members(&body, &["files"])?;
             let files = body.get("files").and_then(Value::as_array);
             let files = files.ok_or_else(|| Problem::field("/files", "REQUIRED", "must be a list of files"))?;
             let file = |(n, file): (usize, &Value)| {
                 let at = format!("/files/{n}");
                 let map = file.as_object();
                 let map = map.ok_or_else(|| Problem::field(at.as_str(), "INVALID_TYPE", "must be an object"))?;
-                super::detection::only_members(map, &["namespace", "content"]).map_err(|p| p.below(&at))?;
+                super::members::only_members(map, &["namespace", "content"]).map_err(|p| p.below(&at))?;
                 let content = map.get("content").and_then(Value::as_str);
                 let content = content.ok_or_else(|| {
                     Problem::field(format!("{at}/content"), "REQUIRED", "must be a text: rules as YAML")

@@ -15,6 +15,7 @@ use quiver_types::detection::{DetectionRule, Sample};
 use quiver_types::watch::in_one_go;
 use serde_json::{Map, Value, json};
 
+use super::members::{list, only_members};
 use super::telemetry::{self, IS_ERROR, name_of};
 use super::{Answer, Ask, special_at};
 use crate::state::AppState;
@@ -52,27 +53,6 @@ struct Input<'a>(&'a str);
 impl Fields for Input<'_> {
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
         matches!(name, FieldName::Bare(key) if key == "input").then_some(Cow::Borrowed(self.0))
-    }
-}
-
-/// Refuses members that an operation does not know.
-pub(crate) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
-    match body.keys().find(|key| !known.contains(&key.as_str())) {
-        Some(key) => Err(Problem::field(format!("/{key}"), "UNKNOWN_FIELD", "there is no such field")),
-        None => Ok(()),
-    }
-}
-
-/// A list of a body.
-pub(super) fn list<'a>(body: &'a Map<String, Value>, key: &str, max: usize) -> Result<&'a [Value]> {
-    match body.get(key) {
-        None | Some(Value::Null) => Err(Problem::field(format!("/{key}"), "REQUIRED", "is required")),
-        Some(Value::Array(items)) if items.len() <= max => Ok(items),
-        Some(Value::Array(_)) => {
-            let why = format!("must have at most {max} entries");
-            Err(Problem::field(format!("/{key}"), "LIMIT_EXCEEDED", why))
-        }
-        Some(_) => Err(Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a list")),
     }
 }
 

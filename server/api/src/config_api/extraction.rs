@@ -16,7 +16,8 @@ use quiver_types::extraction::{Applied, ExtractionRule, Record};
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use super::detection::{invalid, list, only_members};
+use super::detection::invalid;
+use super::members::{list, only_members};
 use super::telemetry::{self, name_of};
 use super::window::Window;
 use super::{Answer, Ask, special_at};

@@ -6,7 +6,8 @@ use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result}
 use serde_json::{Map, Value, json};
 
 use super::ids::uuid_of;
-use super::{Answer, Ask, csv, old_matchers, only_members, yaml};
+use super::members::only_members;
+use super::{Answer, Ask, csv, old_matchers, yaml};
 
 /// What an export says of its form.
 const FORMAT: &str = "quiver/1";

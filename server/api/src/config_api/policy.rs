@@ -24,9 +24,8 @@ use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
 use super::deploy::{Telling, Told, flag, manager, outcome, refused};
-use super::detection::only_members;
 use super::many::all_ids_in;
-use super::policy_revisions::live;
+use super::members::only_members;
 use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
 use crate::alerting::policy::receiver_results;
@@ -45,6 +44,11 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&own("routes/{id}/move"), special_at(&ROUTES, post, move_route))
         .route(&own("receivers/{id}/test"), special_at(&RECEIVERS, post, test))
         .route(&own("deploy"), special_of(&ROUTES, get.or(post), IMPORT_BYTES_MAX, deploy))
+}
+
+/// The number of the live policy among the revisions.
+pub(super) fn live(ask: &Ask) -> u64 {
+    ask.state.alertd.revisions.all().first().map_or(0, |newest| newest.number)
 }
 
 /// Globals as they are shown: those of the configuration beside what the service keeps.

@@ -13,7 +13,7 @@ use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
 
 use super::deploy::outcome;
-use super::policy::{Row, plan, shown_change};
+use super::policy::{Row, live, plan, shown_change};
 use super::{Answer, Ask, special_of};
 use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
 use crate::alerting::stored_rules::text;
@@ -34,11 +34,6 @@ fn shown(revision: &Revision, live: u64) -> Value {
     let at = DateTime::from_timestamp_millis(revision.at).unwrap_or_default();
     let at = at.to_rfc3339_opts(SecondsFormat::Millis, true);
     json!({"revision": revision.number, "at": at, "live": revision.number == live})
-}
-
-/// The number of the live policy among the revisions.
-pub(super) fn live(ask: &Ask) -> u64 {
-    ask.state.alertd.revisions.all().first().map_or(0, |newest| newest.number)
 }
 
 fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

@@ -12,7 +12,7 @@ use quiver_types::configured::{Process, StepKind};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::detection::only_members;
+use super::members::only_members;
 use super::telemetry::{self, Row, count, number, quoted};
 use super::window::{Window, sql_time};
 use super::{Answer, Ask, special_at};

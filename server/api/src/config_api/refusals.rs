@@ -46,7 +46,7 @@ impl Write {
             return None;
         }
         let id = Some(id.to_owned()).filter(|id| !id.is_empty());
-        Some(Self { family, caller: caller(&state.identity(), origin()), action, id })
+        Some(Self { family, caller: caller(&state.identity(), Origin::current()), action, id })
     }
 }
 
@@ -80,15 +80,6 @@ pub(super) fn special(family: &Family, method: &Method, path: &str) -> Option<&'
         "deploy" => Some(DEPLOY),
         "rollback" => Some("ROLLBACK"),
         _ => Some("UPDATE"),
-    }
-}
-
-/// Where the request at hand comes from.
-pub(super) fn origin() -> Origin {
-    let info = RequestInfo::current();
-    Origin {
-        ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
-        request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
     }
 }
 

@@ -11,8 +11,8 @@ use quiver_config::graph::{Direction, Found, Graph, Walk};
 use quiver_config::{Entity, Family, Problem, Result};
 use serde_json::{Map, Value, json};
 
-use super::detection::only_members;
 use super::many::all_ids_in;
+use super::members::only_members;
 use super::{Answer, Ask, special_at};
 use crate::state::AppState;
 

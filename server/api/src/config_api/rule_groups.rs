@@ -14,7 +14,8 @@ use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, Prob
 use serde_json::{Map, Value, json};
 
 use super::many::all_ids_in;
-use super::{Answer, Ask, only_members, special_at};
+use super::members::only_members;
+use super::{Answer, Ask, special_at};
 use crate::alerting::rules::group_times;
 use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
 use crate::state::AppState;

@@ -9,9 +9,9 @@ use quiver_config::families::RULES;
 use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
-use super::detection::only_members;
+use super::members::only_members;
 use super::{Answer, Ask, special_at};
-use crate::alerting;
+use crate::alerting::history;
 use crate::alerting::rules::state_of;
 use crate::alerting::stored_rules::{by_group, text};
 use crate::state::AppState;
@@ -106,8 +106,8 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
             Some(Ok(n)) if (1..=HISTORY_MAX).contains(&n) => n,
             Some(_) => return Err(Problem::parameter(format!("`limit` must be a number from 1 to {HISTORY_MAX}"))),
         };
-        let found = alerting::history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
-        Ok(Answer::ok(json!({"items": found.map_err(|e| alerting::history::problem(&e))?})))
+        let found = history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
+        Ok(Answer::ok(json!({"items": found.map_err(|e| history::problem(&e))?})))
     })
 }
 

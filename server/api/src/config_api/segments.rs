@@ -7,7 +7,7 @@ use axum::routing::MethodFilter;
 use quiver_config::families::SEGMENTS;
 
 use super::special_at;
-use crate::segments::preview;
+use crate::segments::preview::preview;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

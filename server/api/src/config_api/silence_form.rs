@@ -1,42 +1,21 @@
-//! Silences as entities of the configuration, and back.
+//! Silences that are made of bodies of the configuration.
 
 use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::json::time_text;
-use quiver_config::{Entity, FieldError, Outside, Problem, Result};
+use quiver_config::{FieldError, Problem, Result};
 use serde_json::{Map, Value, json};
 
 use super::Ask;
+use super::silence_entity::{entity, time};
+use crate::alerting::alerts::matcher_form::read_matcher;
 use crate::alerting::alerts::read_matchers;
-use crate::alerting::alerts::silences::{matchers_shown, read_matcher};
 use crate::alerting::policy::time_of;
 
-const MS: i64 = 1_000_000;
 /// Most matchers of a silence.
 const MATCHERS_MAX: usize = 100;
 /// Longest name of who wants it.
 const NAME_MAX: usize = 200;
-
-fn time(ns: i64) -> String {
-    time_text(ns.div_euclid(MS))
-}
-
-/// A silence as an entity.
-pub(super) fn entity(silence: &Silence, now: i64) -> Entity {
-    let body = json!({
-        "matchers": matchers_shown(silence), "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
-        "comment": silence.comment, "description": silence.description, "labels": silence.labels,
-        "state": silence.state(now).as_str(),
-    });
-    Entity::from(Outside {
-        id: silence.id.clone(),
-        version: silence.version,
-        times_ms: (silence.created_at.div_euclid(MS), silence.updated_at.div_euclid(MS)),
-        by: (silence.created_by.clone(), silence.updated_by.clone()),
-        body: body.as_object().cloned().unwrap_or_default(),
-    })
-}
 
 /// The matchers of a body: texts as routes have them, or objects.
 pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {

@@ -8,19 +8,19 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::{Method, header};
-use quiver_alertd::router::{Asked, Shown, SilenceDone, SilenceError, SilenceOp};
+use quiver_alertd::router::{Asked, Shown, SilenceError, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
-use quiver_config::json::merge;
-use quiver_config::{Condition, Entity, ListQuery, Problem, ProblemKind, Result};
-use quiver_types::{Access, Domain, Right};
+use quiver_config::{Condition, ListQuery, Problem, Result};
+use quiver_types::Right;
 use serde_json::{Map, Value, json};
 
 use super::ids::uuid_of;
 use super::many::own_id;
-use super::silence_form::{entity, silence};
+use super::silence_changes::{patched, rows, told};
+use super::silence_entity::entity;
+use super::silence_form::silence;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of};
-use crate::alerting::alerts::silences::is_within;
 use crate::alerting::alerts::{alert_rows, allows};
 use crate::state::AppState;
 
@@ -41,39 +41,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&at("/{id}/expire"), special_at(&SILENCES, post, expire))
 }
 
-/// What was made of silences, or the number of the first that could not be changed and why.
-pub(super) type Changed = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
-
 impl Ask {
-    pub(super) fn alerts_now(&self) -> i64 {
-        self.state.alertd.router.now()
-    }
-
-    fn alerts_access(&self, right: Right) -> Access {
-        self.caller.rights.access(right, Domain::Alerts)
-    }
-
-    /// A silence that the caller sees.
-    pub(super) fn silence(&self, id: &str) -> Result<Silence> {
-        let access = self.alerts_access(Right::View);
-        let found = self.state.alertd.router.silence(id).filter(|s| is_within(&self.state, &access, s));
-        found.ok_or_else(|| Problem::not_found(id))
-    }
-
-    /// Silences that the caller sees.
-    pub(super) fn silences(&self) -> Vec<Silence> {
-        let access = self.alerts_access(Right::View);
-        let mut all = self.state.alertd.router.silences();
-        all.retain(|silence| is_within(&self.state, &access, silence));
-        all
-    }
-
-    /// Refuses who may not set or end a silence.
-    pub(super) fn may_silence(&self, silence: &Silence) -> Result<()> {
-        let may = is_within(&self.state, &self.alerts_access(Right::Operate), silence);
-        if may { Ok(()) } else { Err(Problem::forbidden("{operate, alerts, *}")) }
-    }
-
     /// The versions of which a silence must still have one when it is changed.
     fn expected(&self, present: &Silence) -> Result<Option<Vec<i64>>> {
         Ok(match self.condition() {
@@ -84,30 +52,6 @@ impl Ask {
                 Some(vec![present.version])
             }
         })
-    }
-
-    /// Makes changes, all or none, and notes them.
-    pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> Changed {
-        let router = &self.state.alertd.router;
-        let made = router.change_silences(ops, &self.caller.name, self.dry_run).await;
-        let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;
-        if !self.dry_run {
-            note(&self.state, &self.caller, &made).await;
-        }
-        Ok(made)
-    }
-
-    /// Notes that a change was refused.
-    pub(super) async fn silence_refused(
-        &self,
-        action: &'static str,
-        id: Option<&str>,
-        mut problem: Problem,
-    ) -> Problem {
-        if !self.dry_run {
-            self.config.refused_outside(&SILENCES, &self.caller, action, id, &mut problem).await;
-        }
-        problem
     }
 
     async fn change_silence(&self, op: Result<SilenceOp>, action: &'static str, id: Option<&str>) -> Result<Silence> {
@@ -172,47 +116,6 @@ impl Ask {
     }
 }
 
-/// What a caller hears of a change that cannot be.
-fn told(error: SilenceError, now: i64) -> Problem {
-    match error {
-        SilenceError::NotFound => Problem::not_found("silence"),
-        SilenceError::Exists => {
-            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "there is one with this id")
-        }
-        SilenceError::Stale(present) => {
-            let present = entity(&present, now);
-            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "the silence has changed meanwhile")
-                .with("current", Value::Object(present.shown()))
-                .with("etag", json!(present.etag()))
-        }
-        SilenceError::Invalid(text) => Problem::field("", "INVALID_VALUE", text),
-        SilenceError::Failed(error) => Problem::internal(error),
-    }
-}
-
-/// Notes changes: history and audit. That they cannot be noted does not undo them.
-pub(crate) async fn note(state: &AppState, caller: &quiver_config::Caller, all: &[SilenceDone]) {
-    let now = state.alertd.router.now();
-    let mut rows: Vec<(&'static str, Option<Entity>, Entity)> = Vec::new();
-    for done in all.iter().filter(|done| done.changed()) {
-        if let Some((was, is)) = &done.ended {
-            rows.push(("DELETE", Some(entity(was, now)), entity(is, now)));
-        }
-        let is_over = done.after.ends_at <= now;
-        let action = match &done.before {
-            None => "CREATE",
-            Some(_) if is_over => "DELETE",
-            Some(_) => "UPDATE",
-        };
-        rows.push((action, done.before.as_ref().map(|s| entity(s, now)), entity(&done.after, now)));
-    }
-    for (action, before, after) in rows {
-        if let Err(problem) = state.config.note_outside(&SILENCES, caller, action, (before.as_ref(), &after)).await {
-            tracing::error!(id = after.id, cause = problem.cause, "a change of a silence cannot be noted");
-        }
-    }
-}
-
 fn collection<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         match ask.method.as_str() {
@@ -237,12 +140,6 @@ fn list(ask: &Ask) -> Result<Answer> {
     Ok(Answer::ok(body))
 }
 
-/// All silences that the caller sees, as they are shown.
-pub(super) fn rows(ask: &Ask) -> Vec<(String, Map<String, Value>)> {
-    let now = ask.alerts_now();
-    ask.silences().iter().map(|silence| (silence.id.clone(), entity(silence, now).shown())).collect()
-}
-
 /// PUT and PATCH of the collection: one object that says its id, or many.
 async fn put_collection(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&[])?;
@@ -252,13 +149,6 @@ async fn put_collection(ask: &Ask) -> Result<Answer> {
     }
     let id = own_id(&mut body)?;
     if ask.method == Method::PUT { ask.set_silence(&id, body).await } else { patch(ask, &id, body).await }
-}
-
-/// The fields of a silence after a patch of it (RFC 7396).
-pub(super) fn patched(ask: &Ask, present: &Silence, patch: Map<String, Value>) -> Map<String, Value> {
-    let mut body = entity(present, ask.alerts_now()).shown();
-    merge(&mut body, patch);
-    body
 }
 
 async fn patch(ask: &Ask, id: &str, patch: Map<String, Value>) -> Result<Answer> {
@@ -342,29 +232,4 @@ fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let alerts = alert_rows(state, &access, &asked);
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stale_change_is_told_what_is_there() {
-        let silence = Silence { id: "s1".to_owned(), version: 3, comment: "why".to_owned(), ..Silence::default() };
-        let problem = told(SilenceError::Stale(Box::new(silence)), 0);
-        assert_eq!((problem.kind, problem.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
-        assert_eq!(problem.more["etag"], "\"3\"");
-        let current = &problem.more["current"];
-        assert_eq!((current["id"].as_str(), current["comment"].as_str()), (Some("s1"), Some("why")));
-    }
-
-    #[test]
-    fn refusals_of_changes() {
-        let exists = told(SilenceError::Exists, 0);
-        assert_eq!((exists.kind, exists.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
-        assert!(exists.more.is_empty(), "nothing is told of one that the caller may not see");
-        assert_eq!(told(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
-        let invalid = told(SilenceError::Invalid("no matchers".to_owned()), 0);
-        assert_eq!((invalid.kind, invalid.detail.as_str()), (ProblemKind::Invalid, "no matchers"));
-    }
 }

@@ -9,9 +9,11 @@ use serde_json::{Map, Value, json};
 
 use super::ids::uuid_of;
 use super::many::{failed, filter_in, ids_in};
-use super::silence_form::{entity, silence};
-use super::silences::{patched, rows};
-use super::{Answer, Ask, only_members, yaml};
+use super::members::only_members;
+use super::silence_changes::{patched, rows};
+use super::silence_entity::entity;
+use super::silence_form::silence;
+use super::{Answer, Ask, yaml};
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;

@@ -9,7 +9,7 @@ use quiver_config::families::PROCESSES;
 use quiver_config::{Condition, Entity, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
-use super::detection::only_members;
+use super::members::only_members;
 use super::{Answer, Ask, special_at};
 use crate::state::AppState;
 

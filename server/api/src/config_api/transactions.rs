@@ -13,7 +13,7 @@ use quiver_types::Domain;
 use quiver_types::configured::KeyTransaction;
 use serde_json::{Map, Value, json};
 
-use super::detection::{list, only_members};
+use super::members::{list, only_members};
 use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
 use super::{Answer, Ask, special_at};
 use crate::effects::configured::{key_of, transaction_condition};

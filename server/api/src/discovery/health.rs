@@ -6,22 +6,13 @@ use quiver_types::Result;
 use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
-use super::known::Known;
+use super::known::{Known, Noted};
 use super::text;
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
 /// How resources are, by their ids; those that are retired are not among them.
 pub(super) type Healths = HashMap<String, &'static str>;
-
-/// What the newest row of a resource says.
-#[derive(Debug)]
-pub(super) struct Noted {
-    kind: String,
-    service: String,
-    /// Empty: it is gone.
-    health: &'static str,
-}
 
 fn cause(health: &str) -> &'static str {
     match health {

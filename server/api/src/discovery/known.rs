@@ -7,7 +7,7 @@ use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES,
 use quiver_config::{Entity, Result, Seen};
 
 use super::found::Key;
-use super::{health, text};
+use super::text;
 use crate::state::AppState;
 
 /// What is known at one revision.
@@ -19,7 +19,7 @@ pub(super) struct Known {
     pub(super) relationship_types: HashMap<String, String>,
     pub(super) relationships: HashSet<(String, String, String)>,
     /// What rows say of health, by ids of resources.
-    pub(super) noted: HashMap<String, health::Noted>,
+    pub(super) noted: HashMap<String, Noted>,
 }
 
 /// What is kept of a resource beside its key.
@@ -34,6 +34,15 @@ pub(super) struct Kept {
     /// Whether its key is written as an earlier release joined what makes its identity.
     pub(super) has_old_key: bool,
     pub(super) seen_ms: Option<i64>,
+}
+
+/// What the newest row of the health of a resource says.
+#[derive(Debug)]
+pub(super) struct Noted {
+    pub(super) kind: String,
+    pub(super) service: String,
+    /// Empty: it is gone.
+    pub(super) health: &'static str,
 }
 
 /// The word among these, empty where it is another.

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use quiver_ingest::logs::{Dropped, Report};
 
-use crate::metrics::write_metric;
+use crate::metrics::text::write_metric;
 
 /// An endpoint that takes logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

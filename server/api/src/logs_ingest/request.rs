@@ -78,7 +78,7 @@ pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
         limits: settings.limits,
         now_ns,
         future_max_ns: settings.accept_future_ns.map_or(i64::MAX, |future| now_ns.saturating_add(future)),
-        sender: refused::sender(state, Domain::Logs, || Arc::clone(&settings.service_fields)),
+        sender: refused::sender(state.ingest_access(Domain::Logs), || Arc::clone(&settings.service_fields)),
     }
 }
 

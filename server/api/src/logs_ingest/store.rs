@@ -95,7 +95,7 @@ pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
     for (signal, of_browsers) in [(Signal::Logs, false), (Signal::Rum, true)] {
         let rules = state.effects.extraction(signal);
         for batch in &mut *batches {
-            suspend(state, rules.apply(batch, of_browsers, now_ms));
+            suspend(&state.config, rules.apply(batch, of_browsers, now_ms));
         }
     }
 }

@@ -7,7 +7,7 @@ use quiver_query::{Phase, Query};
 use quiver_types::Domain;
 
 use super::histogram::{Histogram, write_histograms};
-use super::write_metric;
+use super::text::write_metric;
 
 /// What queries are counted under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

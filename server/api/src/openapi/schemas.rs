@@ -1,16 +1,12 @@
-//! Schemas: of entities out of the fields of their families, of lists, of errors.
+//! Schemas: of entities out of the fields of their families, of lists, of problems.
 
-use quiver_config::families::{FAMILIES, RULE_GROUPS};
+use quiver_config::families::RULE_GROUPS;
 use quiver_config::{Family, Field, Kind, Mode};
 use serde_json::Value;
 use utoipa::openapi::schema::{
-    AdditionalProperties, ArrayBuilder, Components, ComponentsBuilder, KnownFormat, ObjectBuilder, Schema,
-    SchemaFormat, SchemaType, Type,
+    AdditionalProperties, ArrayBuilder, KnownFormat, ObjectBuilder, Schema, SchemaFormat, SchemaType, Type,
 };
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
-use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
-
-use super::operation::Errors;
+use utoipa::openapi::{Ref, RefOr};
 
 /// The name of a family's schema; what belongs to an owner is called after both.
 pub(super) fn name_of(family: &Family) -> String {
@@ -134,7 +130,7 @@ fn with_field(made: ObjectBuilder, field: &Field, part: bool) -> ObjectBuilder {
 }
 
 /// An entity: whole, or a part of one, as lists with `fields` and merge patches have it.
-fn entity(family: &Family, part: bool) -> Schema {
+pub(super) fn entity(family: &Family, part: bool) -> Schema {
     let mut made = family
         .all_fields()
         .fold(ObjectBuilder::new().schema_type(Type::Object), |made, field| with_field(made, &field, part));
@@ -165,7 +161,7 @@ fn entity(family: &Family, part: bool) -> Schema {
 }
 
 /// The body of a list, or of what takes many.
-fn page_of(name: &str) -> Schema {
+pub(super) fn page_of(name: &str) -> Schema {
     let items = ArrayBuilder::new().items(named(&format!("{name}Part")));
     let whole = |about: &str| ObjectBuilder::new().schema_type(Type::Integer).description(Some(about.to_owned()));
     ObjectBuilder::new()
@@ -176,7 +172,8 @@ fn page_of(name: &str) -> Schema {
         .into()
 }
 
-fn problem() -> Schema {
+/// A problem object.
+pub(super) fn problem() -> Schema {
     let error = ObjectBuilder::new()
         .property("field", string().description(Some("JSON Pointer")))
         .property("code", string())
@@ -192,34 +189,11 @@ fn problem() -> Schema {
     ["type", "title", "status", "code", "detail"].iter().fold(made, |made, name| made.required(*name)).into()
 }
 
-/// All schemas, forms of errors, ways to be let in.
-pub(super) fn components() -> Components {
-    let mut made = ComponentsBuilder::new().schema("Problem", problem());
-    for family in FAMILIES.iter().copied() {
-        let name = name_of(family);
-        made = made
-            .schema(name.clone(), entity(family, false))
-            .schema(format!("{name}Part"), entity(family, true))
-            .schema(format!("{name}List"), page_of(&name));
-    }
-    for errors in Errors::ALL {
-        let about = errors
-            .forms()
-            .into_iter()
-            .fold(ResponseBuilder::new().description(errors.about()), |about, (kind, schema)| {
-                about.content(kind, ContentBuilder::new().schema(Some(schema)).build())
-            });
-        made = made.response(errors.name(), about.build());
-    }
-    made.security_scheme("bearer", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()))
-        .security_scheme("basic", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Basic).build()))
-        .build()
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
 
+    use quiver_config::families::FAMILIES;
     use serde_json::json;
 
     use super::*;

@@ -23,7 +23,8 @@ use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message};
 use super::portal::Portal;
 use super::statements::{Kept, Prepared};
 use crate::bodies::Share;
-use crate::serve::{Pace, Stream};
+use crate::serve::Stream;
+use crate::serve::pace::Pace;
 use crate::state::AppState;
 use crate::withdrawn;
 

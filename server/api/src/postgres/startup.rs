@@ -17,8 +17,8 @@ use super::command::Settings;
 use super::fault::Fault;
 use super::frame::{self, Message, STARTUP_BYTES_MAX};
 use super::session::Connection;
-use crate::around::admission::ANYONE;
 use crate::bodies::Share;
+use crate::identity::unnamed::ANYONE;
 use crate::serve::{Stream, accept};
 use crate::state::AppState;
 

@@ -1,15 +1,13 @@
 //! Segments below the scans of metrics, SQL and analytics: part of what the request's queries may see, so that no way to a
 //! scan, and no cache, can miss them.
 
-use std::cell::RefCell;
-
 use quiver_traces::condition::filter_of;
 use quiver_types::logs::LogFilter;
 use quiver_types::spans::SpanFilter;
-use quiver_types::{Access, Domain, Result, Within};
+use quiver_types::{Domain, Result, Within};
 
 use super::series::{lists_of, product};
-use super::{Narrowed, bound, logs};
+use super::{Narrowed, bound, in_force, logs};
 use crate::state::AppState;
 
 /// Paths below `/metrics-api` on which segments act.
@@ -50,11 +48,6 @@ const TRACES: [&str; 13] = [
     "/tempo/api/search",
 ];
 
-tokio::task_local! {
-    /// What the queries of the request at hand are narrowed to.
-    static WITHIN: RefCell<Vec<(Domain, Within)>>;
-}
-
 /// Says whether a parameter is one of segments.
 pub(crate) fn is_segment(name: &str) -> bool {
     name == "segment" || name.starts_with("segment.")
@@ -74,11 +67,6 @@ pub(crate) fn acts_on_traces(path: &str) -> bool {
     operations || TRACES.contains(&path)
 }
 
-/// Serves a request whose queries may be narrowed.
-pub(crate) async fn scope<T>(work: impl Future<Output = T>) -> T {
-    WITHIN.scope(RefCell::default(), work).await
-}
-
 /// Narrows all queries of the request at hand to the segments among its parameters.
 ///
 /// # Errors
@@ -94,8 +82,7 @@ pub(crate) fn begin<'a>(
         let segments = bound(state, parameters.clone(), signal)?;
         all.extend(within(state, *domain, &segments)?.map(|within| (*domain, within)));
     }
-    // Outside of a request there is nothing to narrow.
-    let _ = WITHIN.try_with(|within| within.borrow_mut().extend(all));
+    in_force::add(all);
     Ok(())
 }
 
@@ -149,15 +136,6 @@ fn span_rows(segments: &[(String, Narrowed)]) -> Result<SpanFilter> {
             Narrowed::To(condition) => filter_of(condition)?,
         }))
     })
-}
-
-/// What may be seen of a domain, within the segments of the request at hand.
-pub(crate) fn narrow(access: Access, domain: Domain) -> Access {
-    let within = WITHIN.try_with(|all| all.borrow().iter().find(|(of, _)| *of == domain).map(|(_, w)| w.clone()));
-    match within.ok().flatten() {
-        Some(within) => access.narrowed(within),
-        None => access,
-    }
 }
 
 #[cfg(test)]
@@ -234,21 +212,5 @@ mod tests {
         for other in [Domain::Alerts, Domain::Alerting, Domain::Rbac] {
             assert_eq!(signal_of(other), None, "{other:?}");
         }
-    }
-
-    #[tokio::test]
-    async fn a_request_without_segments_sees_what_it_may() {
-        let access = Access::services(["cart"]);
-        assert_eq!(narrow(access.clone(), Domain::Logs), access, "outside of a request");
-        scope(async {
-            assert_eq!(narrow(access.clone(), Domain::Logs), access);
-            let rows = quiver_types::Narrowed::Logs(LogFilter::None);
-            let within = Within { identity: "x".to_owned(), rows };
-            WITHIN.with(|all| all.borrow_mut().push((Domain::Logs, within)));
-            assert_ne!(narrow(access.clone(), Domain::Logs), access);
-            assert_eq!(narrow(access.clone(), Domain::Traces), access, "other domains are not narrowed");
-        })
-        .await;
-        assert_eq!(narrow(access.clone(), Domain::Logs), access, "the next request begins anew");
     }
 }

@@ -32,7 +32,8 @@ use tower::ServiceExt;
 
 use super::frames::{Frames, Unread};
 use super::head::{Heads, join_codings, refusal, weight};
-use super::pace::{Pace, Paced};
+use super::pace::Pace;
+use super::paced::Paced;
 use super::rest::{Rest, see_off};
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
@@ -42,7 +43,6 @@ use super::{ServeSettings, refuse};
 use crate::around::safety::guard;
 use crate::bodies::{BodyBudget, Share};
 use crate::error::plain;
-use crate::router::Peer;
 
 /// What a client of HTTP/2 says first.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -238,7 +238,8 @@ async fn drive<C, E>(
 #[derive(Clone)]
 struct Serving {
     router: Router,
-    peer: Peer,
+    /// Which `admin` asks for.
+    peer: SocketAddr,
     transport: Transport,
     watch: Arc<Watch>,
     /// The first request, counted from 0, that states the length of its body more than once.
@@ -274,7 +275,7 @@ impl Serving {
             (refused, window.is_some().then_some(body))
         } else {
             join_codings(&mut head.headers);
-            head.extensions.insert(ConnectInfo::<Peer>(self.peer));
+            head.extensions.insert(ConnectInfo::<SocketAddr>(self.peer));
             head.extensions.insert(self.transport);
             let rest = Rest::new();
             let body = if body.is_end_stream() {

@@ -27,9 +27,10 @@ use serde_json::{Value, json};
 use super::{spans_of, status_and_text};
 use crate::bodies::read_unpacked;
 use crate::encode::indented::Indented;
+use crate::encode::json::json_body;
 use crate::error::with_retry_after;
 use crate::state::AppState;
-use crate::traces_api::{Call, json_body};
+use crate::traces_api::Call;
 use crate::traces_ingest::jaeger_thrift;
 
 /// How far back a search looks without a start, in nanoseconds.

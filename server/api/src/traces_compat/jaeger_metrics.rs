@@ -13,8 +13,9 @@ use quiver_traces::{ParamError, TraceError};
 use serde_json::{Value, json};
 
 use super::jaeger::{failed, window};
+use crate::encode::json::json_answer;
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 
 /// Smallest step, in milliseconds.
 const STEP_MIN_MS: u64 = 1_000;

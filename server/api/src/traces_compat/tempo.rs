@@ -26,10 +26,11 @@ use serde_json::json;
 
 use self::params::window;
 use super::status_and_text;
+use crate::encode::json::json_answer;
 use crate::encode::pieces::PIECE_BYTES;
 use crate::error::plain;
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 
 /// What clients may take us for: the newest version whose features are all here. Later ones stream by gRPC.
 const VERSION: &str = "2.1.0";

@@ -16,9 +16,10 @@ use serde_json::{Value, json};
 
 use super::jaeger::{self, ALWAYS, condition, found, id_of, operations_of};
 use super::{spans_of, status_and_text};
+use crate::encode::json::json_answer;
 use crate::error::plain;
 use crate::state::AppState;
-use crate::traces_api::{Call, json_answer};
+use crate::traces_api::Call;
 use crate::traces_ingest::{zipkin as take_spans, zipkin_paths};
 
 /// Most parts of an `annotationQuery`.

@@ -10,7 +10,8 @@ use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, STORAGE_STATS};
 use quiver_types::{Error, Millis, Result};
 
-use super::{Ended, Kept, KeptOf, Key, Sums};
+use super::intake::{Key, Sums};
+use super::{Ended, Kept, KeptOf};
 
 const DAY_MS: i64 = 86_400_000;
 

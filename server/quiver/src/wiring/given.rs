@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use quiver_api::live::{LiveSettings, Token};
-use quiver_api::logs_ingest::LogsSettings;
+use quiver_api::logs_ingest::settings::LogsSettings;
 use quiver_api::{ApiSettings, Proxies};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::otlp::{DeltaMode, Promoted};

@@ -100,7 +100,7 @@ pub(super) fn extract(state: &AppState, alerts: Vec<Alert>) -> Vec<Alert> {
         alert
     });
     let alerts = each.collect();
-    suspend(state, rules.over_budget(state.clock.now_ms()));
+    suspend(&state.config, rules.over_budget(state.clock.now_ms()));
     alerts
 }
 

@@ -8,14 +8,15 @@ use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
 use http::StatusCode;
 use quiver_alertd::router::{SilenceError, SilenceOp};
-use quiver_alerting::matchers::{Matchers, matcher};
+use quiver_alerting::matchers::Matchers;
 use quiver_alerting::silences::{Silence, SilenceState};
 use quiver_alerting::text::quote;
-use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Matcher, Result, Right};
+use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Result, Right};
 use serde_json::{Value, json};
 
+use super::matcher_form::{matchers_shown, read_matcher};
 use super::{answer, body_of, misfitting, params_of, read_filters, refusal, time, truth};
-use crate::config_api::silences::note;
+use crate::config_api::silence_entity::note;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
@@ -41,23 +42,6 @@ fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> boo
     names.iter().enumerate().any(|(k, name)| {
         equal(name, &|value| access.allows(value)) && names[..k].iter().all(|before| equal(before, &str::is_empty))
     })
-}
-
-/// Matchers as Alertmanager shows them.
-pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
-    silence
-        .matchers
-        .iter()
-        .map(|m| {
-            let (is_equal, is_regex) = match m.op {
-                MatchOp::Equal => (true, false),
-                MatchOp::NotEqual => (false, false),
-                MatchOp::Regex => (true, true),
-                MatchOp::NotRegex => (false, true),
-            };
-            json!({"name": m.name, "value": m.value, "isRegex": is_regex, "isEqual": is_equal})
-        })
-        .collect()
 }
 
 pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
@@ -125,22 +109,6 @@ fn read_time(value: &Value, name: &str) -> Result<i64> {
     let time = DateTime::parse_from_rfc3339(text)
         .map_err(|_| Error::invalid(format!("{name} in body must be of type date-time: {text:?}")))?;
     time.timestamp_nanos_opt().ok_or_else(|| Error::invalid(format!("{name} in body is out of range")))
-}
-
-pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
-    let text =
-        |name: &str| value[name].as_str().ok_or_else(|| Error::invalid(format!("matchers.{name} in body is required")));
-    let truth = |name: &str, default: Option<bool>| {
-        let given = if value[name].is_null() { default } else { value[name].as_bool() };
-        given.ok_or_else(|| Error::invalid(format!("matchers.{name} in body must be true or false")))
-    };
-    let op = match (truth("isEqual", Some(true))?, truth("isRegex", None)?) {
-        (true, false) => MatchOp::Equal,
-        (false, false) => MatchOp::NotEqual,
-        (true, true) => MatchOp::Regex,
-        (false, true) => MatchOp::NotRegex,
-    };
-    matcher(text("name")?, op, text("value")?).map_err(|e| Error::invalid(e.to_string()))
 }
 
 fn read_annotations(value: &Value) -> Result<BTreeMap<String, String>> {

@@ -1,0 +1,13 @@
+//! What unit tests of rules run on.
+
+use std::fmt;
+
+use quiver_alerting::rules::RuleGroup;
+use quiver_alerting::unit_tests::{Outcome, TestFile};
+use tokio_util::sync::CancellationToken;
+
+/// Runs tests; given by the binary, since each needs a store of its own.
+pub trait RuleBench: Send + Sync + fmt::Debug {
+    /// Runs all tests of a file over some groups, one after the other, until it is told to stop; blocks.
+    fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome>;
+}

@@ -1,0 +1,129 @@
+//! Silences that a caller sees, and changes of them: all or none, noted.
+
+use quiver_alertd::router::{SilenceDone, SilenceError, SilenceOp};
+use quiver_alerting::silences::Silence;
+use quiver_config::families::SILENCES;
+use quiver_config::json::merge;
+use quiver_config::{Problem, ProblemKind, Result};
+use quiver_types::{Access, Domain, Right};
+use serde_json::{Map, Value, json};
+
+use super::Ask;
+use super::silence_entity::{entity, note};
+use crate::alerting::alerts::silences::is_within;
+
+/// What was made of silences, or the number of the first that could not be changed and why.
+pub(super) type Changed = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
+
+impl Ask {
+    /// The time of the router of alerts.
+    pub(super) fn alerts_now(&self) -> i64 {
+        self.state.alertd.router.now()
+    }
+
+    /// The services whose alerts the caller has a right to.
+    pub(super) fn alerts_access(&self, right: Right) -> Access {
+        self.caller.rights.access(right, Domain::Alerts)
+    }
+
+    /// A silence that the caller sees.
+    pub(super) fn silence(&self, id: &str) -> Result<Silence> {
+        let access = self.alerts_access(Right::View);
+        let found = self.state.alertd.router.silence(id).filter(|s| is_within(&self.state, &access, s));
+        found.ok_or_else(|| Problem::not_found(id))
+    }
+
+    /// Silences that the caller sees.
+    pub(super) fn silences(&self) -> Vec<Silence> {
+        let access = self.alerts_access(Right::View);
+        let mut all = self.state.alertd.router.silences();
+        all.retain(|silence| is_within(&self.state, &access, silence));
+        all
+    }
+
+    /// Refuses who may not set or end a silence.
+    pub(super) fn may_silence(&self, silence: &Silence) -> Result<()> {
+        let may = is_within(&self.state, &self.alerts_access(Right::Operate), silence);
+        if may { Ok(()) } else { Err(Problem::forbidden("{operate, alerts, *}")) }
+    }
+
+    /// Makes changes, all or none, and notes them.
+    pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> Changed {
+        let router = &self.state.alertd.router;
+        let made = router.change_silences(ops, &self.caller.name, self.dry_run).await;
+        let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;
+        if !self.dry_run {
+            note(&self.state, &self.caller, &made).await;
+        }
+        Ok(made)
+    }
+
+    /// Notes that a change was refused.
+    pub(super) async fn silence_refused(
+        &self,
+        action: &'static str,
+        id: Option<&str>,
+        mut problem: Problem,
+    ) -> Problem {
+        if !self.dry_run {
+            self.config.refused_outside(&SILENCES, &self.caller, action, id, &mut problem).await;
+        }
+        problem
+    }
+}
+
+/// What a caller hears of a change that cannot be.
+pub(super) fn told(error: SilenceError, now: i64) -> Problem {
+    match error {
+        SilenceError::NotFound => Problem::not_found("silence"),
+        SilenceError::Exists => {
+            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "there is one with this id")
+        }
+        SilenceError::Stale(present) => {
+            let present = entity(&present, now);
+            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "the silence has changed meanwhile")
+                .with("current", Value::Object(present.shown()))
+                .with("etag", json!(present.etag()))
+        }
+        SilenceError::Invalid(text) => Problem::field("", "INVALID_VALUE", text),
+        SilenceError::Failed(error) => Problem::internal(error),
+    }
+}
+
+/// All silences that the caller sees, as they are shown.
+pub(super) fn rows(ask: &Ask) -> Vec<(String, Map<String, Value>)> {
+    let now = ask.alerts_now();
+    ask.silences().iter().map(|silence| (silence.id.clone(), entity(silence, now).shown())).collect()
+}
+
+/// The fields of a silence after a patch of it (RFC 7396).
+pub(super) fn patched(ask: &Ask, present: &Silence, patch: Map<String, Value>) -> Map<String, Value> {
+    let mut body = entity(present, ask.alerts_now()).shown();
+    merge(&mut body, patch);
+    body
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_change_is_told_what_is_there() {
+        let silence = Silence { id: "s1".to_owned(), version: 3, comment: "why".to_owned(), ..Silence::default() };
+        let problem = told(SilenceError::Stale(Box::new(silence)), 0);
+        assert_eq!((problem.kind, problem.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
+        assert_eq!(problem.more["etag"], "\"3\"");
+        let current = &problem.more["current"];
+        assert_eq!((current["id"].as_str(), current["comment"].as_str()), (Some("s1"), Some("why")));
+    }
+
+    #[test]
+    fn refusals_of_changes() {
+        let exists = told(SilenceError::Exists, 0);
+        assert_eq!((exists.kind, exists.code), (ProblemKind::Precondition, "VERSION_CONFLICT"));
+        assert!(exists.more.is_empty(), "nothing is told of one that the caller may not see");
+        assert_eq!(told(SilenceError::NotFound, 0).kind, ProblemKind::NotFound);
+        let invalid = told(SilenceError::Invalid("no matchers".to_owned()), 0);
+        assert_eq!((invalid.kind, invalid.detail.as_str()), (ProblemKind::Invalid, "no matchers"));
+    }
+}
