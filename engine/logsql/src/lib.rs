@@ -25,6 +25,7 @@ mod run;
 mod scope;
 pub mod stats_fn;
 mod stats_labels;
+mod step;
 mod stream_text;
 mod visit;
 mod written;

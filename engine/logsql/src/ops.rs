@@ -12,7 +12,7 @@ pub(crate) mod project;
 pub(crate) mod sort;
 pub(crate) mod unpack;
 
-use crate::written::StepReader;
+use crate::step::StepReader;
 
 /// How the steps of each are read.
 pub(crate) const STEPS: &[&[StepReader]] = &[

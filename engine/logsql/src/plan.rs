@@ -27,14 +27,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::ast::{Filter, Pipe, Query};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step, step_plan};
+use crate::nodes::step_plan;
 use crate::ops::context::{self, Context};
 use crate::pieces::map_batches;
 use crate::pipes::limit::cut;
 use crate::pipes::sort::Sort;
 use crate::pipes::{At, Order};
 use crate::rows::{Column, Kind, Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 use filter::TimeScope;
 
 /// How its step is read.

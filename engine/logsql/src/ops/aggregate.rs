@@ -20,12 +20,12 @@ use serde::{Deserialize, Serialize};
 
 use super::group::Grouped;
 use crate::kernels::bucket::Bucket;
-use crate::nodes::{Batches, Step, StepExec};
+use crate::nodes::StepExec;
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Named>()];

@@ -28,11 +28,10 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::nodes::{Batches, Step};
 use crate::pieces::Pieces;
 use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 use codes::{Codes, KeyValues};
 use shorts::Shorts;
 

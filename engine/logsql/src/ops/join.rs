@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
 use crate::ast::Overwrite;
-use crate::nodes::{Batches, Step, StepExec};
+use crate::nodes::StepExec;
 use crate::pieces::{Made, map_batches, map_values};
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<JoinKeys>(), StepReader::of::<Merged>()];

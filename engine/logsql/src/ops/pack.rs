@@ -12,13 +12,12 @@ use serde::{Deserialize, Serialize};
 use super::cells::{assemble, bounded};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::pieces::{Made, map_values};
 use crate::plan::Planned;
 use crate::print::patterns;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Packed>()];

@@ -12,7 +12,7 @@ use crate::parser::Parser;
 use crate::plan::filter::TimeScope;
 use crate::plan::{Planned, Planner, internal};
 use crate::stats_labels::{StatsColumns, refused};
-use crate::written::StepReader;
+use crate::step::StepReader;
 
 /// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
 #[derive(Debug)]

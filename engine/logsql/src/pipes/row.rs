@@ -16,14 +16,13 @@ use serde::{Deserialize, Serialize};
 use super::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::{Cells, Compute};
 use crate::pieces::map_values;
 use crate::plan::Planned;
 use crate::plan::filter::{add_needs, lower};
 use crate::rows::Shape;
 use crate::stats_labels::{StatsColumns, refused};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// A pipe over one row at a time.
 pub(crate) trait RowPipe:
