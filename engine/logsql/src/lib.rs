@@ -17,6 +17,7 @@ mod parser;
 mod pieces;
 pub mod pipes;
 mod plan;
+mod planned;
 mod print;
 pub mod request;
 pub mod rowfn;

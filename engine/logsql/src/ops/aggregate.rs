@@ -22,7 +22,7 @@ use super::group::Grouped;
 use crate::kernels::bucket::Bucket;
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
 use super::sort::{Sort, row_key};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

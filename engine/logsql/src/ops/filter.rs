@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::kernels::values::parse_rfc3339;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 use crate::stream_text;

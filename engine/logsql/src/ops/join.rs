@@ -19,7 +19,7 @@ use super::unpack::Writer;
 use crate::ast::Overwrite;
 use crate::nodes::StepExec;
 use crate::pieces::{Made, map_batches, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -13,7 +13,7 @@ use super::cells::{assemble, bounded};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};

@@ -15,7 +15,7 @@ use super::unpack::Writer;
 use crate::ast::{FieldPattern, Overwrite, PatternPair};
 use crate::needs::Needs;
 use crate::pieces::{Made, ValueMap, map_batches, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
 use crate::step::{Batches, Step, StepKind, StepReader};

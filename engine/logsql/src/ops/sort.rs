@@ -25,7 +25,7 @@ use super::keys::Keys;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
 use crate::nodes::StepExec;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -19,7 +19,7 @@ use crate::needs::Needs;
 use crate::ops::cells::{Chosen, assemble};
 use crate::parser::Parser;
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::{patterns, word};
 use crate::rows::{Shape, push_text};
 use crate::step::{Batches, Step, StepKind, StepReader};

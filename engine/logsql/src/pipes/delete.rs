@@ -10,7 +10,7 @@ use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::project::{Kept, delete_shape};
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::stats_labels::StatsColumns;
 

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

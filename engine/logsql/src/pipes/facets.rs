@@ -20,7 +20,7 @@ use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
 use crate::pieces::Pieces;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

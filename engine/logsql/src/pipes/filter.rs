@@ -9,8 +9,8 @@ use crate::ast::Filter;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::parser::Parser;
-use crate::plan::Planned;
 use crate::plan::filter::{add_needs, lower};
+use crate::planned::Planned;
 use crate::stats_labels::StatsColumns;
 
 /// `filter f`, `where f`: the filter that rows must match.

@@ -15,7 +15,7 @@ use super::syntax::above_0;
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::{Planned, internal};
+use crate::planned::{Planned, internal};
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -9,8 +9,9 @@ use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
 use crate::parser::Parser;
+use crate::plan::Planner;
 use crate::plan::filter::TimeScope;
-use crate::plan::{Planned, Planner, internal};
+use crate::planned::{Planned, internal};
 use crate::stats_labels::{StatsColumns, refused};
 use crate::step::StepReader;
 

@@ -9,7 +9,7 @@ use quiver_types::Result;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::stats_labels::StatsColumns;
 
 /// `limit N`, `head N`: most rows that come through.

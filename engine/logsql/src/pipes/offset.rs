@@ -8,7 +8,7 @@ use super::limit::cut;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::stats_labels::StatsColumns;
 
 /// `offset N`, `skip N`: the number of rows that are left out at the beginning.

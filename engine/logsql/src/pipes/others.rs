@@ -16,7 +16,7 @@ use crate::needs::Needs;
 use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 use crate::rows::{Shape, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -11,7 +11,7 @@ use crate::ast::{FieldPattern, PatternPair};
 use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::stats_labels::StatsColumns;
 
 /// `rename a as b, ..`

@@ -15,7 +15,7 @@ use super::{At, Order, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::lexer::quote;
 use crate::needs::Needs;
-use crate::plan::{Planned, internal};
+use crate::planned::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};
 use crate::step::{Batches, Step, StepKind, StepReader};

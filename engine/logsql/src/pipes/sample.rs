@@ -18,7 +18,7 @@ use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::Shape;
 use crate::step::{Batches, Step, StepKind, StepReader};
 

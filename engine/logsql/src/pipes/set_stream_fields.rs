@@ -19,7 +19,7 @@ use crate::needs::Needs;
 use crate::ops::cells::{Chosen, assemble, mask};
 use crate::parser::{Parser, or_all};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rows::{Shape, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -10,7 +10,7 @@ use super::{At, Order, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::sort_fields;
 use crate::stats_labels::StatsColumns;
 

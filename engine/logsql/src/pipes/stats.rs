@@ -12,7 +12,8 @@ use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::Parser;
-use crate::plan::{Planned, stats};
+use crate::plan::stats;
+use crate::planned::Planned;
 use crate::print::list;
 use crate::stats_labels::StatsColumns;
 

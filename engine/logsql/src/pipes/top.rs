@@ -11,7 +11,7 @@ use crate::ops::aggregate::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::ops::sort;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 
 /// `top [N] by (...) [hits as x] [rank]`

@@ -20,8 +20,8 @@ use crate::ops::aggregate::{Aggregate, Call, Key};
 use crate::ops::filter::Matching;
 use crate::ops::project::Reshaped;
 use crate::parser::Parser;
-use crate::plan::Planned;
 use crate::plan::filter::lower;
+use crate::planned::Planned;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
 

@@ -20,7 +20,7 @@ use crate::needs::Needs;
 use crate::ops::cells::{assemble, mask};
 use crate::parser::Parser;
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, batch, push_text, texts_of};
 use crate::step::{Batches, Step, StepKind, StepReader};

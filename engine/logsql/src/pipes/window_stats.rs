@@ -23,7 +23,7 @@ use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
 use crate::parser::{Parser, or_all};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::{list, patterns, word};
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 use crate::stats_labels::StatsColumns;
