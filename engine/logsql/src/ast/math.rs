@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Literal;
+use super::literal::Literal;
 
 /// An arithmetic expression over the fields of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

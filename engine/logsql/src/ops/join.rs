@@ -16,7 +16,7 @@ use quiver_query::{Operator, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
-use crate::ast::Overwrite;
+use crate::ast::literal::Overwrite;
 use crate::nodes::StepExec;
 use crate::pieces::{Made, map_batches, map_values};
 use crate::planned::Planned;

@@ -10,7 +10,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{assemble, bounded};
-use crate::ast::FieldPattern;
+use crate::ast::field::FieldPattern;
 use crate::needs::Needs;
 use crate::pieces::{Made, map_values};
 use crate::planned::Planned;

@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::assemble;
 use super::unpack::Writer;
-use crate::ast::{FieldPattern, Overwrite, PatternPair};
+use crate::ast::field::{FieldPattern, PatternPair};
+use crate::ast::literal::Overwrite;
 use crate::needs::Needs;
 use crate::pieces::{Made, ValueMap, map_batches, map_values};
 use crate::planned::Planned;

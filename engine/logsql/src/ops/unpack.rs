@@ -13,7 +13,8 @@ use quiver_types::logs::LogFilter;
 use serde::{Deserialize, Serialize};
 
 use super::cells::mask;
-use crate::ast::{FieldPattern, Overwrite};
+use crate::ast::field::FieldPattern;
+use crate::ast::literal::Overwrite;
 use crate::pieces::{Made, map_values};
 use crate::rowfn::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};

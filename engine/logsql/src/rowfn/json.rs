@@ -4,7 +4,7 @@
 use quiver_types::logs::MSG;
 
 use super::Fields;
-use crate::ast::FieldPattern;
+use crate::ast::field::FieldPattern;
 use crate::kernels::values::code;
 
 /// Deepest nesting that is read.
