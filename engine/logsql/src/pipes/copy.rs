@@ -12,7 +12,7 @@ use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::Parser;
 use crate::planned::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `copy a as b, ..`
 #[derive(Debug, Clone, PartialEq, Eq)]

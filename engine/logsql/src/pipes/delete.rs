@@ -12,7 +12,7 @@ use crate::ops::project::{Kept, delete_shape};
 use crate::parser::Parser;
 use crate::planned::Planned;
 use crate::print::patterns;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `delete a, b*`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::ops::project::{Kept, fields_shape};
 use crate::parser::{Parser, or_all};
 use crate::planned::Planned;
 use crate::print::patterns;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `fields a, b*`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use crate::ops::filter::Matching;
 use crate::parser::Parser;
 use crate::plan::filter::{add_needs, lower};
 use crate::planned::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `filter f`, `where f`: the filter that rows must match.
 #[derive(Debug, Clone, PartialEq)]

@@ -12,7 +12,7 @@ use crate::parser::Parser;
 use crate::plan::Planner;
 use crate::plan::filter::TimeScope;
 use crate::planned::{Planned, internal};
-use crate::stats_labels::{StatsColumns, refused};
+use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
 
 /// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.

@@ -10,7 +10,7 @@ use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
 use crate::planned::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `limit N`, `head N`: most rows that come through.
 #[derive(Debug, Clone, PartialEq, Eq)]

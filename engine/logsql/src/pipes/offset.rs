@@ -9,7 +9,7 @@ use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
 use crate::planned::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `offset N`, `skip N`: the number of rows that are left out at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use crate::pieces::map_values;
 use crate::plan::filter::{add_needs, lower};
 use crate::planned::Planned;
 use crate::rows::Shape;
-use crate::stats_labels::{StatsColumns, refused};
+use crate::series_columns::{StatsColumns, refused};
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// A pipe over one row at a time.

@@ -12,7 +12,7 @@ use crate::ops::sort;
 use crate::parser::Parser;
 use crate::planned::Planned;
 use crate::print::sort_fields;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `sort by (...) [desc] [partition by (...)] [offset N] [limit N] [rank]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::parser::Parser;
 use crate::plan::stats;
 use crate::planned::Planned;
 use crate::print::list;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `[stats] [by (...)] f(...) [if (...)] [as r], ..`
 #[derive(Debug, Clone, PartialEq)]

@@ -26,7 +26,7 @@ use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::print::{list, patterns, word};
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `running_stats [by (...)] f(...) as r, ..`, `total_stats ..`
