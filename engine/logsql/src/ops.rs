@@ -5,6 +5,7 @@ pub(crate) mod cells;
 pub(crate) mod context;
 pub(crate) mod filter;
 mod group;
+pub(crate) mod grouping;
 pub(crate) mod join;
 pub(crate) mod keys;
 pub(crate) mod pack;
