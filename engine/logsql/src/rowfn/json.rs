@@ -3,7 +3,7 @@
 
 use quiver_types::logs::MSG;
 
-use super::Fields;
+use super::fields::Fields;
 use crate::ast::field::FieldPattern;
 use crate::kernels::values::code;
 
