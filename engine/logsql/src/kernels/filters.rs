@@ -1,4 +1,5 @@
-//! Filters: one file each. A matcher of one value says what prunes ([`MatchHints`]); hints never lose a match.
+//! Filters: one file each. A matcher of one value says what prunes ([`MatchHints`](quiver_types::logs::MatchHints));
+//! hints never lose a match.
 
 mod any_case_phrase;
 mod any_case_prefix;
