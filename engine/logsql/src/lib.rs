@@ -5,6 +5,7 @@
 
 pub mod ast;
 mod error;
+mod filter_needs;
 pub mod fuzz;
 pub mod kernels;
 mod lexer;

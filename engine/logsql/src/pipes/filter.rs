@@ -6,10 +6,11 @@ use quiver_types::Result;
 
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::ast::Filter;
+use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::parser::Parser;
-use crate::plan::filter::{add_needs, lower};
+use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 

@@ -15,10 +15,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
+use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::cells::{Cells, Compute};
 use crate::pieces::map_values;
-use crate::plan::filter::{add_needs, lower};
+use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::rows::Shape;
 use crate::series_columns::{StatsColumns, refused};
