@@ -2,7 +2,7 @@
 
 use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 
-use crate::ast::{Filter, Test};
+use crate::ast::filter::{Filter, Test};
 use crate::needs::Needs;
 
 /// Adds the fields that a filter looks at.

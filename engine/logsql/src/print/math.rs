@@ -1,7 +1,7 @@
 //! Canonical text of expressions.
 
 use super::{list, literal, word};
-use crate::ast::MathExpr;
+use crate::ast::math::MathExpr;
 
 /// An expression; an operator at the top stands in parentheses.
 pub(crate) fn math_text(expr: &MathExpr) -> String {
