@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::ast::FieldPattern;
+use crate::ast::field::FieldPattern;
 
 /// A set of fields: named ones, and groups by prefix but for some names.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

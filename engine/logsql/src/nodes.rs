@@ -1,12 +1,10 @@
 //! Operators of LogsQL as nodes of DataFusion plans: they make their physical nodes from DataFusion's own where it has
 //! them (aggregation, sorting and joining with spill), else [`StepExec`] over a [`Step`].
 
-use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
 use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -21,39 +19,9 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use quiver_query::{Operator, coalesced, operator_plan, write_operator};
 
-use crate::written::WrittenStep;
-
-/// The batches of one partition of a step.
-pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
-
-/// A step from rows to rows: plain data that says what is done. Whatever it needs while it runs (compiled expressions,
-/// buffers, reserved memory) is made when a partition is opened, and belongs to that run alone.
-pub(crate) trait Step: WrittenStep + Debug + Send + Sync + 'static {
-    /// Name that plans show.
-    fn name(&self) -> &'static str;
-
-    /// What plans show beside the name.
-    fn detail(&self) -> String {
-        String::new()
-    }
-
-    /// Schema of the batches that it gives.
-    fn schema(&self) -> SchemaRef;
-
-    /// Whether it has to see all partitions as one.
-    fn once(&self) -> bool {
-        false
-    }
-
-    /// Begins the work on a partition.
-    ///
-    /// # Errors
-    /// What it says cannot be done.
-    fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches>;
-}
+use crate::step::Step;
 
 /// The logical node of a step.
 #[derive(Debug, PartialEq, Eq, Hash)]

@@ -5,6 +5,7 @@ pub(crate) mod cells;
 pub(crate) mod context;
 pub(crate) mod filter;
 mod group;
+pub(crate) mod grouping;
 pub(crate) mod join;
 pub(crate) mod keys;
 pub(crate) mod pack;
@@ -12,7 +13,7 @@ pub(crate) mod project;
 pub(crate) mod sort;
 pub(crate) mod unpack;
 
-use crate::written::StepReader;
+use crate::step::StepReader;
 
 /// How the steps of each are read.
 pub(crate) const STEPS: &[&[StepReader]] = &[

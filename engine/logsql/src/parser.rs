@@ -15,7 +15,6 @@ mod time;
 
 use std::collections::HashSet;
 
-pub(crate) use math::func_name as math_func_name;
 pub(crate) use names::or_all;
 use quiver_types::Error;
 use quiver_types::meant::did_you_mean;

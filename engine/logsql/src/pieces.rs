@@ -9,7 +9,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_query::{Held, Underway, to_datafusion};
 
-use crate::nodes::Batches;
+use crate::step::Batches;
 
 /// How long work on a piece of a batch should take.
 const PIECE_TIME: Duration = Duration::from_millis(4);

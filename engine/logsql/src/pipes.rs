@@ -67,7 +67,7 @@ pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind};
 
 use crate::error::Result;
 use crate::parser::{Parser, stats_func_names};
-use crate::written::StepReader;
+use crate::step::StepReader;
 
 /// Makes the type of all pipes, and the list of their names, out of one line each.
 macro_rules! pipes {

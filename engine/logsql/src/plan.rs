@@ -8,33 +8,32 @@ pub(crate) mod stats;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, TimestampNanosecondArray};
 use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
 use arrow::record_batch::RecordBatch;
-use datafusion::common::{DFSchema, TableReference};
+use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{EmptyRelation, LogicalPlan, LogicalPlanBuilder};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{LogTables, QueryContext, from_datafusion};
+use quiver_types::Result;
 use quiver_types::logs::{
     LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, ROW_COUNT, STREAM, STREAM_ID, TIME,
 };
-use quiver_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::ast::{Filter, Pipe, Query};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step, step_plan};
 use crate::ops::context::{self, Context};
 use crate::pieces::map_batches;
 use crate::pipes::limit::cut;
 use crate::pipes::sort::Sort;
 use crate::pipes::{At, Order};
+use crate::planned::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 use filter::TimeScope;
 
 /// How its step is read.
@@ -42,29 +41,6 @@ pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<ShiftedTime>()];
 
 /// Name of the table in plans.
 const TABLE: &str = "logs";
-
-/// A plan and what its rows look like.
-#[derive(Debug, Clone)]
-pub(crate) struct Planned {
-    pub(crate) plan: LogicalPlan,
-    pub(crate) shape: Shape,
-    /// Bounds of the time of the rows, both included: what rates are over.
-    pub(crate) time: (i64, i64),
-}
-
-impl Planned {
-    /// No rows, and no columns.
-    pub(crate) fn nothing() -> Self {
-        let schema = Arc::new(DFSchema::empty());
-        let plan = LogicalPlan::EmptyRelation(EmptyRelation { produce_one_row: false, schema });
-        Self { plan, shape: Shape::default(), time: (i64::MIN, i64::MAX) }
-    }
-
-    /// Adds a step.
-    pub(crate) fn then(self, step: impl Step + Eq + Hash, shape: Shape) -> Result<Self> {
-        Ok(Self { plan: step_plan(step, self.plan)?, shape, time: self.time })
-    }
-}
 
 /// What plans of one query are made from: the tables, and their state at one moment.
 #[derive(Debug)]
@@ -353,11 +329,6 @@ fn newest(query: &Query) -> Option<Newest> {
     let newest_first = *descending != sort.is_reversed();
     let order = if newest_first { LogOrder::NewestFirst } else { LogOrder::OldestFirst };
     Some(Newest { order, sort_at, skip: sort.offset, fetch: sort.limit })
-}
-
-/// An error of planning that only a fault of ours can cause.
-pub(crate) fn internal(message: &str) -> Error {
-    Error::internal(message)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Pipes that transform one row at a time: one file each, as functions from texts to texts. The planner feeds them
 //! fields and stores what they give; `len` and `drop_empty_fields` need no code of their own.
 
+mod bound;
 pub mod coalesce;
 mod codec;
 pub mod collapse_nums;
@@ -26,9 +27,7 @@ pub mod unpack_syslog;
 pub mod unpack_words;
 pub mod unroll;
 
-/// Longest value that a pipe may make, in bytes. What makes longer ones stops soon after.
-pub const VALUE_LEN_MAX: usize = 8 << 20;
-
+pub use bound::VALUE_LEN_MAX;
 pub use coalesce::coalesce;
 pub use collapse_nums::collapse_nums;
 pub use decolorize::decolorize;

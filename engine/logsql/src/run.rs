@@ -18,10 +18,12 @@ use tokio::sync::mpsc;
 use tracing::Instrument;
 
 use crate::ast::{Filter, Pipe, Query, Test, Values};
+use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
-use crate::plan::filter::{TimeScope, add_needs, lower};
-use crate::plan::{Planned, Planner};
+use crate::plan::Planner;
+use crate::plan::filter::{TimeScope, lower};
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::scope::QueryScope;
 use crate::written::hand_on_matchers;

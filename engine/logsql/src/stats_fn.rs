@@ -1,6 +1,7 @@
 //! Functions of `stats`: one file each. A function is an aggregate of DataFusion over columns of texts; its state is
 //! vectorised over groups, travels as Arrow columns between partial and final aggregation, and its result is a text.
 
+mod accumulator;
 mod any;
 mod args;
 mod avg;
@@ -26,9 +27,10 @@ mod udaf;
 mod uniq_values;
 mod values;
 
+pub use accumulator::StatsAccumulator;
 pub use args::{Arg, NamePattern};
 pub use function::Function;
-pub use state::{GroupRows, StatsAccumulator};
+pub use state::GroupRows;
 pub use udaf::{StatsUdaf, stats_udaf};
 
 #[cfg(test)]

@@ -1,26 +1,11 @@
 //! Which columns of a query that ends in `stats` are labels and which are values: what the Prometheus form needs.
 
+use quiver_types::Result;
 use quiver_types::logs::TIME;
-use quiver_types::{Error, ErrorKind, Result};
 
-use std::fmt::Display;
-
-use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, TimeBucket};
+use crate::ast::{GroupBy, Literal, Pipe, Query, TimeBucket};
 use crate::pipes::answer_order::AnswerOrder;
-
-/// The columns of an answer in its Prometheus form.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct StatsColumns {
-    /// Fields that the rows are grouped by: labels of the series.
-    pub labels: Vec<String>,
-    /// Results of functions: one series for each, under its name.
-    pub values: Vec<String>,
-}
-
-/// Says why a query has no Prometheus form.
-pub(crate) fn refused(text: impl Into<String>) -> Error {
-    Error::new(ErrorKind::Execution, text)
-}
+use crate::series_columns::{StatsColumns, refused};
 
 /// Finds the columns of a query that ends in `stats`, through the pipes behind it.
 ///
@@ -83,89 +68,10 @@ pub fn in_series((mut query, mut columns): (Query, StatsColumns)) -> (Query, Sta
     (query, columns)
 }
 
-impl StatsColumns {
-    /// Leaves the columns that a pipe keeps; one that drops a label is refused.
-    pub(crate) fn keep(&mut self, pipe: &dyn Display, kept: impl Fn(&String) -> bool) -> Result<()> {
-        self.keep_labels(pipe, &kept)?;
-        self.values.retain(kept);
-        Ok(())
-    }
-
-    fn keep_labels(&self, pipe: &dyn Display, kept: impl Fn(&String) -> bool) -> Result<()> {
-        match self.labels.iter().find(|label| !kept(label)) {
-            Some(label) => Err(refused(format!("`{pipe}` loses `{label}`, by which rows are grouped"))),
-            None => Ok(()),
-        }
-    }
-
-    /// Adds a label that a pipe makes; a column of that name must not be there.
-    pub(crate) fn add_label(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
-        if self.labels.iter().chain(&self.values).any(|own| own == name) {
-            return Err(refused(format!("`{pipe}` overwrites `{name}`")));
-        }
-        self.labels.push(name.to_owned());
-        Ok(())
-    }
-
-    /// Adds a value that a pipe makes; it may replace another value, but no label.
-    pub(crate) fn add_value(&mut self, pipe: &dyn Display, name: &str) -> Result<()> {
-        if self.labels.iter().any(|label| label == name) {
-            return Err(refused(format!("`{pipe}` overwrites `{name}`, by which rows are grouped")));
-        }
-        if !self.values.iter().any(|value| value == name) {
-            self.values.push(name.to_owned());
-        }
-        Ok(())
-    }
-
-    /// Follows a pair of `copy` or `rename`, names or prefixes.
-    pub(crate) fn move_pair(&mut self, pipe: &dyn Display, pair: &PatternPair, rename: bool) -> Result<()> {
-        if pair.source == pair.target {
-            return Ok(());
-        }
-        let renamed = |name: &str| match (&pair.source, &pair.target) {
-            (FieldPattern::Name(source), FieldPattern::Name(target)) => (source == name).then(|| target.clone()),
-            (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => {
-                name.strip_prefix(old.as_str()).map(|n| format!("{new}{n}"))
-            }
-            (FieldPattern::Prefix(old), FieldPattern::Name(target)) => {
-                name.starts_with(old.as_str()).then(|| target.clone())
-            }
-            (FieldPattern::Name(_), FieldPattern::Prefix(_)) => None,
-        };
-        let labels: Vec<(String, String)> =
-            self.labels.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
-        let values: Vec<(String, String)> =
-            self.values.iter().filter_map(|name| Some((name.clone(), renamed(name)?))).collect();
-        if rename {
-            self.labels.retain(|name| renamed(name).is_none());
-            self.values.retain(|name| renamed(name).is_none());
-        }
-        // What no row has still overwrites what it is moved to.
-        if let (FieldPattern::Name(_), FieldPattern::Name(target), true) =
-            (&pair.source, &pair.target, labels.is_empty() && values.is_empty())
-        {
-            self.values.retain(|name| name != target);
-            return self.keep_labels(pipe, |label| label != target);
-        }
-        if let (FieldPattern::Prefix(_), FieldPattern::Prefix(target), true) =
-            (&pair.source, &pair.target, labels.is_empty() && values.is_empty())
-            && self.labels.iter().chain(&self.values).any(|name| name.starts_with(target.as_str()))
-        {
-            return Err(refused(format!("`{pipe}` may overwrite `{target}*`")));
-        }
-        for (_, target) in labels {
-            self.add_label(pipe, &target)?;
-        }
-        for (_, target) in values {
-            self.add_value(pipe, &target)?;
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
 
     fn check(query: &str, labels: Option<&[&str]>) {

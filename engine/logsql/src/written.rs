@@ -1,82 +1,25 @@
-//! Written forms of the physical nodes: a step is its kind, and all that it says as plain data behind it.
+//! Written forms of the physical nodes and functions: a step is its kind, and what it says of itself (`step`) behind it.
 //!
-//! A step is written by what is derived of its type; a kind finds its reader in the lists of `ops`, of the pipes and of the
-//! planner. Nothing of a run is written: a step has nothing of it.
+//! A kind finds its reader in the lists of `ops`, of the pipes and of the planner.
 
 use std::sync::Arc;
 
 use datafusion::common::internal_err;
-use datafusion::error::{DataFusionError, Result};
+use datafusion::error::Result;
 use datafusion::logical_expr::AggregateUDF;
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_query::{Forms, Written};
 use quiver_types::logs::read_matchers;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
 use crate::kernels::filters::MATCHERS;
-use crate::nodes::{Step, StepExec};
+use crate::nodes::StepExec;
 use crate::stats_fn::{Arg, Function, StatsUdaf, stats_udaf};
+use crate::step::{StepReader, from_bytes, to_bytes};
 use crate::{ops, pipes, plan};
-
-/// A type of steps.
-pub(crate) trait StepKind: Serialize + DeserializeOwned {
-    /// Tells it from all others in a plan that is written; never used again for another.
-    const KIND: &'static str;
-}
-
-/// What a step gives of itself when its plan is written.
-pub(crate) trait WrittenStep {
-    /// The kind, by which its reader is found.
-    fn kind(&self) -> &'static str;
-
-    /// The step as bytes.
-    ///
-    /// # Errors
-    /// Internal: a matcher of a filter in it has no written form.
-    fn body(&self) -> Result<Vec<u8>>;
-}
-
-impl<S: StepKind> WrittenStep for S {
-    fn kind(&self) -> &'static str {
-        S::KIND
-    }
-
-    fn body(&self) -> Result<Vec<u8>> {
-        to_bytes(self)
-    }
-}
-
-/// How the steps of a kind are read.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct StepReader {
-    kind: &'static str,
-    read: fn(&[u8]) -> Result<Arc<dyn Step>>,
-}
-
-impl StepReader {
-    /// The reader of a type of steps.
-    pub(crate) const fn of<S: Step + StepKind>() -> Self {
-        Self { kind: S::KIND, read: read_step::<S> }
-    }
-}
-
-fn read_step<S: Step + StepKind>(body: &[u8]) -> Result<Arc<dyn Step>> {
-    Ok(Arc::new(from_bytes::<S>(body)?))
-}
 
 /// All kinds of steps.
 fn readers() -> impl Iterator<Item = &'static StepReader> {
     ops::STEPS.iter().copied().flatten().chain(plan::STEPS).chain(pipes::steps().flatten())
-}
-
-fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>> {
-    postcard::to_allocvec(value).map_err(|e| DataFusionError::External(Box::new(e)))
-}
-
-fn from_bytes<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T> {
-    let (value, rest) = postcard::take_from_bytes(bytes).map_err(|e| DataFusionError::External(Box::new(e)))?;
-    if rest.is_empty() { Ok(value) } else { internal_err!("{} bytes are left of a written form", rest.len()) }
 }
 
 /// Sees to it that the filters of the language are read.

@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{FieldPattern, Literal, Query, TimeFilter};
+use super::Query;
+use super::field::FieldPattern;
+use super::literal::Literal;
+use super::time::TimeFilter;
 
 /// A condition on rows.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Literal;
+use super::literal::Literal;
 
 /// An arithmetic expression over the fields of a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -100,4 +100,22 @@ pub enum MathFunc {
     Rand,
     /// `round(x[, step])`: to the nearest multiple of the step (1 without it), halves away from zero
     Round,
+}
+
+impl MathFunc {
+    /// The name in the language.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Abs => "abs",
+            Self::Ceil => "ceil",
+            Self::Exp => "exp",
+            Self::Floor => "floor",
+            Self::Ln => "ln",
+            Self::Max => "max",
+            Self::Min => "min",
+            Self::Now => "now",
+            Self::Rand => "rand",
+            Self::Round => "round",
+        }
+    }
 }

@@ -1,6 +1,9 @@
 //! The `stats` pipe: groups and functions.
 
-use super::{FieldPattern, Filter, Literal, TimeBucket};
+use super::field::FieldPattern;
+use super::filter::Filter;
+use super::literal::Literal;
+use super::time::TimeBucket;
 
 /// One field of `by (...)`.
 #[derive(Debug, Clone, PartialEq)]

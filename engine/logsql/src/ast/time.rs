@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Literal;
+use super::literal::Literal;
 
 /// `_time:5m`, `_time:[a, b)`, `_time:day_range[08:00, 18:00]`, `_time:week_range[Mon, Fri]`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

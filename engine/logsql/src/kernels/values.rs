@@ -7,15 +7,17 @@ mod duration;
 mod ip;
 mod number;
 mod order;
+mod plain;
 mod size;
 mod text;
 mod time;
 
 pub use duration::{parse_duration, push_duration};
 pub use ip::{parse_ipv4, parse_ipv4_mask, parse_ipv6, push_ipv4};
-pub(crate) use number::code;
-pub use number::{number, numeric, parse_float, parse_i64, parse_u64};
+pub use number::{number, numeric};
 pub use order::{Rank, compare, compare_ranked, push_plain_sort_key, push_sort_key, rank, rank_of_float, rank_of_int};
+pub(crate) use plain::code;
+pub use plain::{parse_float, parse_i64, parse_u64};
 pub use size::parse_size;
 pub use text::{float_text, push_f64, push_json_string};
 pub use time::{

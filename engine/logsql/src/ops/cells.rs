@@ -12,7 +12,8 @@ use quiver_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
-use crate::ast::{FieldPattern, Overwrite};
+use crate::ast::field::FieldPattern;
+use crate::ast::literal::Overwrite;
 use crate::pieces::Made;
 use crate::rowfn::VALUE_LEN_MAX;
 use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, missing, push_text, texts_of};

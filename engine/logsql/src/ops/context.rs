@@ -19,10 +19,9 @@ use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
 use super::sort::{Sort, row_key};
-use crate::nodes::{Batches, Step};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Shape, batch, empty_rest, missing, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Neighbours>()];

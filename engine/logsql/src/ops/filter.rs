@@ -16,12 +16,11 @@ use quiver_types::logs::{
 use serde::{Deserialize, Serialize};
 
 use crate::kernels::values::parse_rfc3339;
-use crate::nodes::{Batches, Step};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
+use crate::step::{Batches, Step, StepKind, StepReader};
 use crate::stream_text;
-use crate::written::{StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Matching>()];

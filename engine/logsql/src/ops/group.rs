@@ -26,14 +26,13 @@ use hashbrown::HashTable;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
-use crate::nodes::{Batches, Step};
+use super::grouping::{Aggregate, Call};
 use crate::pieces::Pieces;
 use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
-use crate::written::{StepKind, StepReader};
-use codes::{Codes, KeyValues};
+use crate::step::{Batches, Step, StepKind, StepReader};
+use codes::{Codes, HASHER, KeyValues};
 use shorts::Shorts;
 
 /// How its step is read.
@@ -50,8 +49,6 @@ const DENSE_MAX: usize = 1 << 16;
 const RUN_ROWS: usize = 4;
 /// A combination that has no group yet.
 const UNKNOWN: u32 = u32::MAX;
-
-const HASHER: FixedState = FixedState::with_seed(0x6b);
 
 /// Groups the rows of a partition; gives keys and states.
 #[derive(Debug)]
@@ -441,7 +438,7 @@ mod tests {
     use quiver_types::logs::Stored;
 
     use super::*;
-    use crate::ops::aggregate::Key;
+    use crate::ops::grouping::Key;
     use crate::rows::{Column, Kind, Shape, batch};
 
     /// Columns of as many texts as there are keys, in every form that holds them.

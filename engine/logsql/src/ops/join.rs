@@ -16,12 +16,12 @@ use quiver_query::{Operator, coalesced, operator_plan};
 use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
-use crate::ast::Overwrite;
-use crate::nodes::{Batches, Step, StepExec};
+use crate::ast::literal::Overwrite;
+use crate::nodes::StepExec;
 use crate::pieces::{Made, map_batches, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<JoinKeys>(), StepReader::of::<Merged>()];

@@ -10,15 +10,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
 use super::cells::{assemble, bounded};
-use crate::ast::FieldPattern;
+use crate::ast::field::FieldPattern;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Packed>()];

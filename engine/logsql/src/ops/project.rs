@@ -12,14 +12,14 @@ use serde::{Deserialize, Serialize};
 
 use super::cells::assemble;
 use super::unpack::Writer;
-use crate::ast::{FieldPattern, Overwrite, PatternPair};
+use crate::ast::field::{FieldPattern, PatternPair};
+use crate::ast::literal::Overwrite;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::pieces::{Made, ValueMap, map_batches, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
 pub(crate) const STEPS: &[StepReader] =

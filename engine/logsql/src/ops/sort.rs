@@ -23,11 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
-use crate::nodes::{Batches, Step, StepExec};
+use crate::nodes::StepExec;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its steps are read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<SortKeys>(), StepReader::of::<Ordered>()];

@@ -13,12 +13,12 @@ use quiver_types::logs::LogFilter;
 use serde::{Deserialize, Serialize};
 
 use super::cells::mask;
-use crate::ast::{FieldPattern, Overwrite};
-use crate::nodes::{Batches, Step};
+use crate::ast::field::FieldPattern;
+use crate::ast::literal::Overwrite;
 use crate::pieces::{Made, map_values};
 use crate::rowfn::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Unpacked>()];

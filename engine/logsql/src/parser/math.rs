@@ -19,24 +19,19 @@ const OPS: &[MathOp] = &[
     MathOp::Default,
 ];
 
-/// Functions: name, least and greatest number of arguments.
-const FUNCS: &[(&str, MathFunc, usize, usize)] = &[
-    ("abs", MathFunc::Abs, 1, 1),
-    ("ceil", MathFunc::Ceil, 1, 1),
-    ("exp", MathFunc::Exp, 1, 1),
-    ("floor", MathFunc::Floor, 1, 1),
-    ("ln", MathFunc::Ln, 1, 1),
-    ("max", MathFunc::Max, 2, usize::MAX),
-    ("min", MathFunc::Min, 2, usize::MAX),
-    ("now", MathFunc::Now, 0, 0),
-    ("rand", MathFunc::Rand, 0, 0),
-    ("round", MathFunc::Round, 1, 2),
+/// Functions: least and greatest number of arguments.
+const FUNCS: &[(MathFunc, usize, usize)] = &[
+    (MathFunc::Abs, 1, 1),
+    (MathFunc::Ceil, 1, 1),
+    (MathFunc::Exp, 1, 1),
+    (MathFunc::Floor, 1, 1),
+    (MathFunc::Ln, 1, 1),
+    (MathFunc::Max, 2, usize::MAX),
+    (MathFunc::Min, 2, usize::MAX),
+    (MathFunc::Now, 0, 0),
+    (MathFunc::Rand, 0, 0),
+    (MathFunc::Round, 1, 2),
 ];
-
-/// Gives the name of a function.
-pub(crate) fn func_name(func: MathFunc) -> &'static str {
-    FUNCS.iter().find(|(_, f, ..)| *f == func).map_or("", |(name, ..)| name)
-}
 
 /// What ends a name without quotes.
 const STOPS: &[&str] = &["=", "+", "-", "*", "/", "%", "^", "&", ",", "(", ")", "[", "]", "|", "!"];
@@ -124,8 +119,8 @@ impl Parser<'_> {
     fn math_call(&mut self) -> Result<MathExpr> {
         let at = self.next;
         let name = self.token().text.to_ascii_lowercase();
-        let Some(&(_, func, least, most)) = FUNCS.iter().find(|(known, ..)| *known == name) else {
-            return Err(self.unknown(at, "math function", FUNCS.iter().map(|(name, ..)| *name)));
+        let Some(&(func, least, most)) = FUNCS.iter().find(|(func, ..)| func.name() == name) else {
+            return Err(self.unknown(at, "math function", FUNCS.iter().map(|(func, ..)| func.name())));
         };
         self.advance();
         let args = self.in_parens(|parser| parser.math(u8::MAX))?;

@@ -7,9 +7,9 @@ use quiver_types::logs::MSG;
 use super::{FIELDS_MAX, Parser};
 use crate::ast::{FieldPattern, Filter, Literal};
 use crate::error::Result;
+use crate::filter_needs::add_needs;
 use crate::literal::{parse_duration, parse_number, parse_u64};
 use crate::needs::Needs;
-use crate::plan::filter::add_needs;
 
 /// What ends any word.
 const STOPS: &[&str] = &["(", ")", "[", "]", "|", ",", "*", ";"];

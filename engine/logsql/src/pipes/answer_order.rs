@@ -10,7 +10,7 @@ use super::syntax::{limited, names};
 use super::{At, Order, Output, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort::{Compared, Sort};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 
 /// How an answer is ordered.

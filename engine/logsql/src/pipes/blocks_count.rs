@@ -12,12 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 use crate::rows::{Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `blocks_count [as x]`, with the column of the count.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,14 +16,13 @@ use super::syntax::{result, unless};
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::{Chosen, assemble};
 use crate::parser::Parser;
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::{patterns, word};
 use crate::rows::{Shape, push_text};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `coalesce(a, b) [default v] [as r]`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -11,8 +11,8 @@ use crate::ast::{FieldPattern, PatternPair};
 use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
 use crate::parser::Parser;
-use crate::plan::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::planned::Planned;
+use crate::series_columns::StatsColumns;
 
 /// `copy a as b, ..`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,12 +16,11 @@ use serde::{Deserialize, Serialize};
 use super::syntax::names;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// What an entry of the set takes beside its bytes.
 const ENTRY_BYTES: usize = 48;

@@ -15,11 +15,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `drop_empty_fields`: has no options.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -18,12 +18,11 @@ use serde::{Deserialize, Serialize};
 use super::syntax::above_0;
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
 use crate::pieces::Pieces;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `facets [N] [max_values_per_field N] [max_value_len N] [keep_const_fields]`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -22,13 +22,12 @@ use serde::{Deserialize, Serialize};
 use super::syntax::{text_filter, text_filter_text};
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
 use crate::pieces::Pieces;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 use crate::rows::{Rest, Shape, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `field_names [filter s] [as x]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use super::uniq::Uniq;
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 
 /// `field_values f [filter s] [limit N]`

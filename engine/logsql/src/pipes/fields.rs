@@ -10,9 +10,9 @@ use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::project::{Kept, fields_shape};
 use crate::parser::{Parser, or_all};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `fields a, b*`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,12 +6,13 @@ use quiver_types::Result;
 
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::ast::Filter;
+use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::parser::Parser;
-use crate::plan::Planned;
-use crate::plan::filter::{add_needs, lower};
-use crate::stats_labels::StatsColumns;
+use crate::plan::filter::lower;
+use crate::planned::Planned;
+use crate::series_columns::StatsColumns;
 
 /// `filter f`, `where f`: the filter that rows must match.
 #[derive(Debug, Clone, PartialEq)]

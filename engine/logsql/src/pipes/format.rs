@@ -16,7 +16,7 @@ use crate::ops::cells::Compute;
 use crate::parser::Parser;
 use crate::print::word;
 use crate::rowfn;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `format [if (f)] "t" [as f]`
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -14,11 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::syntax::above_0;
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
-use crate::plan::{Planned, internal};
+use crate::planned::{Planned, internal};
 use crate::rows::{Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `generate_sequence N`: the number of rows.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -9,10 +9,11 @@ use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
 use crate::parser::Parser;
+use crate::plan::Planner;
 use crate::plan::filter::TimeScope;
-use crate::plan::{Planned, Planner, internal};
-use crate::stats_labels::{StatsColumns, refused};
-use crate::written::StepReader;
+use crate::planned::{Planned, internal};
+use crate::series_columns::{StatsColumns, refused};
+use crate::step::StepReader;
 
 /// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
 #[derive(Debug)]

@@ -9,8 +9,8 @@ use quiver_types::Result;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::planned::Planned;
+use crate::series_columns::StatsColumns;
 
 /// `limit N`, `head N`: most rows that come through.
 #[derive(Debug, Clone, PartialEq, Eq)]

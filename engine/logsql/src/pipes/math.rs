@@ -13,7 +13,7 @@ use crate::ops::cells::Compute;
 use crate::parser::Parser;
 use crate::print::{list, math_name, math_text, word};
 use crate::rowfn::math::{Context, Expr, field_value};
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `math e as r, ..`: expressions with the names of their results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -8,8 +8,8 @@ use super::limit::cut;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planned;
-use crate::stats_labels::StatsColumns;
+use crate::planned::Planned;
+use crate::series_columns::StatsColumns;
 
 /// `offset N`, `skip N`: the number of rows that are left out at the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]

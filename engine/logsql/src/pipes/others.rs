@@ -13,14 +13,13 @@ use serde::{Deserialize, Serialize};
 use super::syntax::names;
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 use crate::rows::{Shape, push_text, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// Empties the fields of a group, and says so, in the rows behind the first groups; rows come group by group.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

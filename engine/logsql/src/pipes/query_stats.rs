@@ -13,10 +13,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::{Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `query_stats`: has no options.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,15 +15,15 @@ use serde::{Deserialize, Serialize};
 
 use super::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
+use crate::filter_needs::add_needs;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::{Cells, Compute};
 use crate::pieces::map_values;
-use crate::plan::Planned;
-use crate::plan::filter::{add_needs, lower};
+use crate::plan::filter::lower;
+use crate::planned::Planned;
 use crate::rows::Shape;
-use crate::stats_labels::{StatsColumns, refused};
-use crate::written::{StepKind, StepReader};
+use crate::series_columns::{StatsColumns, refused};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// A pipe over one row at a time.
 pub(crate) trait RowPipe:

@@ -15,11 +15,10 @@ use super::{At, Order, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::lexer::quote;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
-use crate::plan::{Planned, internal};
+use crate::planned::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `rows({name:value, ..}, ..)`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -16,12 +16,11 @@ use serde::{Deserialize, Serialize};
 use super::syntax::above_0;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rows::Shape;
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `sample N`: one of so many rows comes through, above 0.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -16,15 +16,14 @@ use super::syntax::condition_text;
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::{Chosen, assemble, mask};
 use crate::parser::{Parser, or_all};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::patterns;
 use crate::rows::{Shape, push_text, texts_of};
+use crate::step::{Batches, Step, StepKind, StepReader};
 use crate::stream_text;
-use crate::written::{StepKind, StepReader};
 
 /// `set_stream_fields [if (f)] a, b*`
 #[derive(Debug, Clone, PartialEq)]

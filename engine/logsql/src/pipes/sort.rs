@@ -10,9 +10,9 @@ use super::{At, Order, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::sort_fields;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `sort by (...) [desc] [partition by (...)] [offset N] [limit N] [rank]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -12,9 +12,10 @@ use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
 use crate::parser::Parser;
-use crate::plan::{Planned, stats};
+use crate::plan::stats;
+use crate::planned::Planned;
 use crate::print::list;
-use crate::stats_labels::StatsColumns;
+use crate::series_columns::StatsColumns;
 
 /// `[stats] [by (...)] f(...) [if (...)] [as r], ..`
 #[derive(Debug, Clone, PartialEq)]

@@ -9,7 +9,7 @@ use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{Filter, Literal};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::{Planned, internal};
+use crate::planned::{Planned, internal};
 use crate::print::literal;
 
 /// `stream_context [before N] [after N] [time_window d]`

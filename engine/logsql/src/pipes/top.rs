@@ -7,11 +7,11 @@ use quiver_types::Result;
 use super::syntax::{above_0, by_fields, hits_name, name_beside, names, rank_name, rank_text};
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::ops::aggregate::{Aggregate, Call, Key};
+use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::ops::sort;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::word;
 
 /// `top [N] by (...) [hits as x] [rank]`

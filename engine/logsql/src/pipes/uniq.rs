@@ -16,15 +16,14 @@ use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter, Test};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
-use crate::ops::aggregate::{Aggregate, Call, Key};
 use crate::ops::filter::Matching;
+use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::parser::Parser;
-use crate::plan::Planned;
 use crate::plan::filter::lower;
+use crate::planned::Planned;
 use crate::rows::{Shape, batch};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `uniq by (...) [with hits] [filter s] [limit N]`
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::ast::{FieldPattern, Filter, Overwrite};
 use crate::needs::Needs;
 use crate::ops::unpack::{Format, Unpacked};
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::{patterns, word};
 use crate::rows::Kind;
 

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::unpack::Format;
 use crate::parser::Parser;
-use crate::plan::Planned;
+use crate::planned::Planned;
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
 #[derive(Debug, Clone, PartialEq)]

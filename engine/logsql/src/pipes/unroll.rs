@@ -17,14 +17,13 @@ use super::syntax::{condition_text, names};
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::Filter;
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::{assemble, mask};
 use crate::parser::Parser;
 use crate::pieces::{Made, map_values};
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, batch, push_text, texts_of};
-use crate::written::{StepKind, StepReader};
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `unroll [if (f)] by (a, b)`
 #[derive(Debug, Clone, PartialEq)]

@@ -19,16 +19,15 @@ use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::FieldPattern;
 use crate::kernels::values::{compare, parse_float, push_f64};
 use crate::needs::Needs;
-use crate::nodes::{Batches, Step};
 use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
 use crate::parser::{Parser, or_all};
 use crate::pieces::map_batches;
-use crate::plan::Planned;
+use crate::planned::Planned;
 use crate::print::{list, patterns, word};
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
-use crate::stats_labels::StatsColumns;
-use crate::written::{StepKind, StepReader};
+use crate::series_columns::StatsColumns;
+use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// `running_stats [by (...)] f(...) as r, ..`, `total_stats ..`
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -7,7 +7,7 @@ use super::filter::{TimeScope, lower};
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::kernels::bucket::{Bucket, Step};
 use crate::kernels::columns::NumberRule;
-use crate::ops::aggregate::{Aggregate, Call, Key};
+use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::pipes::stats::Stats;
 use crate::rows::Shape;
 use crate::stats_fn::{Arg, Function, NamePattern};

@@ -1,8 +1,7 @@
 //! Canonical text of expressions.
 
 use super::{list, literal, word};
-use crate::ast::MathExpr;
-use crate::parser::math_func_name;
+use crate::ast::math::MathExpr;
 
 /// An expression; an operator at the top stands in parentheses.
 pub(crate) fn math_text(expr: &MathExpr) -> String {
@@ -22,7 +21,7 @@ fn operand(expr: &MathExpr, loosest: u8) -> String {
         MathExpr::Field(name) => word(name),
         MathExpr::Negate(inner) => format!("-{}", operand(inner, 0)),
         MathExpr::Call { func, args } => {
-            format!("{}({})", math_func_name(*func), list(args, |arg| operand(arg, u8::MAX)))
+            format!("{}({})", func.name(), list(args, |arg| operand(arg, u8::MAX)))
         }
         MathExpr::Binary { op, left, right } => {
             let (sign, rank) = op.text();

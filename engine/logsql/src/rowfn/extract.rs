@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 
-use super::Fields;
+use super::fields::Fields;
 use super::quoted::unquote_prefix;
 use super::template::{Step, parse};
 

@@ -2,7 +2,7 @@
 
 use quiver_types::matcher::{Places, WatchedRegex, few_groups};
 
-use super::Fields;
+use super::fields::Fields;
 use crate::kernels::golang_regex;
 
 /// An expression with named groups.

@@ -3,8 +3,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use super::bound::VALUE_LEN_MAX;
+use super::codec;
 use super::template::{self, Step};
-use super::{VALUE_LEN_MAX, codec};
 use crate::kernels::values::{
     parse_duration, parse_i64, parse_u64, parse_unix, push_duration, push_f64, push_ipv4, push_json_string,
     push_rfc3339,

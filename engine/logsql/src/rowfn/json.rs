@@ -3,8 +3,8 @@
 
 use quiver_types::logs::MSG;
 
-use super::Fields;
-use crate::ast::FieldPattern;
+use super::fields::Fields;
+use crate::ast::field::FieldPattern;
 use crate::kernels::values::code;
 
 /// Deepest nesting that is read.

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::ast::{MathExpr, MathFunc, MathOp};
+use crate::ast::math::{MathExpr, MathFunc, MathOp};
 use crate::kernels::values::numeric;
 
 /// An expression whose fields are numbered.
@@ -182,7 +182,7 @@ fn decimals_scale(step: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ast::Literal;
+    use crate::ast::literal::Literal;
     use crate::kernels::values::float_text;
 
     fn op(op: MathOp, x: f64, y: f64) -> String {

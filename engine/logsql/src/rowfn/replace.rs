@@ -2,7 +2,7 @@
 
 use memchr::memmem::Finder;
 
-use super::VALUE_LEN_MAX;
+use super::bound::VALUE_LEN_MAX;
 
 /// Replaces a text.
 #[derive(Debug, Clone)]

@@ -2,7 +2,7 @@
 
 use quiver_types::matcher::{Places, WatchedRegex, few_groups};
 
-use super::VALUE_LEN_MAX;
+use super::bound::VALUE_LEN_MAX;
 use crate::kernels::golang_regex;
 
 /// Replaces what an expression matches.

@@ -1,6 +1,6 @@
 //! `unpack_logfmt`: `name=value name="quoted value" name`.
 
-use super::Fields;
+use super::fields::Fields;
 use super::quoted::unquote_prefix;
 
 /// Appends the fields of a text. A name alone has the empty value; a value alone is the message.

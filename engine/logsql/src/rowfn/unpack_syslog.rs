@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Fields;
+use super::fields::Fields;
 use super::json::object_fields;
 use super::unpack_logfmt::unpack_logfmt;
 use crate::kernels::values::{parse_rfc3339, parse_u64, push_rfc3339, push_rfc3339_millis};

@@ -7,9 +7,9 @@ use datafusion::common::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, GroupsAccumulator, Signature, Volatility};
 
+use super::accumulator::StatsAccumulator;
 use super::args::Arg;
 use super::function::Function;
-use super::state::StatsAccumulator;
 
 /// A function over columns that are as its arguments say. The result is `Utf8View`; an empty text is null.
 #[derive(Debug, PartialEq, Eq, Hash)]

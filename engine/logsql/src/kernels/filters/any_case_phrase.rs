@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::{Phrase, form};
+use super::form::form;
+use super::phrase::Phrase;
 
 /// A phrase, compared in small letters. Indexes keep the case, so nothing prunes.
 #[derive(Debug, Clone)]

@@ -2,7 +2,9 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{ContainsAny, InList, describe_list, form};
+use super::contains_any::ContainsAny;
+use super::form::{describe_list, form};
+use super::in_list::InList;
 
 /// With more capitals than this only the text itself and its small and capital forms are tried.
 const CAPITALS_MAX: usize = 6;

@@ -2,7 +2,8 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{Phrase, describe_list, form};
+use super::form::{describe_list, form};
+use super::phrase::Phrase;
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
 #[derive(Debug, Clone)]

@@ -3,7 +3,9 @@
 use foldhash::{HashMap, HashMapExt, HashSet};
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
-use super::{Phrase, alternatives, describe_list, form, words_of};
+use super::form::{describe_list, form};
+use super::hints::{alternatives, words_of};
+use super::phrase::Phrase;
 
 /// Any of a list of phrases; of an empty list none. The empty phrase is in every value.
 #[derive(Debug, Clone)]

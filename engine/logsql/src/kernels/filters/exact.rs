@@ -2,7 +2,8 @@
 
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{exact_hints, form};
+use super::form::form;
+use super::hints::exact_hints;
 
 /// Equality of texts. The empty text matches a missing field.
 #[derive(Debug, Clone)]

@@ -3,7 +3,8 @@
 use foldhash::HashSet;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{describe_list, exact_hints, form};
+use super::form::{describe_list, form};
+use super::hints::exact_hints;
 
 /// Membership in a list; of no value in an empty one.
 #[derive(Debug, Clone)]

@@ -2,7 +2,8 @@
 
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::{InList, describe_list, form};
+use super::form::{describe_list, form};
+use super::in_list::InList;
 use crate::rowfn::json::plain_items;
 
 /// An item of a JSON array as text: strings without quotes, numbers, `true`, `false` and `null` as they are written;

@@ -3,7 +3,8 @@
 use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, is_word_char, word_at, word_before};
 
-use super::{form, words_of};
+use super::form::form;
+use super::hints::words_of;
 
 /// A phrase. The empty phrase matches the empty value only.
 #[derive(Debug, Clone)]

@@ -3,8 +3,9 @@
 use memchr::memmem::Finder;
 use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, word_at, word_before};
 
+use super::form::form;
+use super::hints::words_of;
 use super::phrase::next_start;
-use super::{form, words_of};
 
 /// A prefix of words. The empty prefix matches every value that is not empty.
 #[derive(Debug, Clone)]

@@ -10,8 +10,9 @@ use quiver_types::matcher::WatchedRegex;
 use regex::Regex;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Look};
 
+use super::form::form;
+use super::hints::{ALTERNATIVES_MAX, alternatives};
 use super::substring::inner_words;
-use super::{ALTERNATIVES_MAX, alternatives, form};
 use crate::kernels::golang_regex;
 
 /// So many texts are compared one by one.

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
 
+use super::hints::{ALTERNATIVES_MAX, EXACT_MAX};
 use super::*;
 use crate::kernels::values::numeric;
 

@@ -6,14 +6,30 @@ use std::sync::Arc;
 use quiver_types::logs::{MatcherForm, MatcherReaders, RowMatcher, ValueMatcher};
 use quiver_types::{Error, Result};
 
-use super::{
-    AnyCasePhrase, AnyCasePrefix, ContainsAll, ContainsAny, ContainsCommonCase, EqualsCommonCase, Exact, ExactPrefix,
-    FieldCompare, FieldOp, InList, Ipv4Range, Ipv6Range, JsonArrayContainsAny, LenRange, PatternMatch, PatternPlace,
-    Phrase, Prefix, Range, Regexp, Sequence, StringRange, Substring, TextCompare, TextOp, ValueType,
-};
-
-/// The owner that written forms of matchers of this crate name.
-pub(super) const OF: &str = "logsql";
+use super::any_case_phrase::AnyCasePhrase;
+use super::any_case_prefix::AnyCasePrefix;
+use super::common_case::{ContainsCommonCase, EqualsCommonCase};
+use super::contains_all::ContainsAll;
+use super::contains_any::ContainsAny;
+use super::exact::Exact;
+use super::exact_prefix::ExactPrefix;
+use super::field_compare::{FieldCompare, FieldOp};
+use super::form::OF;
+use super::in_list::InList;
+use super::ipv4_range::Ipv4Range;
+use super::ipv6_range::Ipv6Range;
+use super::json_array_contains_any::JsonArrayContainsAny;
+use super::len_range::LenRange;
+use super::pattern_match::{PatternMatch, PatternPlace};
+use super::phrase::Phrase;
+use super::prefix::Prefix;
+use super::range::Range;
+use super::regexp::Regexp;
+use super::sequence::Sequence;
+use super::string_range::StringRange;
+use super::substring::Substring;
+use super::text_compare::{TextCompare, TextOp};
+use super::value_type::ValueType;
 
 /// How all of them are read.
 pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value, row };

@@ -1,7 +1,7 @@
 //! Durations: `1h33m5s`, `1.5ms`, `-2d`; in nanoseconds.
 
-use super::parse_float;
-use super::push_f64;
+use super::plain::parse_float;
+use super::text::push_f64;
 
 const US: i64 = 1_000;
 const MS: i64 = 1_000 * US;

@@ -10,10 +10,12 @@ use arrow::buffer::{BooleanBuffer, NullBuffer, ScalarBuffer};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::HASHER;
 use crate::kernels::bucket::Bucket;
-use crate::ops::aggregate::Key;
+use crate::ops::grouping::Key;
 use crate::rows::{Kind, Texts};
+
+/// Hashes keys of rows, the same in each table of a partition.
+pub(super) const HASHER: FixedState = FixedState::with_seed(0x6b);
 
 /// Values of one key: of each code of a batch, or of each group.
 #[derive(Debug)]
