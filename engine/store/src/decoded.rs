@@ -13,8 +13,8 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use hashbrown::HashSet;
 
-use crate::cache::{CacheStats, Lru};
 use crate::logs::column::Values;
+use crate::lru::{CacheStats, Lru, Room};
 use crate::part::PartId;
 
 /// Part, row group, column, page.
@@ -65,9 +65,14 @@ pub(crate) struct DecodedCache {
 }
 
 impl DecodedCache {
-    /// Makes a cache of at most so many bytes.
+    /// Makes a cache that has a share of a room.
+    pub(crate) fn within(room: &Arc<Room>, share: u64) -> Self {
+        Self { columns: Lru::within(room, share, 4), seen: Lru::new(SEEN_MAX, 4), bytes_max: share }
+    }
+
+    /// Makes a cache that has a room of so many bytes for itself; 0 switches it off.
     pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { columns: Lru::new(bytes_max, 4), seen: Lru::new(SEEN_MAX, 4), bytes_max }
+        Self::within(&Room::new(bytes_max), bytes_max)
     }
 
     /// Gives a column of a row group.

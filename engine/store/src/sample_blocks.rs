@@ -2,7 +2,8 @@
 //!
 //! Decoding dominates queries over data that was read before. A block is admitted at its second use, so that one long
 //! scan pushes nothing out, and a scan gives rows of a block out as views of its arrays, without a copy. Parts are
-//! immutable, so nothing here is ever out of date.
+//! immutable, so nothing here is ever out of date. Where only an hour is asked of a part that holds a day, a block holds
+//! the [`Window`] around that hour: the whole would be decoded, and held, for a small part of it.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use parking_lot::Mutex;
 use quiver_types::{Millis, MillisRange};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::cache::{CacheStats, Lru};
+use crate::lru::{CacheStats, Lru, Room};
 use crate::part::PartId;
 use crate::run::FloatRun;
 
@@ -23,6 +24,47 @@ const BLOCK_SAMPLES: u64 = 1 << 16;
 const SEEN_MAX: usize = 1 << 16;
 /// Little is held while less than this part of the budget is taken.
 const LITTLE_SHARE: u64 = 4;
+
+/// The times that a block holds of a part. Those of a part of its whole time are aligned, so that ranges that move on with
+/// the clock, as those of dashboards do, find what was decoded for the one before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Window(MillisRange);
+
+impl Window {
+    /// All that the part holds.
+    pub(crate) const WHOLE: Self = Self(MillisRange::ALL);
+    /// Parts that last longer than so many windows are read by windows.
+    const LONGER: i64 = 4;
+    /// A window is aligned to a power of two of at least so many milliseconds.
+    const STEP_MS_MIN: u64 = 1 << 16;
+
+    /// The window of a part that lasts from the first to the last time of `part` in which `range` lies; it is at most
+    /// twice as long as the range, or some two minutes longer.
+    pub(crate) fn around(range: MillisRange, part: MillisRange) -> Self {
+        let asked = MillisRange::new(range.min.max(part.min), range.max.min(part.max));
+        let Some(length) = asked.max.checked_sub(asked.min).filter(|length| *length >= 0) else { return Self::WHOLE };
+        let step = (length.unsigned_abs() / 4 + 1).next_power_of_two().max(Self::STEP_MS_MIN).cast_signed();
+        let min = asked.min.div_euclid(step).checked_mul(step);
+        let max = asked.max.div_euclid(step).checked_add(1).and_then(|steps| steps.checked_mul(step));
+        let (Some(min), Some(end)) = (min, max) else { return Self::WHOLE };
+        let longer = part.max.saturating_sub(part.min) / Self::LONGER;
+        if end.saturating_sub(min) > longer { Self::WHOLE } else { Self(MillisRange::new(min, end - 1)) }
+    }
+
+    /// What is read of each series.
+    pub(crate) fn range(self) -> MillisRange {
+        self.0
+    }
+
+    /// Estimates how many of the samples of a part, evenly spread over its time, lie in the window; one where there are any.
+    pub(crate) fn samples_of(self, samples: u64, part: MillisRange) -> u64 {
+        if self == Self::WHOLE {
+            return samples;
+        }
+        let length = |range: MillisRange| (range.max as f64 - range.min as f64) + 1.0;
+        ((samples as f64 * (length(self.0) / length(part)).min(1.0)) as u64).max(1).min(samples)
+    }
+}
 
 /// The float samples of some neighbouring series of a part. Series that were sampled at the same times share these.
 #[derive(Debug)]
@@ -130,7 +172,8 @@ impl SampleBlock {
     }
 }
 
-type Key = (PartId, u32);
+/// Part, first series, times.
+type Key = (PartId, u32, Window);
 
 /// The cache of decoded blocks, which admits a block at its second use.
 #[derive(Debug)]
@@ -141,19 +184,29 @@ pub(crate) struct SampleBlocks {
 }
 
 impl SampleBlocks {
-    /// Makes a cache of at most so many bytes; 0 switches it off.
-    pub(crate) fn new(bytes_max: u64) -> Self {
-        Self { blocks: Lru::new(bytes_max, 4), bytes_max, seen: Mutex::default() }
+    /// Makes a cache that has a share of a room; 0 switches it off.
+    pub(crate) fn within(room: &Arc<Room>, share: u64) -> Self {
+        Self { blocks: Lru::within(room, share, 4), bytes_max: share, seen: Mutex::default() }
     }
 
-    pub(crate) fn get(&self, part: PartId, block: u32) -> Option<Arc<SampleBlock>> {
-        if self.bytes_max == 0 { None } else { self.blocks.get(&(part, block)) }
+    /// Gives the block of these times, or the whole one.
+    pub(crate) fn get(&self, part: PartId, block: u32, window: Window) -> Option<Arc<SampleBlock>> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        let whole = || (window != Window::WHOLE).then(|| self.blocks.get(&(part, block, Window::WHOLE))).flatten();
+        self.blocks.get(&(part, block, window)).or_else(whole)
     }
 
     /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on,
     /// later when only a small part of it is wanted. `again`: the same query will want it once more. While little is held the
     /// first use of most of a block is enough: nothing has to go for it, and it is not decoded twice.
-    pub(crate) fn admits(&self, part: PartId, block: u32, (wanted, rows): (u64, u64), again: bool) -> bool {
+    pub(crate) fn admits(
+        &self,
+        (part, block, window): (PartId, u32, Window),
+        (wanted, rows): (u64, u64),
+        again: bool,
+    ) -> bool {
         if self.bytes_max < 16 * rows {
             return false;
         }
@@ -162,23 +215,22 @@ impl SampleBlocks {
             if seen.len() >= SEEN_MAX {
                 seen.clear();
             }
-            let uses = seen.entry((part, block)).or_insert(0);
+            let uses = seen.entry((part, block, window)).or_insert(0);
             *uses = uses.saturating_add(1);
             *uses
         };
         let enough = if wanted * 8 < rows { 4 } else { 2 };
-        let little = self.blocks.stats().bytes + 16 * rows <= self.bytes_max / LITTLE_SHARE;
+        let little = self.blocks.bytes() + 16 * rows <= self.bytes_max / LITTLE_SHARE;
         if uses < enough && !((again || little) && wanted * 2 >= rows) {
             return false;
         }
         // When more is hot than there is room for, holding some of it beats replacing all of it again and again.
-        let full = self.blocks.stats().bytes + 16 * rows > self.bytes_max;
-        !full || uses.is_multiple_of(8)
+        self.blocks.has_room(16 * rows) || uses.is_multiple_of(8)
     }
 
-    pub(crate) fn insert(&self, part: PartId, block: u32, samples: &Arc<SampleBlock>) {
-        self.seen.lock().remove(&(part, block));
-        self.blocks.insert((part, block), Arc::clone(samples), samples.bytes());
+    pub(crate) fn insert(&self, (part, block, window): (PartId, u32, Window), samples: &Arc<SampleBlock>) {
+        self.seen.lock().remove(&(part, block, window));
+        self.blocks.insert((part, block, window), Arc::clone(samples), samples.bytes());
     }
 
     /// Forgets parts that are gone.
@@ -218,23 +270,71 @@ mod tests {
         assert_eq!(block.place(11, MillisRange::new(-9, 0)).len, 0);
     }
 
+    fn share_of(bytes: u64) -> SampleBlocks {
+        SampleBlocks::within(&Room::new(bytes), bytes)
+    }
+
+    #[test]
+    fn a_window_lies_around_what_is_asked_of_a_longer_part() {
+        const HOUR: Millis = 3_600_000;
+        let day = MillisRange::new(1_700_000_000_000, 1_700_000_000_000 + 24 * HOUR);
+        let at = |from: Millis, to: Millis| MillisRange::new(day.min + from, day.min + to);
+        for asked in [at(3 * HOUR, 4 * HOUR), at(5, 6), at(HOUR, HOUR), at(0, 2 * HOUR)] {
+            let window = Window::around(asked, day);
+            let Window(range) = window;
+            assert!(range.min <= asked.min && asked.max <= range.max, "{asked:?} {window:?}");
+            let length = range.max - range.min + 1;
+            assert!(length <= (2 * (asked.max - asked.min)).max(3 << 16), "{asked:?} {window:?}");
+            assert_eq!(range.min.rem_euclid(1 << 16), 0, "aligned");
+            let samples = window.samples_of(24 * 3600, day);
+            assert!((samples as f64 - length as f64 / 1000.0).abs() < 2.0, "{samples} {window:?}");
+        }
+        // As the clock goes on it stays the same for a while.
+        let windows: HashSet<Window> =
+            (0..60).map(|minute| Window::around(at(minute * 60_000, minute * 60_000 + 2 * HOUR), day)).collect();
+        assert!(windows.len() <= 5, "{windows:?}");
+        // Ranges that begin or end outside of the part are cut first.
+        let cut = Window::around(MillisRange::new(i64::MIN, day.min + HOUR), day);
+        assert_ne!(cut, Window::WHOLE);
+        assert!(cut.range().max - cut.range().min <= 2 * HOUR, "{cut:?}");
+        for much in [MillisRange::ALL, at(0, 6 * HOUR), at(-HOUR, 24 * HOUR), at(25 * HOUR, 26 * HOUR), at(1, 0)] {
+            assert_eq!(Window::around(much, day), Window::WHOLE, "{much:?}");
+        }
+        assert_eq!(Window::around(at(0, 1), at(0, 1000)), Window::WHOLE, "a short part");
+        assert_eq!(Window::around(MillisRange::new(i64::MAX - 5, i64::MAX), MillisRange::ALL), Window::WHOLE);
+        assert_eq!((Window::WHOLE.samples_of(7, day), Window::around(at(5, 6), day).samples_of(1, day)), (7, 1));
+    }
+
+    #[test]
+    fn a_whole_block_answers_for_its_windows() {
+        let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
+        let window = Window(MillisRange::new(0, 1 << 20));
+        let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
+        cache.insert((part, 0, window), &block);
+        assert!(cache.get(part, 0, window).is_some() && cache.get(part, 0, Window::WHOLE).is_none());
+        assert!(cache.get(part, 0, Window(MillisRange::new(0, 2 << 20))).is_none());
+        cache.insert((part, 1, Window::WHOLE), &block);
+        assert!(cache.get(part, 1, window).is_some() && cache.get(part, 2, window).is_none());
+    }
+
     #[test]
     fn blocks_are_admitted_at_their_second_use() {
-        let cache = SampleBlocks::new(1 << 20);
+        let (cache, whole) = (share_of(1 << 20), Window::WHOLE);
         let part = Uuid::now_v7();
-        assert!(!cache.admits(part, 0, (40, 100), false));
-        assert!(cache.admits(part, 0, (40, 100), false));
-        assert!(cache.admits(part, 4, (50, 100), false), "little is held");
+        assert!(!cache.admits((part, 0, whole), (40, 100), false));
+        assert!(cache.admits((part, 0, whole), (40, 100), false));
+        assert!(cache.admits((part, 4, whole), (50, 100), false), "little is held");
         let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
-        assert!(!cache.admits(part, 1, (large, large), false), "much would be held");
-        assert!(cache.admits(part, 5, (large, large), true), "wanted again by the same query");
-        assert!((0..3).all(|_| !cache.admits(part, 2, (1, 100), false)) && cache.admits(part, 2, (1, 100), false));
-        assert!(!cache.admits(part, 3, (100, 1 << 20), true), "more than there is room for");
+        assert!(!cache.admits((part, 1, whole), (large, large), false), "much would be held");
+        assert!(cache.admits((part, 5, whole), (large, large), true), "wanted again by the same query");
+        let little = |cache: &SampleBlocks| cache.admits((part, 2, whole), (1, 100), false);
+        assert!((0..3).all(|_| !little(&cache)) && little(&cache));
+        assert!(!cache.admits((part, 3, whole), (100, 1 << 20), true), "more than there is room for");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
-        cache.insert(part, 0, &block);
-        assert!(cache.get(part, 0).is_some() && cache.get(part, 1).is_none());
+        cache.insert((part, 0, whole), &block);
+        assert!(cache.get(part, 0, whole).is_some() && cache.get(part, 1, whole).is_none());
         cache.forget(&HashSet::from([part]));
         assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
-        assert!(SampleBlocks::new(0).get(part, 0).is_none());
+        assert!(share_of(0).get(part, 0, whole).is_none());
     }
 }

@@ -19,7 +19,7 @@ use quiver_types::{LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::cache::CacheStats;
+use crate::lru::CacheStats;
 use crate::compact::Compactor;
 use crate::core::Core;
 use crate::error::Result;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanShape, ScanTask, ScanTimer};
-use quiver_types::{MillisRange, ReadStats, Result, stats};
+use quiver_types::{ReadStats, Result, stats};
 
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
@@ -19,7 +19,7 @@ use super::plan::{Weights, samples_in};
 use crate::error::{Context, leave_out};
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
-use crate::sample_blocks::{Place, SampleBlock};
+use crate::sample_blocks::{Place, SampleBlock, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
 
 /// A batch is given out when it has about so many samples.
@@ -27,7 +27,7 @@ const BATCH_SAMPLES: usize = 1 << 17;
 /// A batch has no more series than this.
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples of a decoded block are copied, so that batches do not get too small.
-const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
+const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 13 };
 /// What a batch that cannot be made is told as.
 const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, and as it stands in the batch.
@@ -411,6 +411,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
     let PartRows { part: source, series, .. } = &scan.selection.parts[part];
     let SampleRequest { range, again, .. } = scan.request;
     let (id, cache) = (source.meta.id, &source.cache().samples);
+    let times = Times::around(range, source.meta.range());
     let mut blocks: Vec<Option<Arc<SampleBlock>>> = Vec::with_capacity(numbers.len());
     let mut missing: Vec<SeriesRows> = Vec::new();
     let mut at = 0;
@@ -420,23 +421,24 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         // Blocks are known by their first series.
         let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
-        let held = if let Some(held) = cache.get(id, block) {
+        let held = if let Some(held) = cache.get(id, block, times) {
             stats::add(&stats.cache_hits, 1);
             Some(held)
         } else {
             stats::add(&stats.cache_misses, 1);
             let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
-            let rows = series.block_samples(block_of);
-            if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
+            let rows = times.samples_of(series.block_samples(block_of), source.meta.range());
+            let key = (id, block, times);
+            if rows > 0 && cache.admits(key, (wanted, rows), again) {
                 let page = source.series_page(block, stats).await?;
                 let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
                 let own = ReadStats::default();
-                let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;
+                let runs = source.read_floats(&all, times.range(), false, &own).await?;
                 // Those that are wanted count below.
                 own.samples.store(0, Relaxed);
                 count_once(&own, stats);
                 let held = Arc::new(SampleBlock::new(members.start, &runs));
-                cache.insert(id, block, &held);
+                cache.insert(key, &held);
                 Some(held)
             } else {
                 missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
