@@ -205,6 +205,12 @@ const LARGE: &[&str] = &[
     "/api/v3/traces/00000000000000000000000000000007",
     "/zipkin/api/v2/trace/00000000000000000000000000000007",
     "/tempo/api/traces/00000000000000000000000000000007",
+    "/sql-api/v1/query?query=select%20*%20from%20logs&format=json&limit=1000000",
+    "/sql-api/v1/query?query=select%20*%20from%20logs&format=ndjson&limit=1000000",
+    "/sql-api/v1/query?query=select%20*%20from%20logs&format=csv&limit=1000000",
+    "/sql-api/v1/query?query=select%20*%20from%20logs&format=arrow&limit=1000000",
+    "/sql-api/v1/query?query=select%20*%20from%20logs&format=parquet&limit=1000000",
+    "/sql-api/v1/query?query=select%20time,%20upper(message)%20as%20m%20from%20logs&format=ndjson&limit=1000000",
 ];
 
 /// Rows, series and spans with long texts: each answer has some 16 MB and more.

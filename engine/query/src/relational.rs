@@ -27,6 +27,7 @@ mod printed;
 mod quantiles;
 mod repeated;
 pub(crate) mod slices;
+pub(crate) mod straight;
 mod subscripts;
 mod truths;
 pub(crate) mod unkeyed;
@@ -180,7 +181,8 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory);
     let at_once = state.config().target_partitions();
-    let physical = physical.and_then(|plan| few_at_once(plan, at_once)).map_err(from_datafusion)?;
+    let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(straight::without_exchange);
+    let physical = physical.map_err(from_datafusion)?;
     few_products(&physical)?;
     giving_way(physical)
 }

@@ -17,6 +17,7 @@ use crate::context::QueryContext;
 use crate::error::{from_datafusion, of_planning};
 use crate::gathered::gathered;
 use crate::relational::slices::batch_rows;
+use crate::relational::straight::{STRAIGHT_ROWS, is_straight};
 use crate::relational::{bounded, optimized};
 use crate::running::Phase;
 use crate::{explain, functions};
@@ -91,7 +92,8 @@ impl QueryEngine {
     ) -> Result<Arc<TaskContext>> {
         let (config, runtime) = self.bound(ctx, RunShared::default());
         let rows = batch_rows(optimized, physical).map_err(from_datafusion)?;
-        let rows = rows.min(config.batch_size());
+        let most = if is_straight(physical) { STRAIGHT_ROWS } else { usize::MAX };
+        let rows = rows.min(config.batch_size()).min(most);
         Ok(Self::task_in(config.with_batch_size(rows), runtime))
     }
 }
