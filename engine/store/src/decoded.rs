@@ -13,8 +13,8 @@ use arrow::array::{Array as _, ArrayRef, RecordBatch};
 use arrow::datatypes::Schema;
 use hashbrown::HashSet;
 
-use crate::cache::{CacheStats, Lru};
 use crate::logs::column::Values;
+use crate::lru::{CacheStats, Lru};
 use crate::part::PartId;
 
 /// Part, row group, column, page.

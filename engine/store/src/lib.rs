@@ -27,6 +27,7 @@ mod identity;
 pub mod io;
 pub mod layout;
 pub mod logs;
+pub mod lru;
 pub mod memtable;
 mod metadata;
 mod metadata_rows;

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use quiver_types::{Millis, MillisRange};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::cache::{CacheStats, Lru};
+use crate::lru::{CacheStats, Lru};
 use crate::part::PartId;
 use crate::run::FloatRun;
 

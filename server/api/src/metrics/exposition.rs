@@ -44,7 +44,7 @@ pub fn text(state: &AppState) -> String {
 /// Writes what the caches hold and did.
 fn caches(state: &AppState, out: &mut String) {
     let stats = state.store.cache_stats();
-    let each = |f: fn(&quiver_store::cache::CacheStats) -> u64| -> Vec<(String, f64)> {
+    let each = |f: fn(&quiver_store::lru::CacheStats) -> u64| -> Vec<(String, f64)> {
         stats.iter().map(|(name, s)| (format!("{{cache=\"{name}\"}}"), f(s) as f64)).collect()
     };
     let results = state.promql.results().stats();
