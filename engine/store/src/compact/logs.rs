@@ -12,7 +12,7 @@ use arrow::compute::{concat, interleave};
 use quiver_types::Millis;
 use quiver_types::tables::logs::millis_of;
 
-use super::merge::{begin_output, same_rows};
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};
