@@ -20,7 +20,7 @@ mod planned;
 mod prune;
 pub(crate) mod rewrite;
 mod slots;
-mod source;
+pub(crate) mod source;
 mod stream;
 #[cfg(test)]
 mod tests;

@@ -24,7 +24,7 @@ use crate::core::Core;
 use crate::error::Result;
 use crate::flush::Flushing;
 use crate::layout::DataDir;
-use crate::logs::StoreLogs;
+use crate::logs::source::StoreLogs;
 use crate::lru::CacheStats;
 use crate::metrics::{METRICS, MetricLine};
 use crate::requests::{Answer, Once, RequestId};
