@@ -18,7 +18,7 @@ use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::logs::rewrite::{Window, WindowReader};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, Optional, PartLogs, merged_columns};
 use crate::part::{Part, PartMeta};
 

@@ -21,7 +21,7 @@ use super::choose::StreamTest;
 use super::column::{Column, Values, coded};
 use super::slots::OfStreams;
 use crate::error::Result;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows that [`Block::row_bytes`] tells of together.
 pub(crate) const STEP_ROWS: usize = 32;

@@ -13,8 +13,7 @@ use tokio::sync::Mutex;
 
 use super::block::StreamValue;
 use super::eval::selects;
-use crate::memtable::log_streams::runs_of;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::{LiveStream, runs_of};
 use crate::part::logs::{KIND_LABEL, KIND_SERVICE, LabelRuns, StreamSet, StreamSetBuilder};
 
 /// Values that a matcher names are looked up one by one up to this many.

@@ -16,7 +16,7 @@ use super::choose::StreamTest;
 use super::column::{Column, Values, dictionary};
 use super::text;
 use crate::error::Result;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::ColumnKind;
 
 /// Values that are matched one by one before whoever ends the query gets a word in: at most, and where that takes long.

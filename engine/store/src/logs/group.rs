@@ -21,7 +21,7 @@ use super::column::{Column, Runs, Values};
 use super::output::MapWriter;
 use super::parts::Opened;
 use super::prune;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, page_times};
 use overflow::{chosen, entries, field_of};

@@ -17,8 +17,9 @@ use super::column::{Column, Values};
 use super::output::MapWriter;
 use super::slots::OfStreams;
 use crate::error::Result;
+use crate::memtable::log_streams::LiveStream;
 use crate::memtable::log_streams::{StreamIndex, StreamList, runs_of};
-use crate::memtable::logs::{LiveStream, LogChunk};
+use crate::memtable::logs::LogChunk;
 use crate::part::logs::{KIND_SERVICE, StreamSet, StreamSetBuilder};
 
 /// Slots of which few occur in a batch are told apart by a table of these.

@@ -11,7 +11,7 @@ use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, ValueMatcher};
 
 use super::eval::selects;
 use super::parts::names_computed;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::PartMeta;
 use crate::part::bloom;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, page_numbers, page_times};

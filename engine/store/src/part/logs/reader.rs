@@ -22,7 +22,7 @@ use super::super::{FileMeta, Part};
 use super::columns::LogColumns;
 use super::writer::{COLUMNS_KEY, Optional};
 use crate::error::{Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows of a stream from which on it is long: fewer are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;

@@ -24,7 +24,7 @@ use super::columns::{ColumnKind, LogColumns};
 use super::labels_file;
 use super::streams_file::Streams;
 use crate::error::{Context, Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 128 * 1024;
