@@ -22,6 +22,7 @@ pub(crate) mod rewrite;
 mod slots;
 pub(crate) mod source;
 mod stream;
+mod stream_values;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;

@@ -10,12 +10,12 @@ use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::block::{COMPUTED, StreamValue};
-use super::choose::{StreamTest, allowed};
-use super::eval::selects;
+use super::block::COMPUTED;
+use super::choose::{StreamTest, allowed, selects};
 use super::group::Group;
 use super::prune;
 use super::slots::PartSlots;
+use super::stream_values::{StreamValue, with_computed};
 use crate::error::leave_out;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream, StreamSet};
 use crate::part::{Part, PartMeta};
@@ -68,7 +68,7 @@ impl Opened {
 
     /// The same of names that are no fields, too.
     pub(super) fn any_of_stream(&self, name: &str) -> Option<StreamValue> {
-        super::block::with_computed(name, |name| self.of_stream(name))
+        with_computed(name, |name| self.of_stream(name))
     }
 
     /// Streams of which alone rows may be given; `None`: all of them may.

@@ -9,7 +9,7 @@ use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
 use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, ValueMatcher};
 
-use super::eval::selects;
+use super::choose::selects;
 use super::parts::names_computed;
 use crate::memtable::log_streams::LiveStream;
 use crate::part::PartMeta;
