@@ -13,6 +13,7 @@ mod eval;
 pub(crate) mod flush;
 mod group;
 mod live;
+mod opened;
 mod ordered;
 mod output;
 mod parts;
