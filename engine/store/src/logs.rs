@@ -20,6 +20,7 @@ mod parts;
 mod planned;
 mod prune;
 pub(crate) mod rewrite;
+mod scan;
 mod slots;
 pub(crate) mod source;
 mod stream;
