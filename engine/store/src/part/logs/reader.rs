@@ -19,8 +19,7 @@ use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
 use super::super::fetch::{Fetched, Purpose};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
-use super::columns::LogColumns;
-use super::writer::{COLUMNS_KEY, Optional};
+use super::columns::{COLUMNS_KEY, LogColumns, Optional};
 use crate::error::{Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
