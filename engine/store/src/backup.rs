@@ -5,12 +5,10 @@
 //! checked against its checksums before it is copied. `docs/backup.md` tells how to use it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_types::Clock;
-use serde::{Deserialize, Serialize};
 
 use crate::cache::Caches;
 use crate::core::Core;
@@ -26,56 +24,22 @@ use crate::store::Store;
 
 mod attached;
 mod copy;
+mod keys;
 mod manifest;
+mod report;
 mod restore;
 
-pub use attached::{Attach, Attached, Detach};
-pub use manifest::Manifest;
+pub use attached::{Attach, Detach};
+pub use manifest::{Attached, Manifest};
+pub use report::BackupReport;
 pub use restore::{RestoreReport, list, restore, restore_with};
 
-use attached::{attach, backup_of};
+use attached::attach;
 use copy::{checksum, fetch};
-use manifest::{key_of, manifests};
+use keys::{backup_of, manifests};
 
 /// Memory for footers while parts are checked.
 const CACHE_BYTES: u64 = 16 << 20;
-
-/// What a backup did.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub struct BackupReport {
-    /// Name of the backup, for `quiver restore --at`.
-    pub name: String,
-    /// The commit of the catalog that it holds.
-    pub commit: u64,
-    /// Number of parts in the backup.
-    pub parts: usize,
-    /// Bytes of all parts in the backup.
-    pub bytes: u64,
-    /// Files that were copied; the others were there from an earlier backup.
-    pub copied_files: usize,
-    /// Bytes of the files that were copied.
-    pub copied_bytes: u64,
-    /// Parts that are damaged and not in the backup, with the reason.
-    pub damaged: Vec<String>,
-    /// Files of older backups that were deleted.
-    pub deleted_files: usize,
-    /// What it holds beside the store: name and bytes.
-    #[serde(default)]
-    pub attached: BTreeMap<String, u64>,
-}
-
-impl fmt::Display for BackupReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files, attached } = self;
-        crate::check::list(f, "parts are damaged and NOT in the backup", damaged)?;
-        write!(
-            f,
-            "backup `{name}` of commit {commit}: {parts} parts, {bytes} bytes; copied {copied_files} files, \
-             {copied_bytes} bytes; deleted {deleted_files} files of older backups"
-        )?;
-        attached.iter().try_for_each(|(name, bytes)| write!(f, "; {name}: {bytes} bytes"))
-    }
-}
 
 /// Where a backup goes.
 #[derive(Debug, Clone)]
@@ -170,7 +134,7 @@ impl Backup<'_> {
         }
         let known = newest.map(|m| m.files).unwrap_or_default();
         let made_ms = self.core.now_ms();
-        let mut report = BackupReport { name: manifest::name(commit, made_ms), commit, ..BackupReport::default() };
+        let mut report = BackupReport { name: keys::name(commit, made_ms), commit, ..BackupReport::default() };
         let mut manifest = Manifest {
             format: STORE_FORMAT,
             installation: self.core.installation,
@@ -261,7 +225,7 @@ async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Man
     for name in names.iter().rev().take(keep) {
         kept.extend(Manifest::read(to, name).await?.files.into_keys());
     }
-    to.delete(&old.iter().map(|name| key_of(name)).collect::<Vec<_>>()).await?;
+    to.delete(&old.iter().map(|name| keys::of_manifest(name)).collect::<Vec<_>>()).await?;
     let files = to.list("").await?.into_iter().map(|(key, _)| key);
     let is_of_none = |key: &String| match backup_of(key) {
         Some(backup) => !stay.contains(backup),

@@ -5,11 +5,8 @@
 //! It deletes only what the catalog names, and the catalog forgets after the deletion: a crash between the two makes
 //! the next run delete again. Files that nobody names are never touched (`quiver store check` lists them).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
-
-use parking_lot::Mutex;
 
 use crate::catalog::RemovedPart;
 use crate::core::Core;
@@ -17,35 +14,12 @@ use crate::error::{Context, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::object::delete_files;
-use crate::part::{PartId, PartMeta, Place};
+use crate::part::{PartMeta, Place};
 
 /// How often it looks without being told: snapshots end without telling anybody.
 const INTERVAL: Duration = Duration::from_secs(5);
 /// Parts that are deleted before the catalog forgets them together.
 const BATCH: usize = 32;
-
-/// Since when dropped parts wait for their deletion, by the monotonic clock: a jump of the other one that dropped them
-/// must not end the wait as well. A restart begins it anew.
-#[derive(Debug, Default)]
-pub(crate) struct Graces(Mutex<HashMap<PartId, Option<Duration>>>);
-
-impl Graces {
-    /// Lets parts go at once.
-    pub(crate) fn none(&self, ids: impl Iterator<Item = PartId>) {
-        self.0.lock().extend(ids.map(|id| (id, None)));
-    }
-
-    /// Says whether a part must wait still; it does from the first such question on.
-    fn wait(&self, id: PartId, now: Duration, grace: Duration) -> bool {
-        let since = *self.0.lock().entry(id).or_insert(Some(now));
-        since.is_some_and(|since| now.saturating_sub(since) < grace)
-    }
-
-    fn forget(&self, ids: &[PartId]) {
-        let mut waiting = self.0.lock();
-        waiting.retain(|id, _| !ids.contains(id));
-    }
-}
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {

@@ -18,6 +18,7 @@ use crate::part::{Part, PartId, PartMeta, Place};
 
 mod logs;
 mod merge;
+mod output;
 mod plan;
 mod rest;
 pub(crate) mod rewrite;

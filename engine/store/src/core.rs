@@ -7,7 +7,7 @@ use std::future::Future;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use quiver_types::{Clock, Millis};
@@ -17,9 +17,9 @@ use uuid::Uuid;
 
 use crate::cache::Caches;
 use crate::catalog::{Catalog, Change};
-use crate::cleaner::Graces;
 use crate::epoch::{self, Mastership};
 use crate::error::{Error, ErrorKind, Result, chain};
+use crate::graces::Graces;
 use crate::health::FlushHealth;
 use crate::identity;
 use crate::io::{LocalIo, PartIo};
@@ -33,7 +33,6 @@ use crate::room::Room;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
 use crate::timer::Timer;
-use crate::upload::Damage;
 use crate::wal::disk::WalDisk;
 
 /// State that background jobs share.
@@ -355,6 +354,13 @@ impl Drop for Job {
     fn drop(&mut self) {
         self.core.jobs.lock().remove(&self.id);
     }
+}
+
+/// A part in the spool whose files are not what was written.
+#[derive(Debug)]
+pub(crate) struct Damage {
+    /// When they were read last.
+    pub(crate) looked: Instant,
 }
 
 /// Lets those who wait for background work look again whenever something got done.

@@ -11,8 +11,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use rustix::fs::{Advice, fadvise};
 
-use crate::lru::Lru;
 use crate::error::{Error, ErrorKind, Result, is_short_of_resources};
+use crate::lru::Lru;
 use crate::part::Place;
 
 /// Open files kept; each costs one descriptor.

@@ -22,6 +22,7 @@ mod explained;
 pub mod failpoint;
 mod flush;
 mod forms;
+mod graces;
 mod health;
 mod identity;
 pub mod io;

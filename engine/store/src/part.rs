@@ -7,6 +7,7 @@
 pub(crate) mod bloom;
 mod checksum;
 mod decimal;
+mod directory;
 mod exemplars;
 mod fetch;
 mod file;
@@ -210,4 +211,9 @@ pub fn part_key(table: &str, day: i32, id: PartId, kind: &str) -> String {
 /// Gives the keys that a part of these kinds of files may get, for the catalog's list of pending keys.
 pub fn planned_keys(table: &str, day: i32, id: PartId, kinds: &[&str]) -> Vec<String> {
     kinds.iter().map(|kind| part_key(table, day, id, kind)).collect()
+}
+
+/// Number of a kind of file in cache keys.
+fn kind_number(kind: &str) -> u8 {
+    KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len()) as u8
 }

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_types::Millis;
+use quiver_types::time::DAY_MS;
 use uuid::Uuid;
 
 use crate::catalog::Change;
@@ -21,8 +23,10 @@ use crate::snapshot::Visible;
 pub(crate) mod clock;
 mod due;
 
-use clock::TrustedClock;
+use clock::{Reading, TrustedClock};
 
+/// How far ahead of the clock the newest sample may be to count.
+const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How often one round may lose a part to a compaction before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 100;
 
@@ -47,10 +51,12 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     // One round at a time: the clock's state is also the lock.
     let mut clock = core.trusted_clock.lock().await;
     if clock.is_none() {
-        *clock = Some(TrustedClock::open(core).await?);
+        *clock = Some(trusted_clock(core).await?);
     }
     let Some(clock) = clock.as_mut() else { return Ok(0) };
-    let time = clock.read(core).await;
+    let wall = core.now_ms();
+    let now = Reading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
+    let time = clock.read(now, &core.clock_note).await;
     let mut dropped = drop_all(core, "past the retention", |now| due::past(&core.settings, now, time)).await?;
     METRICS.retention_parts.add(dropped.len() as u64);
     METRICS.retention_bytes.add(dropped.iter().map(|p| p.meta.bytes).sum());
@@ -65,6 +71,23 @@ pub(crate) async fn expire(core: &Core) -> Result<usize> {
     }
     METRICS.retention_last_success.set_time(core.now());
     Ok(dropped.len())
+}
+
+/// Begins with the time that an earlier process believed, else with that of the store's content.
+async fn trusted_clock(core: &Core) -> Result<TrustedClock> {
+    let (wall, elapsed, file) = (core.now_ms(), core.clock.elapsed(), clock::file(&core.settings.data_dir));
+    let time = match clock::believed(&file) {
+        Some(time) => time,
+        None => newest(core, wall).max(core.catalog.last_committed_ms().await?).unwrap_or(wall),
+    };
+    Ok(TrustedClock::new(file, time, elapsed, core.settings.clock_confirm))
+}
+
+/// Gives the newest sample of the parts, of those that the clock allows.
+fn newest(core: &Core, wall: Millis) -> Option<Millis> {
+    let times = core.shared.visible();
+    let latest = wall.saturating_add(SAMPLES_AHEAD);
+    times.parts.iter().map(|p| p.meta.max_ts).filter(|&ts| ts <= latest).max()
 }
 
 /// Drops what `choose` finds among the visible parts.

@@ -19,13 +19,13 @@ use quiver_types::{LogsBatch, MetricsBatch, SeriesSource, SpansBatch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
-use crate::lru::CacheStats;
 use crate::compact::Compactor;
 use crate::core::Core;
 use crate::error::Result;
 use crate::flush::Flushing;
 use crate::layout::DataDir;
-use crate::logs::StoreLogs;
+use crate::logs::source::StoreLogs;
+use crate::lru::CacheStats;
 use crate::metrics::{METRICS, MetricLine};
 use crate::requests::{Answer, Once, RequestId};
 use crate::rows::RowSnapshots;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::{StreamExt, TryStreamExt};
 
-use crate::core::{Backoff, Core};
+use crate::core::{Backoff, Core, Damage};
 use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
@@ -19,12 +19,6 @@ use crate::part::{FileMeta, PartMeta};
 const FILES_AT_A_TIME: usize = 4;
 /// How long a damaged part rests before it is looked at again: somebody may have brought its files back.
 const LOOK_AGAIN: Duration = Duration::from_mins(10);
-
-/// A part in the spool whose files are not what was written.
-#[derive(Debug)]
-pub(crate) struct Damage {
-    looked: Instant,
-}
 
 /// Runs until the store closes.
 pub(crate) async fn run(core: Arc<Core>) {

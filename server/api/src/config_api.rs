@@ -2,34 +2,35 @@
 //! stands in a module of its own.
 //!
 //! `ask` is a request, read, with its `conditions`; `entities` and `many` do what it asks for, `answer` is what comes of
-//! it, `refusals` what is kept of one that is refused.
+//! it, `refusals` what is kept of one that is refused; `operation` makes the routes of what a family does beyond the
+//! contract.
 
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
-use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
-use futures::future::BoxFuture;
+use axum::routing::{get, post, put};
 use quiver_config::families::FAMILIES;
-use quiver_config::{Family, Place, Problem, ProblemKind, Result};
+use quiver_config::{Family, Place};
 
 use crate::state::AppState;
 
-mod answer;
+pub(crate) mod answer;
 mod apdex;
 mod apply;
-mod ask;
+pub(crate) mod ask;
 mod conditions;
 mod csv;
-mod deploy;
+pub(crate) mod deploy;
 mod detection;
 mod entities;
 mod extraction;
-mod ids;
+pub(crate) mod ids;
 mod many;
-mod members;
+pub(crate) mod members;
 mod old_matchers;
+pub(crate) mod operation;
 mod policy;
 mod policy_revisions;
 mod processes;
@@ -51,25 +52,16 @@ mod steps;
 mod telemetry;
 mod transactions;
 mod warned;
+mod what;
 mod window;
-mod yaml;
+pub(crate) mod yaml;
 
-pub(crate) use answer::{Answer, with_dry_run};
-pub(crate) use ask::{Ask, of_body};
-pub(crate) use deploy::refused;
-pub(crate) use ids::{Ids, is_dry_run, no_parameters};
-pub(crate) use members::only_members;
-pub(crate) use yaml::write as yaml_text;
-
+use answer::with_dry_run;
+use ask::Ask;
+use ids::Ids;
+use operation::{BODY_BYTES_MAX, IMPORT_BYTES_MAX, Routes, not_allowed};
 use refusals::{Write, to_its_end, told};
-
-/// Largest body, and that of an import.
-const BODY_BYTES_MAX: usize = 4 << 20;
-const IMPORT_BYTES_MAX: usize = 16 << 20;
-
-/// Parameters of lists that make no sense where there are no pages, and those that say how a list looks.
-const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
-const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort", "fields"];
+use what::What;
 
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -107,53 +99,6 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// Something that a family does beyond the contract: it gets the ids of the path, in order.
-pub(crate) type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
-
-/// A route of a special operation: by these methods.
-fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
-    special_of(family, methods, BODY_BYTES_MAX, run)
-}
-
-/// The same with a body of so many bytes.
-pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
-    let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
-        serve_special(state, family, ids, run, largest, request)
-    };
-    on(methods, handler).fallback(not_allowed)
-}
-
-async fn serve_special(
-    state: Arc<AppState>,
-    family: &'static Family,
-    ids: Vec<(String, String)>,
-    run: Run,
-    largest: usize,
-    request: Request,
-) -> Response {
-    let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
-    let write = refusals::special(family, request.method(), request.uri().path())
-        .and_then(|action| Write::of(&state, family, action, id, request.method(), request.uri().query()));
-    let ask = match Ask::read(&state, Place::of(family), request, largest).await {
-        Ok(ask) => ask,
-        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
-    };
-    let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
-    let dry_run = ask.dry_run;
-    let named = ask.is_named();
-    let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
-    let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
-}
-
-/// A method that a route does not know; the router adds those that it does.
-async fn not_allowed() -> Response {
-    let text = "this method is not used here";
-    Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)
-}
-
-pub(crate) type Routes = MethodRouter<Arc<AppState>>;
-
 fn of_family(family: &'static Family, path: String, owner: Option<&'static str>) -> Router<Arc<AppState>> {
     // Below an owner its id comes first.
     let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
@@ -183,20 +128,6 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
         .route(&format!("{path}/bulk-update"), at(What::BulkUpdate))
         .route(&format!("{path}/export"), at(What::Export))
         .route(&format!("{path}/import"), at(What::Import))
-}
-
-/// What of a family is meant.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
-    Collection,
-    Entity,
-    History,
-    Restore,
-    BulkDelete,
-    BulkUpdate,
-    Export,
-    Import,
-    Order,
 }
 
 async fn serve(

@@ -18,7 +18,8 @@ use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config_api::{Answer, Ids, no_parameters};
+use crate::config_api::answer::Answer;
+use crate::config_api::ids::{Ids, no_parameters};
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;

@@ -78,7 +78,7 @@ fn forms(document: &OpenApi) -> Described {
     let value = serde_json::to_value(document).expect("a description is JSON: its keys are texts");
     Described {
         json: value.to_string().into(),
-        yaml: crate::config_api::yaml_text(&value).into(),
+        yaml: crate::config_api::yaml::write(&value).into(),
         page: page::page(&value).into(),
     }
 }

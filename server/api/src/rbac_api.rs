@@ -22,7 +22,11 @@ use quiver_config::{
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use crate::config_api::{Answer, Ask, Ids, Routes, Run, no_parameters, only_members, special_of, with_dry_run};
+use crate::config_api::answer::{Answer, with_dry_run};
+use crate::config_api::ask::Ask;
+use crate::config_api::ids::{Ids, no_parameters};
+use crate::config_api::members::only_members;
+use crate::config_api::operation::{Routes, Run, special_of};
 use crate::identity::Identities;
 use crate::refused::challenge;
 use crate::state::AppState;

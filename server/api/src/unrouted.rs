@@ -6,7 +6,7 @@ use quiver_config::families::FAMILIES;
 use quiver_config::{Problem, ProblemKind};
 use serde_json::json;
 
-use crate::config_api::Answer;
+use crate::config_api::answer::Answer;
 use crate::error::plain;
 use crate::refused;
 

@@ -5,11 +5,11 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
-use serde::{Deserialize, Serialize};
 
 use super::copy::{checksum, fetch};
-use super::manifest::FOLDER;
-use super::{BackupReport, Manifest};
+use super::keys;
+use super::manifest::{Attached, Manifest};
+use super::report::BackupReport;
 use crate::error::{Context, Error, ErrorKind, Result, io_error};
 use crate::failpoint;
 use crate::object::{Storage, Tail};
@@ -44,29 +44,6 @@ pub trait Detach: Send + Sync {
     async fn read(&self, from: &Path, backup: &str) -> Result<()>;
 }
 
-/// Such a file in a backup.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Attached {
-    /// Its key in the backup's store.
-    pub key: String,
-    /// Its size in bytes.
-    pub bytes: u64,
-    /// CRC32C of the whole.
-    pub crc: u32,
-}
-
-/// Gives the key of such a file: beside the manifest, and of another name than it.
-pub(super) fn key_of(backup: &str, name: &str) -> String {
-    format!("{FOLDER}/{backup}.{name}")
-}
-
-/// The backup to which such a file belongs; none: it is another one.
-pub(super) fn backup_of(key: &str) -> Option<&str> {
-    let name = key.strip_prefix(FOLDER)?.strip_prefix('/')?;
-    let (backup, kind) = name.rsplit_once('.')?;
-    (kind != "json" && !kind.contains('/')).then_some(backup)
-}
-
 /// Lets somebody write a file, and copies that to where backups are.
 pub(super) async fn attach(
     by: &dyn Attach,
@@ -82,7 +59,7 @@ pub(super) async fn attach(
     let bytes = tokio::fs::metadata(&path).await.map_err(cannot)?.len();
     let crc = checksum(path.clone()).await?;
     let tail = tail(path.clone(), bytes).await?;
-    let key = key_of(&report.name, name);
+    let key = keys::of_attached(&report.name, name);
     failpoint::hit("backup.before-attached");
     let sent = to.put_file(&key, &path, bytes, tail).await;
     sent.map_err(|e| Error::new(ErrorKind::Unavailable, "the backup cannot be written").with_source(e))?;
@@ -126,19 +103,4 @@ pub(super) async fn detach(
     let _ = tokio::fs::remove_file(&path).await;
     failpoint::hit("restore.after-attached");
     Ok(true)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys() {
-        let key = key_of("000000000007-2026-01-01T00:00:00.000Z", "configuration");
-        assert_eq!(key, "_backup/000000000007-2026-01-01T00:00:00.000Z.configuration");
-        assert_eq!(backup_of(&key), Some("000000000007-2026-01-01T00:00:00.000Z"));
-        for other in ["_backup/x.json", "_quiver.json", "metrics/a.parquet", "_backup/x", "_backup/a.b/c"] {
-            assert_eq!(backup_of(other), None, "{other}");
-        }
-    }
 }

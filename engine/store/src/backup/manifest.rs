@@ -1,22 +1,17 @@
 //! What a backup holds: one JSON object per backup, `_backup/<name>.json`, beside the files of the parts.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use quiver_types::Millis;
-use quiver_types::time::utc_text;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::Attached;
-use super::attached::backup_of;
+use super::keys::{self, backup_of};
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::{check_format, parse_part_key};
 use crate::object::Storage;
 use crate::part::PartMeta;
-
-/// Folder of the manifests.
-pub(super) const FOLDER: &str = "_backup";
 
 /// What a backup consists of; the object is written last, so that a backup without it is none.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -40,20 +35,15 @@ pub struct Manifest {
     pub attached: BTreeMap<String, Attached>,
 }
 
-/// Names a backup: names sort by commit, then by time.
-pub(super) fn name(commit: u64, made_ms: Millis) -> String {
-    format!("{commit:012}-{}", utc_text(made_ms))
-}
-
-/// Gives the key of a backup's manifest.
-pub(super) fn key_of(name: &str) -> String {
-    format!("{FOLDER}/{name}.json")
-}
-
-/// Finds the names of backups among objects.
-pub(super) fn manifests(objects: &BTreeMap<String, u64>) -> BTreeSet<String> {
-    let name = |key: &String| Some(key.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(".json")?.to_owned());
-    objects.keys().filter_map(name).collect()
+/// A file of somebody else in a backup.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its key in the backup's store.
+    pub key: String,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// CRC32C of the whole.
+    pub crc: u32,
 }
 
 /// Says whether a key leads to its own place alone.
@@ -73,7 +63,7 @@ impl Manifest {
             format: u32,
         }
         let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup `{name}`", place.url()));
-        let body = place.get(&key_of(name)).await?.ok_or_else(missing)?;
+        let body = place.get(&keys::of_manifest(name)).await?.ok_or_else(missing)?;
         let damaged = || format!("the manifest of backup `{name}` is damaged");
         let format: Format = serde_json::from_slice(&body).internal(damaged())?;
         check_format(format.format, &format!("backup `{name}`"))?;
@@ -121,13 +111,12 @@ impl Manifest {
     /// Writes it, which makes the backup.
     pub(super) async fn write(&self, place: &Storage, name: &str) -> Result<()> {
         let json = serde_json::to_vec(self).internal("cannot write a manifest as JSON")?;
-        place.put(&key_of(name), Bytes::from(json)).await
+        place.put(&keys::of_manifest(name), Bytes::from(json)).await
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::attached;
     use super::*;
     use crate::layout::STORE_FORMAT;
     use crate::part::{FileMeta, NameFilter, Origin, PartId, Place, part_key};
@@ -182,7 +171,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let place = place(&dir);
         let id = PartId::from_u128(8);
-        let (good, attached) = (part_key("metrics", 0, id, "samples"), attached::key_of(NAME, "configuration"));
+        let (good, attached) = (part_key("metrics", 0, id, "samples"), keys::of_attached(NAME, "configuration"));
         backup(&good, &attached).write(&place, NAME).await.unwrap();
         let read = Manifest::read(&place, NAME).await.unwrap();
         assert_eq!((read.parts.len(), read.attached.len(), read.commit), (1, 1, 7));
@@ -224,7 +213,7 @@ mod tests {
             ("{\"format\":2,\"parts\":{}}", ErrorKind::Invalid),
             ("{\"format\":1}", ErrorKind::Internal),
         ] {
-            place.put(&key_of(NAME), Bytes::from(body)).await.unwrap();
+            place.put(&keys::of_manifest(NAME), Bytes::from(body)).await.unwrap();
             let error = Manifest::read(&place, NAME).await.unwrap_err();
             assert_eq!(error.kind(), kind, "{body}: {error}");
             assert!(error.message.contains(&format!("backup `{NAME}`")), "{body}: {error}");
@@ -236,7 +225,7 @@ mod tests {
     fn files_that_are_missing_or_cut_are_named() {
         let id = PartId::from_u128(7);
         let (series, samples) = (part_key("metrics", 0, id, "series"), part_key("metrics", 0, id, "samples"));
-        let attached = attached::key_of(NAME, "configuration");
+        let attached = keys::of_attached(NAME, "configuration");
         let manifest = backup(&samples, &attached);
         let told = |objects: &[(&str, u64)], by: Option<&str>| {
             let objects = objects.iter().map(|(key, bytes)| ((*key).to_owned(), *bytes)).collect();
@@ -252,14 +241,5 @@ mod tests {
         assert_eq!(told(&[(&*series, 0), parts[1], (&*attached, 1)], Some("configuration")), is(&series, cut));
         let all = "is missing; 3 files of its manifest are not as they were";
         assert_eq!(told(&[], Some("configuration")), is(&series, all));
-    }
-
-    #[test]
-    fn names_sort_by_commit_then_by_time() {
-        assert_eq!(name(7, 1_767_323_045_000), "000000000007-20260102T030405Z");
-        assert!([name(1, 9_000), name(2, 1_000), name(2, 2_000), name(10, 0)].is_sorted());
-        let keys = ["_backup/a.json", "_backup/b.json", "_backup/a.configuration", "_backups/c.json", "metrics/d.json"];
-        let objects = keys.iter().map(|key| ((*key).to_owned(), 1)).collect();
-        assert_eq!(manifests(&objects).into_iter().collect::<Vec<_>>(), ["a", "b"]);
     }
 }

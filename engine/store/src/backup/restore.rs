@@ -10,7 +10,8 @@ use uuid::Uuid;
 
 use super::attached::{Detach, detach};
 use super::copy::{checksum, fetch};
-use super::manifest::{Manifest, manifests};
+use super::keys::manifests;
+use super::manifest::Manifest;
 use super::stage;
 use crate::catalog::Rebuilt;
 use crate::error::{Error, ErrorKind, Result};

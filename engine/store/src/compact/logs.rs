@@ -12,13 +12,13 @@ use arrow::compute::{concat, interleave};
 use quiver_types::Millis;
 use quiver_types::tables::logs::millis_of;
 
-use super::merge::{begin_output, same_rows};
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};
 use crate::failpoint;
 use crate::logs::rewrite::{Window, WindowReader};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, Optional, PartLogs, merged_columns};
 use crate::part::{Part, PartMeta};
 

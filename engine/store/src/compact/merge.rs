@@ -11,16 +11,14 @@ use std::sync::Arc;
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use super::spans::merge_spans;
 use crate::core::{Core, Job};
 use crate::error::{Error, Result};
 use crate::failpoint;
-use crate::flush::keys;
 use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
-use crate::part::{
-    Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RowPieces, RunReader, write_rows_part,
-};
+use crate::part::{Origin, Part, PartId, PartMeta, PartWriter, RowPieces, RunReader, write_rows_part};
 use crate::run::SeriesRun;
 
 /// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.
@@ -90,38 +88,6 @@ async fn merge_metadata(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>
     let meta = write_rows_part(&core.write_root, spec, &metadata_batch(&rows)?)?;
     failpoint::hit("compact.after-part");
     Ok(meta)
-}
-
-/// Registers the keys of one more output.
-pub(super) async fn begin_output(
-    core: &Core,
-    job: &Job,
-    plan: &Plan,
-    inputs: &[Arc<Part>],
-    window: Millis,
-) -> Result<PartSpec> {
-    let id = PartId::now_v7();
-    failpoint::hit("compact.before-pending");
-    core.catalog.add_pending(job.id, &keys(&plan.table, plan.day, id)).await?;
-    failpoint::hit("compact.after-pending");
-    let replaced = inputs.iter().map(|p| p.meta.id).collect();
-    Ok(PartSpec {
-        table: plan.table.clone(),
-        day: plan.day,
-        level: plan.level,
-        id,
-        origin: Origin::Compacted { compaction_id: job.id, replaced },
-        place: core.write_place,
-        window,
-        compression: PartCompression::Compacted,
-    })
-}
-
-pub(super) fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
-    if expected == found {
-        return Ok(());
-    }
-    Err(Error::internal(format!("part `{}` has {expected} {what} in the catalog and gave {found}", part.meta.id)))
 }
 
 /// Rows by kind of file.

@@ -11,7 +11,8 @@ use quiver_types::spans::Place as AttributePlace;
 use quiver_types::tables::spans;
 use quiver_types::{ReadStats, SpansBatch};
 
-use super::merge::{begin_output, confirm, same_rows};
+use super::merge::confirm;
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use super::spans::own_columns;
 use super::spans::steps::{Input, Step, steps};

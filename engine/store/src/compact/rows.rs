@@ -8,7 +8,7 @@ use arrow::compute::concat_batches;
 use quiver_types::ReadStats;
 use quiver_types::tables::{self, TableDef};
 
-use super::merge::{begin_output, same_rows};
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Context, Error, Result};

@@ -14,7 +14,7 @@ use quiver_types::spans::{Place, RollupRow};
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 use quiver_types::{Millis, ReadStats, SpansBatch};
 
-use super::merge::{begin_output, same_rows};
+use super::output::{begin_output, same_rows};
 use super::plan::Plan;
 use crate::core::{Core, Job};
 use crate::error::{Error, Result};

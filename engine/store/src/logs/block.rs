@@ -3,25 +3,18 @@
 //! Filters and output know blocks only. What a block is asked for names the rows that still matter, so that one that
 //! lies in a file reads just the pages that hold them.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
-use arrow::array::{Array, DictionaryArray, FixedSizeBinaryArray, MapArray};
+use arrow::array::MapArray;
 use arrow::buffer::BooleanBuffer;
-use arrow::datatypes::UInt32Type;
 use async_trait::async_trait;
 use quiver_types::ReadStats;
-use quiver_types::logs::{
-    LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher, stream_text,
-};
-use quiver_types::tables::logs::SERVICE;
+use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME, ValueMatcher};
 
 use super::choose::StreamTest;
-use super::column::{Column, Values, coded};
-use super::slots::OfStreams;
+use super::column::{Column, Values};
+use super::stream_values::{StreamValue, with_computed};
 use crate::error::Result;
-use crate::memtable::logs::LiveStream;
 
 /// Rows that [`Block::row_bytes`] tells of together.
 pub(crate) const STEP_ROWS: usize = 32;
@@ -141,48 +134,9 @@ pub(crate) trait Block: Send {
 /// Names that every row has without their being fields.
 pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 
-/// A value that is the same in all rows of a stream.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum StreamValue {
-    /// All labels, as the text of `_stream`.
-    Text,
-    /// The identifier, as the text of `_stream_id`.
-    Id,
-    /// The service; empty: none.
-    Service,
-    /// The label of this name.
-    Label(String),
-    /// The same in all streams; empty: none has it.
-    Same(Arc<str>),
-}
-
-impl StreamValue {
-    /// The value in rows of a stream.
-    pub(crate) fn of<'a>(&'a self, stream: &'a LiveStream) -> Cow<'a, str> {
-        match self {
-            Self::Text => stream_text(&stream.labels).into(),
-            Self::Id => format!("{:?}", stream.id).into(),
-            Self::Service => (&*stream.service).into(),
-            Self::Label(name) => stream.labels.get(name).into(),
-            Self::Same(value) => (&**value).into(),
-        }
-    }
-}
-
 /// How a column of a block follows from the stream of a row, if it does.
 pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
     with_computed(name, |name| block.of_stream(name))
-}
-
-/// The same by name, of names that are no fields too; `of_field` knows fields.
-pub(super) fn with_computed(name: &str, of_field: impl Fn(&str) -> Option<StreamValue>) -> Option<StreamValue> {
-    match name {
-        TIME | SEVERITY_NUMBER | OBSERVED_TIME => None,
-        STREAM => Some(StreamValue::Text),
-        STREAM_ID => Some(StreamValue::Id),
-        SERVICE => Some(StreamValue::Service),
-        _ => of_field(name),
-    }
 }
 
 /// The same of values that are not read for less from a column.
@@ -212,61 +166,4 @@ pub(crate) async fn values(block: &mut dyn Block, name: &str, rows: &BooleanBuff
         None | Some(StreamValue::Same(_)) => column(block, name, rows).await?.gather(rows),
         Some(value) => block.of_streams(&value, rows).await,
     }
-}
-
-/// Rows of a stream from which on its identifier is given by code.
-const ID_ROWS: usize = 4;
-
-impl OfStreams {
-    /// Values of streams that are at hand.
-    pub(super) fn of<'s>(value: &StreamValue, streams: impl ExactSizeIterator<Item = &'s LiveStream>) -> Self {
-        if *value == StreamValue::Id {
-            let bytes: Vec<u8> = streams.flat_map(|stream| stream.id.to_bytes()).collect();
-            return Self::Ids(FixedSizeBinaryArray::new(16, bytes.into(), None));
-        }
-        let keys = (0..streams.len() as u32).collect();
-        Self::Coded(keys, streams.map(|stream| value.of(stream).into_owned()).collect())
-    }
-
-    /// One behind the other.
-    pub(super) fn into_values(self) -> Values {
-        match self {
-            Self::Ids(ids) => Values::Hex(ids),
-            Self::Coded(keys, texts) => without_empty(Values::Coded(coded(keys, texts))),
-        }
-    }
-
-    /// One for each row, of which the places of their streams are given.
-    pub(super) fn of_rows(self, places: impl ExactSizeIterator<Item = u32>) -> Values {
-        match self {
-            Self::Ids(ids) if ids.len() * ID_ROWS > places.len() => {
-                let mut bytes = Vec::with_capacity(places.len() * 16);
-                places.for_each(|at| bytes.extend_from_slice(ids.value(at as usize)));
-                Values::Hex(FixedSizeBinaryArray::new(16, bytes.into(), None))
-            }
-            Self::Ids(ids) => {
-                let text = |id: &[u8]| {
-                    let mut text = String::with_capacity(32);
-                    super::text::write_hex(id, &mut text);
-                    text
-                };
-                let texts = (0..ids.len()).map(|i| text(ids.value(i))).collect();
-                Values::Coded(coded(places.collect(), texts))
-            }
-            Self::Coded(keys, texts) => {
-                without_empty(Values::Coded(coded(places.map(|at| keys[at as usize]).collect(), texts)))
-            }
-        }
-    }
-}
-
-/// No service and no label are empty texts; in answers they are missing.
-fn without_empty(values: Values) -> Values {
-    let Values::Coded(array) = values else { return values };
-    let empty: Vec<bool> = super::column::dictionary(&array).into_iter().flatten().map(|v| v == Some("")).collect();
-    if !empty.contains(&true) {
-        return Values::Coded(array);
-    }
-    let keys = array.keys().iter().map(|k| k.filter(|&k| !empty[k as usize])).collect();
-    Values::Coded(DictionaryArray::<UInt32Type>::new(keys, Arc::clone(array.values())))
 }

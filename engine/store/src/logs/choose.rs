@@ -11,10 +11,8 @@ use quiver_types::logs::{LogFilter, StreamId, StreamSelector, ValueMatcher};
 use quiver_types::{MatchOp, Matcher, ReadStats, Result};
 use tokio::sync::Mutex;
 
-use super::block::StreamValue;
-use super::eval::selects;
-use crate::memtable::log_streams::runs_of;
-use crate::memtable::logs::LiveStream;
+use super::stream_values::StreamValue;
+use crate::memtable::log_streams::{LiveStream, runs_of};
 use crate::part::logs::{KIND_LABEL, KIND_SERVICE, LabelRuns, StreamSet, StreamSetBuilder};
 
 /// Values that a matcher names are looked up one by one up to this many.
@@ -58,6 +56,11 @@ impl StreamTest<'_> {
             Self::Value(value, matcher) => TestKey::Value((*value).clone(), matcher.describe()),
         }
     }
+}
+
+/// Says whether a stream has the labels that a selector asks for.
+pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
+    selector.selects(|name| stream.labels.get(name))
 }
 
 /// The streams that have a value.

@@ -7,8 +7,8 @@ use arrow::array::{Array, BooleanBufferBuilder, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
 use quiver_types::logs::{
-    ChosenRows, FieldPattern, Holding, IfPresent, LogFilter, RowMatcher, StreamSelector, TextMatch, TypedValues,
-    ValueMatcher, match_coded, match_typed,
+    ChosenRows, FieldPattern, Holding, IfPresent, LogFilter, RowMatcher, TextMatch, TypedValues, ValueMatcher,
+    match_coded, match_typed,
 };
 
 use super::block::{Block, column, of_stream};
@@ -16,7 +16,6 @@ use super::choose::StreamTest;
 use super::column::{Column, Values, dictionary};
 use super::text;
 use crate::error::Result;
-use crate::memtable::logs::LiveStream;
 use crate::part::logs::ColumnKind;
 
 /// Values that are matched one by one before whoever ends the query gets a word in: at most, and where that takes long.
@@ -104,11 +103,6 @@ async fn give_way(filter: usize) {
 
 pub(super) fn none(rows: &BooleanBuffer) -> bool {
     rows.set_slices().next().is_none()
-}
-
-/// Says whether a stream has the labels that a selector asks for.
-pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
-    selector.selects(|name| stream.labels.get(name))
 }
 
 /// What a condition costs, roughly; only the order counts.

@@ -18,7 +18,8 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::output::MapWriter;
 use super::text;
 use crate::error::{Context, Result};
-use crate::memtable::logs::{LiveStream, LogChunk, LogsView};
+use crate::memtable::log_streams::LiveStream;
+use crate::memtable::logs::{LogChunk, LogsView};
 use crate::memtable::views::{TextSources, TextViews};
 use crate::part::logs::{
     ColumnKind, ColumnPlan, GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, NamePolicy, Optional, worth_codes,

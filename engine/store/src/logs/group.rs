@@ -15,13 +15,14 @@ use async_trait::async_trait;
 use quiver_types::logs::{LogFilter, OBSERVED_TIME, SEVERITY_NUMBER, TIME, ValueMatcher};
 use quiver_types::{ReadStats, Result};
 
-use super::block::{Block, COMPUTED, STEP_ROWS, StreamValue, column, given_by_stream, values};
+use super::block::{Block, COMPUTED, STEP_ROWS, column, given_by_stream, values};
 use super::choose::StreamTest;
 use super::column::{Column, Runs, Values};
+use super::opened::Opened;
 use super::output::MapWriter;
-use super::parts::Opened;
 use super::prune;
-use crate::memtable::logs::LiveStream;
+use super::stream_values::StreamValue;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, page_times};
 use overflow::{chosen, entries, field_of};

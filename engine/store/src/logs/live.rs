@@ -11,14 +11,14 @@ use hashbrown::HashMap;
 use quiver_types::logs::{StreamId, ValueMatcher};
 use quiver_types::{Access, ReadStats};
 
-use super::block::{Block, STEP_ROWS, StreamValue};
+use super::block::{Block, STEP_ROWS};
 use super::choose::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
 use super::column::{Column, Values};
 use super::output::MapWriter;
-use super::slots::OfStreams;
+use super::stream_values::{OfStreams, StreamValue};
 use crate::error::Result;
-use crate::memtable::log_streams::{StreamIndex, StreamList, runs_of};
-use crate::memtable::logs::{LiveStream, LogChunk};
+use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of};
+use crate::memtable::logs::LogChunk;
 use crate::part::logs::{KIND_SERVICE, StreamSet, StreamSetBuilder};
 
 /// Slots of which few occur in a batch are told apart by a table of these.

@@ -19,7 +19,7 @@ use super::column::Values;
 use super::eval::eval;
 use super::output::{output, prefetch};
 use super::parts::PartScan;
-use super::planned::{Scan, ScanRun, count};
+use super::scan::{Scan, ScanRun, count};
 use super::stream::{WIDE_BYTES, WINDOW_BYTES};
 use crate::error::{Context, leave_out};
 

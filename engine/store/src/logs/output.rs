@@ -12,8 +12,9 @@ use arrow::datatypes::{DataType, SchemaRef};
 use quiver_types::logs::{LogForm, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 use quiver_types::tables::logs::map;
 
-use super::block::{Block, COMPUTED, StreamValue, given_by_stream, values};
+use super::block::{Block, COMPUTED, given_by_stream, values};
 use super::column::Values;
+use super::stream_values::StreamValue;
 use crate::error::{Context, Result};
 
 /// Builds a map column, row by row.

@@ -1,23 +1,21 @@
 //! Parts of logs of a snapshot: which of them a scan reads, and which of their row groups.
 
 use std::collections::{BTreeMap, HashMap};
-use std::ops::Range;
 use std::sync::Arc;
 
-use quiver_types::logs::{FieldPattern, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, StreamId, StreamSelector};
+use quiver_types::logs::{LogRequest, StreamId, StreamSelector};
 use quiver_types::stats::add;
 use quiver_types::tables::logs as table;
 use quiver_types::{Access, LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::block::{COMPUTED, StreamValue};
-use super::choose::{StreamTest, allowed};
-use super::eval::selects;
+use super::choose::{StreamTest, allowed, selects};
 use super::group::Group;
+use super::opened::{Opened, streams_of};
 use super::prune;
 use super::slots::PartSlots;
 use crate::error::leave_out;
-use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, PartStream, StreamSet};
+use crate::part::logs::{ColumnKind, StreamSet};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
 
@@ -37,53 +35,6 @@ pub(super) struct PartScan {
     access: Access,
     request: Arc<LogRequest>,
     opened: OnceCell<Arc<Opened>>,
-}
-
-/// What a scan knows of a part that it reads.
-#[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) part: Arc<Part>,
-    pub(super) logs: Arc<PartLogs>,
-    /// The streams whose rows the caller may see; `None`: all of them.
-    pub(super) allowed: Option<StreamSet>,
-    /// Of a part that has very many streams: these.
-    pub(super) slots: Option<PartSlots>,
-    /// Filters of words of columns that the filter has words for.
-    pub(super) words: HashMap<String, Arc<ColumnIndex>>,
-}
-
-impl Opened {
-    /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
-    pub(super) fn of_stream(&self, name: &str) -> Option<StreamValue> {
-        let Self { logs, part, .. } = self;
-        if let Some(at) = logs.columns.find(name) {
-            return logs.columns.columns[at].of_stream.then(|| StreamValue::Label(name.to_owned()));
-        }
-        match logs.columns.constants.get(name) {
-            Some(value) => Some(StreamValue::Same(value.as_str().into())),
-            None if !logs.has.overflow || !part.meta.names.may_contain(name) => Some(StreamValue::Same("".into())),
-            None => None,
-        }
-    }
-
-    /// The same of names that are no fields, too.
-    pub(super) fn any_of_stream(&self, name: &str) -> Option<StreamValue> {
-        super::block::with_computed(name, |name| self.of_stream(name))
-    }
-
-    /// Streams of which alone rows may be given; `None`: all of them may.
-    async fn wanted(&self, slots: &PartSlots, request: &LogRequest, stats: &ReadStats) -> Result<Option<StreamSet>> {
-        let chosen = slots.may_match(&request.filter, &|name| self.any_of_stream(name)).await?;
-        if let (Some(chosen), None) = (&chosen, &self.allowed) {
-            add(&stats.streams, self.part.meta.series);
-            add(&stats.streams_chosen, chosen.count());
-        }
-        Ok(match (&self.allowed, chosen) {
-            (Some(allowed), Some(chosen)) => Some(allowed.and(&chosen)),
-            (None, Some(chosen)) => Some(StreamSet::clone(&chosen)),
-            (allowed, None) => allowed.clone(),
-        })
-    }
 }
 
 /// First and last nanosecond of what a part may hold.
@@ -191,13 +142,6 @@ impl PartScan {
     }
 }
 
-/// Numbers of the streams that have rows in a range.
-pub(super) fn streams_of(streams: &[PartStream], rows: &Range<u64>) -> Range<usize> {
-    let first = streams.partition_point(|s| s.rows.end <= rows.start);
-    let len = streams[first..].partition_point(|s| s.rows.start < rows.end);
-    first..first + len
-}
-
 /// Adds the streams that parts hold.
 pub(super) async fn streams(
     snapshot: &Snapshot,
@@ -255,15 +199,4 @@ async fn streams_in(
     let wanted: Vec<_> = wanted.map(|s| (s.stream.id, s.stream.labels.clone())).collect();
     found.extend(wanted);
     Ok(())
-}
-
-/// Says whether a pattern names fields that are computed.
-pub(super) fn names_computed(field: &FieldPattern) -> bool {
-    match field {
-        FieldPattern::Name(name) => {
-            COMPUTED.contains(&name.as_str())
-                || [SEVERITY_NUMBER, OBSERVED_TIME, table::SERVICE].contains(&name.as_str())
-        }
-        FieldPattern::Prefix(_) => false,
-    }
 }

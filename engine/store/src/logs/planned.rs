@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
-use quiver_types::logs::{FieldNames, LogForm, LogOrder, LogRequest, TIME};
-use quiver_types::scan::{PlannedScan, ScanBatches, ScanCounters, ScanOrder, ScanShape, ScanTask, ScanText};
-use quiver_types::{Access, Error, ReadStats, Result};
+use quiver_types::logs::{LogForm, LogOrder, LogRequest, TIME};
+use quiver_types::scan::{PlannedScan, ScanBatches, ScanOrder, ScanShape, ScanTask, ScanText};
+use quiver_types::{Access, Error, Result};
 use serde::{Deserialize, Serialize};
 
-use super::blocks::{Blocks, Queue, Sources};
+use super::blocks::{Blocks, Sources};
 use super::ordered::Ordered;
+use super::scan::{Scan, ScanRun};
 use super::stream::AnyOrder;
 use super::values::LeftOut;
 use crate::error::Context;
@@ -24,39 +25,6 @@ const OF_THE_QUERY: [&str; 6] =
 /// A partition is not worth its thread below this many rows.
 const PARTITION_ROWS_MIN: u64 = 32 * 1024;
 
-/// What the partitions of a scan share.
-#[derive(Debug)]
-pub(super) struct Scan {
-    sources: Sources,
-    access: Access,
-    pub(super) request: Arc<LogRequest>,
-    pub(super) projection: Vec<usize>,
-    pub(super) schema: SchemaRef,
-    /// What the filter asks for.
-    pub(super) filter_fields: FieldNames,
-}
-
-/// What the partitions share while the scan runs once.
-#[derive(Debug)]
-pub(super) struct ScanRun {
-    pub(super) blocks: Arc<Blocks>,
-    /// Blocks that nobody took.
-    pub(super) queue: Queue,
-    /// Fields whose values are not counted any more.
-    pub(super) left_out: LeftOut,
-}
-
-impl Scan {
-    /// Says whether a field is among those that are given out.
-    pub(super) fn gives(&self, name: &str) -> bool {
-        let columns = &self.request.columns;
-        match columns.iter().position(|column| column.name == name) {
-            Some(at) => self.projection.contains(&at),
-            None => self.request.form == LogForm::Rows && self.projection.contains(&columns.len()),
-        }
-    }
-}
-
 /// Reads log rows that match a filter, in any order or by time.
 #[derive(Debug)]
 pub(crate) struct LogsScan {
@@ -66,11 +34,6 @@ pub(crate) struct LogsScan {
     partitions: usize,
     /// Whether rows are hidden from whoever asks: then plans do not show where the others lie.
     hidden: bool,
-}
-
-/// Adds what was counted to the node and to the query.
-pub(super) fn count(counted: &ReadStats, node: &dyn ScanCounters, query: &ReadStats) {
-    node.add(&counted.drain_into(query));
 }
 
 /// The written form of a scan of logs.

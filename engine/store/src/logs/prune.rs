@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use arrow::array::BooleanBufferBuilder;
 use arrow::buffer::BooleanBuffer;
-use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, ValueMatcher};
+use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, OBSERVED_TIME, SEVERITY_NUMBER, ValueMatcher};
+use quiver_types::tables::logs::SERVICE;
 
-use super::eval::selects;
-use super::parts::names_computed;
-use crate::memtable::logs::LiveStream;
+use super::block::COMPUTED;
+use super::choose::selects;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::PartMeta;
 use crate::part::bloom;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, page_numbers, page_times};
@@ -35,6 +36,16 @@ pub(super) fn part_may_match(filter: &LogFilter, meta: &PartMeta, range: (i64, i
             meta.names.list().is_none_or(|names| names.iter().any(|n| n.starts_with(prefix.as_str())))
         }
         _ => true,
+    }
+}
+
+/// Says whether a pattern names fields that are computed.
+fn names_computed(field: &FieldPattern) -> bool {
+    match field {
+        FieldPattern::Name(name) => {
+            COMPUTED.contains(&name.as_str()) || [SEVERITY_NUMBER, OBSERVED_TIME, SERVICE].contains(&name.as_str())
+        }
+        FieldPattern::Prefix(_) => false,
     }
 }
 

@@ -15,7 +15,7 @@ use super::column::Values;
 use super::group::GroupBlock;
 use super::text;
 use crate::error::{Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, LogColumns, PartLogs, array_type};
 

@@ -13,8 +13,8 @@ use quiver_types::logs::{LogFilter, StreamId, stream_text};
 use quiver_types::{LabelSet, ReadStats, Result};
 use tokio::sync::OnceCell;
 
-use super::block::StreamValue;
 use super::choose::{Chosen, Holders, Postings, StreamTest, VisitText, VisitValue};
+use super::stream_values::{OfStreams, StreamValue};
 use crate::error::Error;
 use crate::part::Part;
 use crate::part::logs::{StreamBlocks, StreamColumns, StreamSet};
@@ -35,14 +35,6 @@ pub(crate) struct PartSlots {
 
 /// A stream, and how many rows of it are meant.
 pub(crate) type StreamRun = (u32, u32);
-
-/// Values of some streams, one behind the other.
-#[derive(Debug)]
-pub(crate) enum OfStreams {
-    Ids(FixedSizeBinaryArray),
-    /// Codes and their texts.
-    Coded(Vec<u32>, Vec<String>),
-}
 
 /// Where the rows of streams begin, of those blocks that were wanted.
 struct Starts {

@@ -18,7 +18,7 @@ use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTi
 use super::block::{Block, STEP_ROWS};
 use super::eval::{eval, none, within};
 use super::output::{by_stream, field_counts, output, prefetch};
-use super::planned::{Scan, ScanRun, count};
+use super::scan::{Scan, ScanRun, count};
 use super::values::{to_batch, value_counts};
 use crate::error::leave_out;
 

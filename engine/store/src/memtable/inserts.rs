@@ -6,7 +6,8 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::tables::history::TableRows;
 use quiver_types::{Millis, SpansBatch};
 
-use super::{Generation, HistogramRow, MetadataRow, Repeats, SampleRows, logs, place};
+use super::{Generation, HistogramRow, MetadataRow, Repeats, SampleRows, place};
+use crate::memtable::log_streams::LiveStream;
 use crate::memtable::logs::LogRows;
 use crate::memtable::series::Pushed;
 use crate::run::RunExemplar;
@@ -109,7 +110,7 @@ impl Generation {
     }
 
     /// Gives a stream with a service its place among the log rows; `true`: it is new.
-    pub(crate) fn define_log_stream(&self, stream: &logs::LiveStream) -> (u32, bool) {
+    pub(crate) fn define_log_stream(&self, stream: &LiveStream) -> (u32, bool) {
         let (slot, new) = self.logs.slot(stream);
         if new {
             self.account(stream.labels.canonical().len() + stream.service.len() + 160);

@@ -1,4 +1,4 @@
-//! The streams of the log rows of a generation by slot, and which of them have a label: an index for those who ask, made by
+//! Streams of log rows: those of a generation by slot, and which of them have a label: an index for those who ask, made by
 //! them. Writers append streams and never wait for it.
 
 use std::ops::{Index, Range};
@@ -8,15 +8,31 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
-use quiver_types::SeriesId;
+use quiver_types::{LabelSet, SeriesId};
 use smallvec::SmallVec;
-
-use super::logs::LiveStream;
 
 /// Streams that are shared as one: a copy of the list costs a pointer for so many.
 const CHUNK: usize = 1024;
 /// What an entry of the index costs beside its text.
 const ENTRY_BYTES: usize = 96;
+
+/// A stream with a service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LiveStream {
+    /// The hash of its labels.
+    pub(crate) id: SeriesId,
+    /// Its labels, as `_stream` shows them.
+    pub(crate) labels: LabelSet,
+    /// Service of its rows; empty = none.
+    pub(crate) service: Arc<str>,
+}
+
+impl LiveStream {
+    /// By what streams are sorted.
+    pub(crate) fn key(&self) -> (&[u8], &str) {
+        (self.labels.canonical(), &self.service)
+    }
+}
 
 /// Streams by slot.
 #[derive(Debug, Clone, Default)]
@@ -154,8 +170,6 @@ pub(crate) fn runs_of(slots: &[u32]) -> impl Iterator<Item = Range<u32>> {
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::LabelSet;
-
     use super::*;
 
     #[test]

@@ -18,7 +18,7 @@ use parking_lot::RwLock;
 use quiver_types::{LabelSet, LogsBatch, SeriesId};
 use smallvec::SmallVec;
 
-use super::log_streams::{StreamIndex, StreamList};
+use super::log_streams::{LiveStream, StreamIndex, StreamList};
 use super::views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
 use crate::wal::record;
@@ -27,24 +27,6 @@ use crate::wal::record;
 const MERGE_ROWS: usize = 4096;
 /// What a batch costs beside its columns.
 const CHUNK_BYTES: usize = 512;
-
-/// A stream with a service.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct LiveStream {
-    /// The hash of its labels.
-    pub(crate) id: SeriesId,
-    /// Its labels, as `_stream` shows them.
-    pub(crate) labels: LabelSet,
-    /// Service of its rows; empty = none.
-    pub(crate) service: Arc<str>,
-}
-
-impl LiveStream {
-    /// By what streams are sorted.
-    pub(crate) fn key(&self) -> (&[u8], &str) {
-        (self.labels.canonical(), &self.service)
-    }
-}
 
 /// Rows as columns. Row `i` has the fields `offsets[i]..offsets[i + 1]`; a field's name is an index into `names`.
 #[derive(Debug, Clone)]

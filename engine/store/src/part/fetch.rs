@@ -18,7 +18,7 @@ use quiver_types::{ReadStats, stats};
 use super::checksum::BLOCK_BYTES;
 use super::footer::{Footer, damaged};
 use super::reader::Part;
-use super::{FileMeta, KINDS};
+use super::{FileMeta, kind_number};
 use crate::error::Result;
 
 /// Ranges closer than this are read as one.
@@ -82,11 +82,6 @@ impl ChunkReader for Fetched {
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes, ParquetError> {
         self.slice(start, length)
     }
-}
-
-/// Number of a kind of file in cache keys.
-pub(super) fn kind_number(kind: &str) -> u8 {
-    KINDS.iter().position(|k| *k == kind).unwrap_or(KINDS.len()) as u8
 }
 
 /// Merges ascending ranges that overlap or lie close together.
@@ -316,6 +311,7 @@ mod tests {
     use arrow::array::AsArray as _;
     use arrow::datatypes::{TimestampMillisecondType, UInt32Type};
 
+    use super::super::KINDS;
     use super::super::tests::{block_on, open, series, small, write};
     use super::*;
 

@@ -14,8 +14,8 @@ use parquet::file::page_index::offset_index::PageLocation;
 use quiver_types::tables;
 
 use super::checksum::{BLOCK_BYTES, decode_sums};
+use super::directory::Directory;
 use super::file::keys;
-use super::index::Directory;
 use super::spans::MINUTES;
 use super::{FileMeta, PART_FORMAT};
 use crate::error::{Error, ErrorKind, Result};

@@ -17,6 +17,7 @@ use quiver_types::{ReadStats, stats};
 use roaring::RoaringBitmap;
 
 use super::FileMeta;
+use super::directory::Directory;
 use super::fetch::Purpose;
 use super::footer::{Footer, damaged};
 use super::reader::Part;
@@ -26,7 +27,6 @@ use crate::error::Result;
 
 use union::Union;
 
-pub(super) use memory::Directory;
 pub(crate) use memory::MemoryIndex;
 
 /// Columns of `.index`.

@@ -3,6 +3,7 @@
 
 mod columns;
 mod labels_file;
+mod merged;
 mod reader;
 mod set;
 mod streams;
@@ -11,9 +12,10 @@ mod streams_file;
 mod tests;
 mod writer;
 
-pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, merged_columns, worth_codes};
+pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, Optional, worth_codes};
 pub(crate) use labels_file::{KIND_LABEL, KIND_SERVICE};
+pub(crate) use merged::merged_columns;
 pub(crate) use reader::{ColumnIndex, PartLogs, PartStream, page_numbers, page_times, read_schema};
 pub(crate) use set::{StreamSet, StreamSetBuilder};
 pub(crate) use streams::{KeptPiece, LabelRuns, StreamBlocks, StreamColumns, StreamPiece};
-pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, Optional, array_type};
+pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, array_type};

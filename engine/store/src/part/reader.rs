@@ -3,18 +3,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::RecordBatch;
 use bytes::Bytes;
 use parking_lot::Mutex;
 use parquet::file::metadata::ParquetMetaDataReader;
 use quiver_types::{ReadStats, stats};
 
 use super::checksum::BLOCK_BYTES;
-use super::fetch::{Purpose, kind_number};
 use super::file::keys;
 use super::footer::{Footer, damaged, key_value, row_groups_end};
-use super::run_reader::RunReader;
-use super::{FileMeta, PartId, PartMeta, Place};
+use super::{FileMeta, PartId, PartMeta, Place, kind_number};
 use crate::cache::Caches;
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
@@ -154,23 +151,6 @@ impl Part {
     /// Waits until nobody else makes the index of the part in memory.
     pub(super) async fn decoding(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.decoding.lock().await
-    }
-
-    /// Streams the whole content by series, for compaction; bypasses the caches.
-    pub fn runs(self: &Arc<Self>) -> RunReader {
-        RunReader::new(Arc::clone(self))
-    }
-
-    /// Reads all rows of the one file of a table without series.
-    ///
-    /// # Errors
-    /// As [`Part::series_pages`].
-    pub async fn rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
-        let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
-        let footer = self.footer(file, stats).await?;
-        stats::add(&stats.pages_total, footer.pages());
-        let all = 0..footer.rows();
-        self.read_batches(file, &footer, std::slice::from_ref(&all), None, 8192, Purpose::Query, stats).await
     }
 
     /// Reads every byte of every file and checks it. Caches are neither asked nor filled.

@@ -147,6 +147,20 @@ fn distinct(batch: &RecordBatch, name: &str, most: usize, out: &mut BTreeSet<Str
     }
 }
 
+impl Part {
+    /// Reads all rows of the one file of a table without series.
+    ///
+    /// # Errors
+    /// As [`Part::series_pages`].
+    pub async fn rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
+        let footer = self.footer(file, stats).await?;
+        stats::add(&stats.pages_total, footer.pages());
+        let all = 0..footer.rows();
+        self.read_batches(file, &footer, std::slice::from_ref(&all), None, BATCH_ROWS, Purpose::Query, stats).await
+    }
+}
+
 /// The rows of such a part, read a piece after the other.
 pub(crate) struct RowPieces<'a> {
     part: &'a Part,

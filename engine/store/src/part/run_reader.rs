@@ -42,8 +42,15 @@ struct Open {
     exemplars: VecDeque<Vec<RunExemplar>>,
 }
 
+impl Part {
+    /// Streams the whole content by series, for compaction; bypasses the caches.
+    pub fn runs(self: &Arc<Self>) -> RunReader {
+        RunReader::new(Arc::clone(self))
+    }
+}
+
 impl RunReader {
-    pub(super) fn new(part: Arc<Part>) -> Self {
+    fn new(part: Arc<Part>) -> Self {
         Self { part, stats: Arc::new(ReadStats::default()), open: None, next: 0 }
     }
 

@@ -11,18 +11,16 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quiver_types::Millis;
 use quiver_types::time::DAY_MS;
 
-use crate::core::Core;
 use crate::error::{Context, Result, chain, io_error};
 use crate::layout::sync_dir;
 use crate::metrics::METRICS;
 
 /// How far the wall clock may be from where it is expected.
 pub(crate) const LEAP_MAX: Millis = DAY_MS;
-/// How far ahead of the clock the newest sample may be to count.
-const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How much the believed time moves before it is written again.
 const WRITE_EVERY: Millis = 10 * 60_000;
 /// How often a clock that is not believed is logged.
@@ -30,11 +28,13 @@ const SAY_EVERY: Duration = Duration::from_hours(1);
 
 /// What is known of the time at one moment.
 #[derive(Debug, Clone, Copy)]
-struct Reading {
-    wall: Millis,
-    elapsed: Duration,
+pub(super) struct Reading {
+    /// The wall clock.
+    pub(super) wall: Millis,
+    /// The monotonic clock.
+    pub(super) elapsed: Duration,
     /// Newest sample in parts.
-    newest: Option<Millis>,
+    pub(super) newest: Option<Millis>,
 }
 
 /// A wall clock that is not where it is expected.
@@ -83,24 +83,17 @@ pub(crate) fn words(wall: Millis, believed: Millis) -> String {
 }
 
 impl TrustedClock {
-    /// Begins with the time that an earlier process believed, else with that of the store's content.
-    pub(super) async fn open(core: &Core) -> Result<Self> {
-        let (wall, elapsed, file) = (core.now_ms(), core.clock.elapsed(), file(&core.settings.data_dir));
-        let time = match believed(&file) {
-            Some(time) => time,
-            None => newest(core, wall).max(core.catalog.last_committed_ms().await?).unwrap_or(wall),
-        };
-        let confirm = core.settings.clock_confirm;
-        Ok(Self { anchor: (time, elapsed), confirm, leap: None, file, written: None })
+    /// Begins with a time that is believed, `elapsed` by the monotonic clock. The wall clock is believed again once it has
+    /// held for `confirm`.
+    pub(super) fn new(file: PathBuf, time: Millis, elapsed: Duration, confirm: Duration) -> Self {
+        Self { anchor: (time, elapsed), confirm, leap: None, file, written: None }
     }
 
-    /// Gives the time that retention may go by now, and tells when that is not the wall clock's.
-    pub(super) async fn read(&mut self, core: &Core) -> Millis {
-        let wall = core.now_ms();
-        let reading = Reading { wall, elapsed: core.clock.elapsed(), newest: newest(core, wall) };
-        let time = self.judge(reading);
-        METRICS.retention_clock_lead.set_time(Duration::from_millis(wall.abs_diff(self.expected(reading.elapsed))));
-        self.tell(core, reading);
+    /// Gives the time that retention may go by now, and notes when that is not the wall clock's.
+    pub(super) async fn read(&mut self, now: Reading, note: &Mutex<Option<String>>) -> Millis {
+        let time = self.judge(now);
+        METRICS.retention_clock_lead.set_time(Duration::from_millis(now.wall.abs_diff(self.expected(now.elapsed))));
+        *note.lock() = self.told(now);
         if self.written.is_none_or(|written| self.anchor.0.abs_diff(written) >= WRITE_EVERY as u64) {
             let (file, anchor) = (self.file.clone(), self.anchor.0);
             match tokio::task::spawn_blocking(move || write(&file, anchor)).await {
@@ -145,25 +138,18 @@ impl TrustedClock {
         expected.min(now.wall)
     }
 
-    fn tell(&mut self, core: &Core, now: Reading) {
+    /// Says in words that the wall clock is not believed, and logs that from time to time.
+    fn told(&mut self, now: Reading) -> Option<String> {
         let expected = self.expected(now.elapsed);
-        let text = self.leap.as_mut().map(|leap| {
+        self.leap.as_mut().map(|leap| {
             let text = words(now.wall, expected);
             if leap.said.is_none_or(|said| now.elapsed.saturating_sub(said) >= SAY_EVERY) {
                 leap.said = Some(now.elapsed);
                 tracing::warn!("{text}");
             }
             text
-        });
-        *core.clock_note.lock() = text;
+        })
     }
-}
-
-/// Gives the newest sample of the parts, of those that the clock allows.
-fn newest(core: &Core, wall: Millis) -> Option<Millis> {
-    let times = core.shared.visible();
-    let latest = wall.saturating_add(SAMPLES_AHEAD);
-    times.parts.iter().map(|p| p.meta.max_ts).filter(|&ts| ts <= latest).max()
 }
 
 /// Notes a time that is believed.

@@ -26,8 +26,8 @@ use quiver_types::time::day_of;
 use quiver_types::{ReadStats, SpansBatch};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::lru::Lru;
 use crate::error::{Error, Result};
+use crate::lru::Lru;
 use crate::memtable::spans::{ChunkRepeats, SpanChunk};
 use crate::part::spans::{SpanIndex, equal_but_received, roll_up};
 use crate::part::{Part, PartId, PartMeta};

@@ -20,7 +20,8 @@ use roaring::RoaringBitmap;
 use tracing::{info, warn};
 
 use crate::error::{Error, ErrorKind, Result, io_error};
-use crate::memtable::logs::{LiveStream, LogRows};
+use crate::memtable::log_streams::LiveStream;
+use crate::memtable::logs::LogRows;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId, SampleRows};
 use crate::metrics::METRICS;

@@ -24,7 +24,9 @@ use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
 use crate::bodies::read_unpacked;
-use crate::config_api::{Answer, is_dry_run, no_parameters, of_body, with_dry_run};
+use crate::config_api::answer::{Answer, with_dry_run};
+use crate::config_api::ask::of_body;
+use crate::config_api::ids::{is_dry_run, no_parameters};
 use crate::params::time_ms;
 use crate::state::AppState;
 

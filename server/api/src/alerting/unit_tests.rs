@@ -16,7 +16,8 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::policy::object_of;
-use crate::config_api::{Answer, refused};
+use crate::config_api::answer::Answer;
+use crate::config_api::deploy::refused;
 use crate::languages::Languages;
 use crate::state::AppState;
 

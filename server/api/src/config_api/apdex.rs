@@ -10,7 +10,9 @@ use quiver_config::{Problem, Result, must_have};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
-use super::{Answer, Ask, special_at};
+use super::answer::Answer;
+use super::ask::Ask;
+use super::operation::special_at;
 use crate::effects::configured;
 use crate::state::AppState;
 

@@ -10,9 +10,11 @@ use quiver_config::{Entity, NewJob, Problem, Result, must_have};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::detection::owner_of;
 use super::members::{list, only_members};
-use super::{Answer, Ask, special_at};
+use super::operation::special_at;
 use crate::jobs::accepted;
 use crate::jobs::apply::{KIND, Params, RUM_KIND};
 use crate::state::AppState;

@@ -12,6 +12,10 @@ use crate::bodies::read_unpacked;
 use crate::identity::{Identities, Origin, caller};
 use crate::state::AppState;
 
+/// Parameters of lists that make no sense where there are no pages, and those that say how a list looks.
+pub(super) const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
+pub(super) const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort", "fields"];
+
 /// A request, read.
 pub(crate) struct Ask {
     pub(crate) state: Arc<AppState>,
@@ -166,7 +170,7 @@ mod tests {
     use quiver_types::{Error, ErrorKind, Triple};
     use serde_json::json;
 
-    use super::super::Answer;
+    use super::super::answer::Answer;
     use super::*;
 
     #[test]

@@ -3,7 +3,7 @@
 use http::header;
 use quiver_config::Condition;
 
-use super::Ask;
+use super::ask::Ask;
 
 impl Ask {
     /// What `If-Match` and `If-None-Match` ask for.

@@ -17,8 +17,11 @@ use quiver_yaml::problem::{Code, Problems};
 use quiver_yaml::{self as yaml, Kind as Shape, Node};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
+use super::operation::{IMPORT_BYTES_MAX, special_of};
+use super::rule_export;
 use super::rule_groups::{plan, seen};
-use super::{Answer, Ask, IMPORT_BYTES_MAX, rule_export, special_of};
 use crate::alerting::stored_rules::{GroupKey, Stored, file_rule, text};
 use crate::languages::Languages;
 use crate::state::AppState;

@@ -15,9 +15,11 @@ use quiver_types::detection::{DetectionRule, Sample};
 use quiver_types::watch::in_one_go;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::members::{list, only_members};
+use super::operation::special_at;
 use super::telemetry::{self, IS_ERROR, name_of};
-use super::{Answer, Ask, special_at};
 use crate::state::AppState;
 
 /// Most texts or examples of a test.

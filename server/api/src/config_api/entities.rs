@@ -5,7 +5,10 @@ use quiver_config::families::ROUTES;
 use quiver_config::{Done, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS, What, ids, policy, special, warned};
+use super::answer::Answer;
+use super::ask::{Ask, NOT_OF_EXPORTS, NOT_OF_IMPORTS};
+use super::what::What;
+use super::{ids, policy, special, warned};
 
 impl Ask {
     /// Does what is asked of a family.

@@ -16,11 +16,13 @@ use quiver_types::extraction::{Applied, ExtractionRule, Record};
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::detection::invalid;
 use super::members::{list, only_members};
+use super::operation::special_at;
 use super::telemetry::{self, name_of};
 use super::window::Window;
-use super::{Answer, Ask, special_at};
 use crate::alerting::alerts::AlertRecord;
 use crate::effects::Signal;
 use crate::metrics::phases::Language;

@@ -6,7 +6,7 @@ use axum::response::Response;
 use http::request::Parts;
 use quiver_config::{Problem, Result};
 
-use super::Answer;
+use super::answer::Answer;
 
 /// What the parts of a path are called, and what stands there, in their order.
 pub(crate) struct Ids(pub(crate) Vec<(String, String)>);

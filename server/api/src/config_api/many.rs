@@ -5,9 +5,11 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::ids::uuid_of;
 use super::members::only_members;
-use super::{Answer, Ask, csv, old_matchers, yaml};
+use super::{csv, old_matchers, yaml};
 
 /// What an export says of its form.
 const FORMAT: &str = "quiver/1";

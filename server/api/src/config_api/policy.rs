@@ -23,11 +23,13 @@ use quiver_types::time::duration;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::deploy::{Telling, Told, flag, manager, outcome, refused};
 use super::many::all_ids_in;
 use super::members::only_members;
+use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::rule_groups::at_places;
-use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
 use crate::alerting::stored_rules::text;

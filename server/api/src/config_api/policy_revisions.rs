@@ -12,9 +12,11 @@ use quiver_config::families::{ROUTES, TEMPLATES};
 use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::deploy::outcome;
+use super::operation::special_of;
 use super::policy::{Row, live, plan, shown_change};
-use super::{Answer, Ask, special_of};
 use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
 use crate::alerting::stored_rules::text;
 use crate::state::AppState;

@@ -12,10 +12,12 @@ use quiver_types::configured::{Process, StepKind};
 use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::members::only_members;
+use super::operation::special_at;
 use super::telemetry::{self, Row, count, number, quoted};
 use super::window::{Window, sql_time};
-use super::{Answer, Ask, special_at};
 use crate::effects::configured::Transactions;
 use crate::state::AppState;
 

@@ -7,7 +7,9 @@ use http::{HeaderMap, Method};
 use quiver_config::{Begun, Caller, Config, Family, Named, Problem, Result};
 use tracing::Instrument;
 
-use super::{Answer, Ask, What};
+use super::answer::Answer;
+use super::ask::Ask;
+use super::what::What;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;

@@ -10,7 +10,8 @@ use quiver_sql::{Answer as SqlAnswer, Params, Request};
 use quiver_types::{Domain, Error, ErrorKind};
 use serde_json::{Value, json};
 
-use super::{Answer, Ask};
+use super::answer::Answer;
+use super::ask::Ask;
 use crate::discovery::{identity_of, number};
 use crate::metrics::phases::Language;
 use crate::partial::query_context;

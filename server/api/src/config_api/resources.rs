@@ -11,9 +11,11 @@ use quiver_config::graph::{Direction, Found, Graph, Walk};
 use quiver_config::{Entity, Family, Problem, Result};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::many::all_ids_in;
 use super::members::only_members;
-use super::{Answer, Ask, special_at};
+use super::operation::special_at;
 use crate::state::AppState;
 
 /// Most resources of neighbours and of graphs, and when nothing is said.

@@ -7,8 +7,9 @@ use quiver_config::{Problem, Result};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::rule_groups::seen;
-use super::{Answer, Ask};
 use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule, text};
 
 /// A form of files.

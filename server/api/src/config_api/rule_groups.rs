@@ -13,9 +13,11 @@ use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::many::all_ids_in;
 use super::members::only_members;
-use super::{Answer, Ask, special_at};
+use super::operation::special_at;
 use crate::alerting::rules::group_times;
 use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
 use crate::state::AppState;

@@ -9,8 +9,10 @@ use quiver_config::families::RULES;
 use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::members::only_members;
-use super::{Answer, Ask, special_at};
+use super::operation::special_at;
 use crate::alerting::history;
 use crate::alerting::rules::state_of;
 use crate::alerting::stored_rules::{by_group, text};

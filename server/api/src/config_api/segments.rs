@@ -6,7 +6,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use quiver_config::families::SEGMENTS;
 
-use super::special_at;
+use super::operation::special_at;
 use crate::segments::preview::preview;
 use crate::state::AppState;
 

@@ -11,7 +11,9 @@ use quiver_config::families::{ALERTING_SETTINGS, SETTINGS_ID};
 use quiver_config::{Entity, Op, Problem, Result, System};
 use serde_json::{Value, json};
 
-use super::{Answer, Ask, special_of};
+use super::answer::Answer;
+use super::ask::Ask;
+use super::operation::special_of;
 use crate::state::AppState;
 
 /// Largest body, in bytes.

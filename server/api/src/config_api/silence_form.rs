@@ -6,7 +6,7 @@ use quiver_config::families::SILENCES;
 use quiver_config::{FieldError, Problem, Result};
 use serde_json::{Map, Value, json};
 
-use super::Ask;
+use super::ask::Ask;
 use super::silence_entity::{entity, time};
 use crate::alerting::alerts::matcher_form::read_matcher;
 use crate::alerting::alerts::read_matchers;

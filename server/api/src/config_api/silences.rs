@@ -15,12 +15,15 @@ use quiver_config::{Condition, ListQuery, Problem, Result};
 use quiver_types::Right;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::ids::uuid_of;
 use super::many::own_id;
+use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::silence_changes::{patched, rows, told};
 use super::silence_entity::entity;
 use super::silence_form::silence;
-use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of};
+use super::silences_many;
 use crate::alerting::alerts::{alert_rows, allows};
 use crate::state::AppState;
 

@@ -7,13 +7,15 @@ use quiver_config::families::SILENCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::ids::uuid_of;
 use super::many::{failed, filter_in, ids_in};
 use super::members::only_members;
 use super::silence_changes::{patched, rows};
 use super::silence_entity::entity;
 use super::silence_form::silence;
-use super::{Answer, Ask, yaml};
+use super::yaml;
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
@@ -132,7 +134,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
 
 pub(super) fn export<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
-        ask.no_parameters(&super::NOT_OF_EXPORTS)?;
+        ask.no_parameters(&super::ask::NOT_OF_EXPORTS)?;
         let format = ask.parameter("format")?.unwrap_or("json");
         if !matches!(format, "json" | "yaml") {
             return Err(Problem::parameter("`format` must be json or yaml"));
@@ -252,7 +254,7 @@ pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<
 /// Takes in what an export gave.
 pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
-        ask.no_parameters(&super::NOT_OF_IMPORTS)?;
+        ask.no_parameters(&super::ask::NOT_OF_IMPORTS)?;
         let mode = ask.import_mode()?;
         let list = ask.items()?;
         let within = ListQuery::parse(&SILENCES, &ask.parameters, &["mode"])?.everything();

@@ -4,7 +4,7 @@ use quiver_auth::{AccountKind, OsRandom, Subject, apikey, sha256_hex};
 use quiver_config::{Done, System};
 use serde_json::json;
 
-use super::Ask;
+use super::ask::Ask;
 
 /// What the service puts into a new entity, and what of it the answer shows this once.
 #[derive(Debug, Default)]

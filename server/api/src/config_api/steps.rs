@@ -9,8 +9,10 @@ use quiver_config::families::PROCESSES;
 use quiver_config::{Condition, Entity, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::members::only_members;
-use super::{Answer, Ask, special_at};
+use super::operation::special_at;
 use crate::state::AppState;
 
 /// How often an edit begins anew because another one came first.

@@ -8,7 +8,7 @@ use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
 use quiver_types::{Domain, Error, ErrorKind, Triple};
 use serde_json::{Map, Value};
 
-use super::Ask;
+use super::ask::Ask;
 use crate::metrics::phases::Language;
 
 /// What a span that failed is (`olap-models` 2).

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use http::header;
 use serde_json::json;
 
+use super::answer::Answer;
 use super::*;
 
 #[test]

@@ -13,9 +13,11 @@ use quiver_types::Domain;
 use quiver_types::configured::KeyTransaction;
 use serde_json::{Map, Value, json};
 
+use super::answer::Answer;
+use super::ask::Ask;
 use super::members::{list, only_members};
+use super::operation::special_at;
 use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
-use super::{Answer, Ask, special_at};
 use crate::effects::configured::{key_of, transaction_condition};
 use crate::state::AppState;
 

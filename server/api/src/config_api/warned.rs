@@ -4,7 +4,8 @@ use quiver_alerting::matchers;
 use quiver_config::families::{INHIBIT_RULES, ROUTES, RULES};
 use serde_json::{Map, Value};
 
-use super::{Ask, rules};
+use super::ask::Ask;
+use super::rules;
 
 /// What is to be said of an entity that was written.
 pub(super) async fn of(ask: &Ask, shown: &Map<String, Value>) -> Option<String> {

@@ -3,7 +3,7 @@
 use quiver_config::{Problem, Result};
 use serde_json::{Map, Value};
 
-use super::Ask;
+use super::ask::Ask;
 
 /// How far back it goes where nothing is said.
 const DEFAULT_NS: i64 = 3_600_000_000_000;

@@ -11,7 +11,9 @@ use serde_json::{Map, Value, json};
 
 use super::below::{signal_of, within};
 use super::one;
-use crate::config_api::{Answer, Ask};
+use crate::config_api::answer::Answer;
+use crate::config_api::ask::Ask;
+use crate::config_api::members::only_members;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 
@@ -63,7 +65,7 @@ pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let body = ask.object()?;
-        crate::config_api::only_members(&body, &["segment", "key", "variables", "start", "end"])?;
+        only_members(&body, &["segment", "key", "variables", "start", "end"])?;
         let segment = segment_of(ask, &body).await?;
         let (start, end) = times(ask, &body)?;
         let values = given(&body)?;

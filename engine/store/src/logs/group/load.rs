@@ -15,7 +15,7 @@ use super::ranges::{covers, runs};
 use crate::decoded::PAGE_BYTES_MAX;
 use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
-use crate::logs::parts::Opened;
+use crate::logs::opened::Opened;
 
 /// Rows that lie in more pages of a row group are not looked for in kept ones.
 const PAGES_MAX: usize = 32;

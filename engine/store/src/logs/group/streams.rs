@@ -7,9 +7,9 @@ use arrow::buffer::BooleanBuffer;
 use quiver_types::Result;
 
 use super::GroupBlock;
-use crate::logs::block::StreamValue;
-use crate::logs::parts::streams_of;
-use crate::logs::slots::{OfStreams, StreamRun};
+use crate::logs::opened::streams_of;
+use crate::logs::slots::StreamRun;
+use crate::logs::stream_values::{OfStreams, StreamValue};
 use crate::part::logs::PartStream;
 
 impl GroupBlock {

@@ -15,11 +15,11 @@ use quiver_types::{Access, Matcher};
 
 use super::model::{Any, Equals, ModelRow, Number, batch, row};
 use super::{SECOND, T0};
-use crate::logs::block::{Block, StreamValue, values};
+use crate::logs::block::{Block, values};
 use crate::logs::column::Values;
 use crate::logs::eval::{eval, within};
 use crate::logs::live::{LiveBlock, LiveStreams};
-use crate::logs::slots::OfStreams;
+use crate::logs::stream_values::{OfStreams, StreamValue};
 use crate::logs::values::{LeftOut, value_counts};
 use crate::memtable::logs::{LiveLogs, PreparedLogs};
 

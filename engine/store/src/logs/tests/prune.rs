@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::model::{Any, Contains, Equals, Number, Word};
 use crate::logs::eval::number_of;
 use crate::logs::prune::{fields_with_words, part_may_match, stream_may_match};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::ColumnKind;
 use crate::part::{NameFilter, Origin, PartId, PartMeta, Place};
 

@@ -6,10 +6,8 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::tables::logs::OWN_PREFIX;
 use serde::{Deserialize, Serialize};
 
-use super::reader::PartLogs;
-use crate::logs::text;
-use crate::part::PartMeta;
-
+/// The footer's key that says what the columns are.
+pub(super) const COLUMNS_KEY: &str = "quiver.columns";
 /// A field with a longer name never gets a column.
 const NAME_BYTES_MAX: usize = 256;
 /// Most columns of a part, and most pieces of columns (a column of a row group) that its footer names.
@@ -75,6 +73,15 @@ impl LogColumns {
     }
 }
 
+/// Which of the columns a part has that are there only when some row has a value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Optional {
+    pub(crate) severity: bool,
+    pub(crate) observed: bool,
+    /// Fields without a column.
+    pub(crate) overflow: bool,
+}
+
 /// Says which names get a column.
 #[derive(Debug)]
 pub(crate) struct NamePolicy {
@@ -118,83 +125,6 @@ impl NamePolicy {
         }
         chosen.sort_unstable();
         chosen
-    }
-}
-
-/// The columns of a part that is made of others.
-#[derive(Debug)]
-pub(crate) struct MergedColumns {
-    pub(crate) plan: LogColumns,
-    /// Whether some field may have no column.
-    pub(crate) overflow: bool,
-}
-
-/// Chooses the columns of a part that is made of others: rows of each, and what is known of it.
-pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize) -> MergedColumns {
-    let rows: u64 = parts.iter().map(|(meta, _)| meta.rows).sum();
-    let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
-    for (meta, logs) in parts {
-        for column in &logs.columns.columns {
-            *counts.entry(&column.name).or_default() += column.rows;
-        }
-        for name in logs.columns.constants.keys() {
-            *counts.entry(name).or_default() += meta.rows;
-        }
-    }
-    let constant = |name: &str| {
-        let mut values = parts.iter().map(|(_, logs)| logs.columns.constants.get(name));
-        let first = values.next().flatten()?;
-        values.all(|v| v == Some(first)).then(|| first.clone())
-    };
-    let mut plan = LogColumns::default();
-    for name in counts.keys() {
-        if let Some(value) = constant(name) {
-            plan.constants.insert((*name).to_owned(), value);
-        }
-    }
-    let open = counts.iter().filter(|(name, _)| !plan.constants.contains_key(**name));
-    let chosen = NamePolicy::new(rows, group_rows).choose(open.map(|(n, c)| ((*n).to_owned(), *c)).collect());
-    let left_out = plan.constants.len() + chosen.len() < counts.len();
-    for (name, rows) in chosen {
-        let kind = merged_kind(parts, &name);
-        plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
-    }
-    MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has.overflow) }
-}
-
-/// The kind that the values of all parts can have; those of an overflow map can be any text.
-fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
-    let mut kinds: Vec<(ColumnKind, u64)> = Vec::new();
-    let mut constants = Vec::new();
-    let mut any_text = false;
-    for (meta, logs) in parts {
-        if let Some(at) = logs.columns.find(name) {
-            let column = &logs.columns.columns[at];
-            match kinds.iter_mut().find(|k| k.0 == column.kind) {
-                Some(known) => known.1 += column.rows,
-                None => kinds.push((column.kind, column.rows)),
-            }
-        } else if let Some(value) = logs.columns.constants.get(name) {
-            constants.push(value.as_str());
-        } else {
-            any_text |= logs.has.overflow && meta.names.may_contain(name);
-        }
-    }
-    let fits = |kind: ColumnKind, value: &&str| match kind {
-        ColumnKind::Text | ColumnKind::Coded => true,
-        ColumnKind::Int => text::read_int(value).is_some(),
-        ColumnKind::Float => text::read_float(value, &mut String::new()).is_some(),
-        ColumnKind::Ipv4 => text::read_ipv4(value).is_some(),
-        ColumnKind::Time(digits) => text::read_time(value).is_some_and(|t| t.1 == digits),
-        ColumnKind::Hex(len) => value.len() == 2 * usize::from(len) && text::read_hex(value, &mut Vec::new()),
-    };
-    let is_text = |kind: ColumnKind| matches!(kind, ColumnKind::Text | ColumnKind::Coded);
-    match kinds[..] {
-        // Constants of different values.
-        [] => ColumnKind::Coded,
-        [(kind, _)] if is_text(kind) || (!any_text && constants.iter().all(|c| fits(kind, c))) => kind,
-        _ if kinds.iter().all(|k| is_text(k.0)) => kinds.iter().max_by_key(|k| k.1).map_or(ColumnKind::Text, |k| k.0),
-        _ => ColumnKind::Text,
     }
 }
 

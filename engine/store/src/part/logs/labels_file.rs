@@ -16,7 +16,7 @@ use super::super::{FileMeta, PartSpec};
 use super::set::push_runs;
 use super::streams_file::BLOCK_STREAMS;
 use crate::error::{Context, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows of the file that say which streams have a value of a label.
 pub(crate) const KIND_LABEL: u8 = 0;

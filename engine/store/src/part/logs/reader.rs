@@ -19,10 +19,9 @@ use quiver_types::{LabelSet, ReadStats, SeriesId, stats};
 use super::super::fetch::{Fetched, Purpose};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
-use super::columns::LogColumns;
-use super::writer::{COLUMNS_KEY, Optional};
+use super::columns::{COLUMNS_KEY, LogColumns, Optional};
 use crate::error::{Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows of a stream from which on it is long: fewer are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;

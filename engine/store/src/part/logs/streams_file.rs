@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use super::super::{FileMeta, PartCompression, PartSpec};
 use crate::error::{Context, Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Streams of a block. So many are read at once; parts with more have `.labels`, too.
 pub(super) const BLOCK_STREAMS: usize = 1024;

@@ -18,7 +18,7 @@ use super::super::tests::{block_on, open, spec};
 use super::super::{Part, PartMeta, PartSpec};
 use super::*;
 use crate::ErrorKind;
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 fn logs_spec() -> PartSpec {
     PartSpec { table: "logs".to_owned(), ..spec(0) }

@@ -20,11 +20,11 @@ use xxhash_rust::xxh3::xxh3_64;
 use super::super::bloom::{Words, hash};
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use super::super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
-use super::columns::{ColumnKind, LogColumns};
+use super::columns::{COLUMNS_KEY, ColumnKind, LogColumns, Optional};
 use super::labels_file;
 use super::streams_file::Streams;
 use crate::error::{Context, Error, Result};
-use crate::memtable::logs::LiveStream;
+use crate::memtable::log_streams::LiveStream;
 
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 128 * 1024;
@@ -33,8 +33,6 @@ const INDEX_ROWS: usize = 8192;
 const PAGE_ROWS: usize = 8192;
 /// Pages of long texts end earlier, so that one row does not cost a megabyte.
 const PAGE_BYTES: usize = 96 * 1024;
-/// The footer's key that says what the columns are.
-pub(super) const COLUMNS_KEY: &str = "quiver.columns";
 /// More names than this are not told to the catalog: every name may be there.
 const NAMES_MAX: usize = 16 * 1024;
 
@@ -52,15 +50,6 @@ pub(crate) struct GroupColumns {
     pub(crate) columns: Vec<ArrayRef>,
     /// Fields without a column; `None` when no row of the part has one.
     pub(crate) overflow: Option<MapArray>,
-}
-
-/// Which of the columns a part has that are there only when some row has a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Optional {
-    pub(crate) severity: bool,
-    pub(crate) observed: bool,
-    /// Fields without a column.
-    pub(crate) overflow: bool,
 }
 
 /// Writes a part of logs. Dropped before [`LogPartWriter::finish`], it deletes its files.

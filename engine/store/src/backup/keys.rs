@@ -1,0 +1,61 @@
+//! Names of backups, and the keys of their objects: the manifest of each, and files of others beside it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use quiver_types::Millis;
+use quiver_types::time::utc_text;
+
+/// Folder of the manifests.
+const FOLDER: &str = "_backup";
+
+/// Names a backup: names sort by commit, then by time.
+pub(super) fn name(commit: u64, made_ms: Millis) -> String {
+    format!("{commit:012}-{}", utc_text(made_ms))
+}
+
+/// Gives the key of a backup's manifest.
+pub(super) fn of_manifest(name: &str) -> String {
+    format!("{FOLDER}/{name}.json")
+}
+
+/// Finds the names of backups among objects.
+pub(super) fn manifests(objects: &BTreeMap<String, u64>) -> BTreeSet<String> {
+    let name = |key: &String| Some(key.strip_prefix(FOLDER)?.strip_prefix('/')?.strip_suffix(".json")?.to_owned());
+    objects.keys().filter_map(name).collect()
+}
+
+/// Gives the key of a file of somebody else: beside the manifest, and of another name than it.
+pub(super) fn of_attached(backup: &str, name: &str) -> String {
+    format!("{FOLDER}/{backup}.{name}")
+}
+
+/// The backup to which such a file belongs; none: it is another one.
+pub(super) fn backup_of(key: &str) -> Option<&str> {
+    let name = key.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    let (backup, kind) = name.rsplit_once('.')?;
+    (kind != "json" && !kind.contains('/')).then_some(backup)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_of_others_are_told_from_manifests() {
+        let key = of_attached("000000000007-2026-01-01T00:00:00.000Z", "configuration");
+        assert_eq!(key, "_backup/000000000007-2026-01-01T00:00:00.000Z.configuration");
+        assert_eq!(backup_of(&key), Some("000000000007-2026-01-01T00:00:00.000Z"));
+        for other in ["_backup/x.json", "_quiver.json", "metrics/a.parquet", "_backup/x", "_backup/a.b/c"] {
+            assert_eq!(backup_of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn names_sort_by_commit_then_by_time() {
+        assert_eq!(name(7, 1_767_323_045_000), "000000000007-20260102T030405Z");
+        assert!([name(1, 9_000), name(2, 1_000), name(2, 2_000), name(10, 0)].is_sorted());
+        let keys = ["_backup/a.json", "_backup/b.json", "_backup/a.configuration", "_backups/c.json", "metrics/d.json"];
+        let objects = keys.iter().map(|key| ((*key).to_owned(), 1)).collect();
+        assert_eq!(manifests(&objects).into_iter().collect::<Vec<_>>(), ["a", "b"]);
+    }
+}

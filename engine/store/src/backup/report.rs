@@ -1,0 +1,43 @@
+//! What a backup says that it did.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// What a backup did.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct BackupReport {
+    /// Name of the backup, for `quiver restore --at`.
+    pub name: String,
+    /// The commit of the catalog that it holds.
+    pub commit: u64,
+    /// Number of parts in the backup.
+    pub parts: usize,
+    /// Bytes of all parts in the backup.
+    pub bytes: u64,
+    /// Files that were copied; the others were there from an earlier backup.
+    pub copied_files: usize,
+    /// Bytes of the files that were copied.
+    pub copied_bytes: u64,
+    /// Parts that are damaged and not in the backup, with the reason.
+    pub damaged: Vec<String>,
+    /// Files of older backups that were deleted.
+    pub deleted_files: usize,
+    /// What it holds beside the store: name and bytes.
+    #[serde(default)]
+    pub attached: BTreeMap<String, u64>,
+}
+
+impl fmt::Display for BackupReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files, attached } = self;
+        crate::check::list(f, "parts are damaged and NOT in the backup", damaged)?;
+        write!(
+            f,
+            "backup `{name}` of commit {commit}: {parts} parts, {bytes} bytes; copied {copied_files} files, \
+             {copied_bytes} bytes; deleted {deleted_files} files of older backups"
+        )?;
+        attached.iter().try_for_each(|(name, bytes)| write!(f, "; {name}: {bytes} bytes"))
+    }
+}

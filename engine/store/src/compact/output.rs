@@ -1,0 +1,48 @@
+//! What the merges of all tables share: outputs whose keys are registered, and the check that inputs gave all their rows.
+
+use std::sync::Arc;
+
+use quiver_types::Millis;
+
+use super::plan::Plan;
+use crate::core::{Core, Job};
+use crate::error::{Error, Result};
+use crate::failpoint;
+use crate::flush::keys;
+use crate::part::{Origin, Part, PartCompression, PartId, PartSpec};
+
+/// Registers the keys of one more output.
+pub(super) async fn begin_output(
+    core: &Core,
+    job: &Job,
+    plan: &Plan,
+    inputs: &[Arc<Part>],
+    window: Millis,
+) -> Result<PartSpec> {
+    let id = PartId::now_v7();
+    failpoint::hit("compact.before-pending");
+    core.catalog.add_pending(job.id, &keys(&plan.table, plan.day, id)).await?;
+    failpoint::hit("compact.after-pending");
+    let replaced = inputs.iter().map(|p| p.meta.id).collect();
+    Ok(PartSpec {
+        table: plan.table.clone(),
+        day: plan.day,
+        level: plan.level,
+        id,
+        origin: Origin::Compacted { compaction_id: job.id, replaced },
+        place: core.write_place,
+        window,
+        compression: PartCompression::Compacted,
+    })
+}
+
+/// Checks that an input gave as many rows as the catalog counts.
+///
+/// # Errors
+/// [`ErrorKind::Internal`](crate::error::ErrorKind::Internal) when it did not.
+pub(super) fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
+    if expected == found {
+        return Ok(());
+    }
+    Err(Error::internal(format!("part `{}` has {expected} {what} in the catalog and gave {found}", part.meta.id)))
+}

@@ -1,0 +1,66 @@
+//! Operations that families have beyond the contract, as routes.
+
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::{MethodFilter, MethodRouter, on};
+use futures::future::BoxFuture;
+use quiver_config::{Family, Place, Problem, ProblemKind, Result};
+
+use super::answer::{Answer, with_dry_run};
+use super::ask::Ask;
+use super::ids::Ids;
+use super::refusals::{self, Write, to_its_end, told};
+use crate::state::AppState;
+
+/// Largest body, and that of an import.
+pub(super) const BODY_BYTES_MAX: usize = 4 << 20;
+pub(super) const IMPORT_BYTES_MAX: usize = 16 << 20;
+
+/// Something that a family does beyond the contract: it gets the ids of the path, in order.
+pub(crate) type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
+
+/// A route of a special operation: by these methods.
+pub(super) fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
+    special_of(family, methods, BODY_BYTES_MAX, run)
+}
+
+/// The same with a body of so many bytes.
+pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
+    let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
+        serve_special(state, family, ids, run, largest, request)
+    };
+    on(methods, handler).fallback(not_allowed)
+}
+
+async fn serve_special(
+    state: Arc<AppState>,
+    family: &'static Family,
+    ids: Vec<(String, String)>,
+    run: Run,
+    largest: usize,
+    request: Request,
+) -> Response {
+    let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
+    let write = refusals::special(family, request.method(), request.uri().path())
+        .and_then(|action| Write::of(&state, family, action, id, request.method(), request.uri().query()));
+    let ask = match Ask::read(&state, Place::of(family), request, largest).await {
+        Ok(ask) => ask,
+        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
+    };
+    let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
+    let dry_run = ask.dry_run;
+    let named = ask.is_named();
+    let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
+    let answer = to_its_end(named, answer).await;
+    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
+}
+
+/// A method that a route does not know; the router adds those that it does.
+pub(super) async fn not_allowed() -> Response {
+    let text = "this method is not used here";
+    Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)
+}
+
+pub(crate) type Routes = MethodRouter<Arc<AppState>>;
