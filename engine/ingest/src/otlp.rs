@@ -20,8 +20,8 @@ pub(crate) mod walk;
 pub use delta::DeltaState;
 pub use resource::Promoted;
 
-use crate::decoded::Reason;
 use crate::error::Error;
+use crate::reason::Reason;
 use crate::wire::WireError;
 
 /// What becomes of delta temporality.

@@ -11,8 +11,8 @@ use quiver_types::label::METRIC_NAME;
 
 use super::resource::FixedLabels;
 use super::{Fault, any, names};
-use crate::decoded::Reason;
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
+use crate::reason::Reason;
 use crate::wire::put_varint;
 
 /// Attributes as they stand in a message: keys and `AnyValue` messages.

@@ -8,8 +8,8 @@ use quiver_types::SeriesId;
 
 use super::labels::Attributes;
 use super::{Fault, any, names};
-use crate::decoded::Reason;
 use crate::labels::{TEXT_MAX_BYTES, push_text};
+use crate::reason::Reason;
 use crate::wire::{Reader, WireError};
 
 /// Resource attributes that become `job` and `instance`.
