@@ -6,8 +6,10 @@
 use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
-use super::{ContentType, Context, Format, native_histogram};
+use super::format::{ContentType, Format};
+use super::native_histogram;
 use crate::codec::Encoding;
+use crate::context::Context;
 use crate::decoded::{Decoded, Mark, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;

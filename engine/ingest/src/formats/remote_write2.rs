@@ -7,9 +7,11 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
+use super::format::{ContentType, Format};
+use super::native_histogram;
 use super::remote_write::{self, METRIC_TYPES, push_metadata, records, reject_histograms, text_of};
-use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
+use crate::context::Context;
 use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
 use crate::labels::LabelBuilder;
