@@ -8,6 +8,7 @@
 pub(crate) mod any;
 mod convert;
 pub mod delta;
+mod fixed;
 pub mod json;
 mod labels;
 pub mod names;

@@ -11,10 +11,11 @@ use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
 use super::delta::{ClassicSum, DeltaState};
+use super::fixed::FixedLabels;
 use super::labels::{Attributes, PointLabels};
 use super::names::{self, NameKind};
 use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
-use super::resource::{FixedLabels, Resource, push_attributes, scope_labels};
+use super::resource::{Resource, push_attributes, scope_labels};
 use super::{DeltaMode, Fault};
 use crate::context::Context;
 use crate::decoded::{Decoded, Sink};
