@@ -8,8 +8,8 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use prost::Message;
 use quiver_benches::data::{REQUEST_SERIES, ROUNDS, Requests};
 use quiver_benches::{cpu, proto};
-use quiver_ingest::formats::{Context, Format, otlp_metrics, remote_write, remote_write2};
-use quiver_ingest::{DeltaState, Limits, OtlpOptions};
+use quiver_ingest::formats::{Format, otlp_metrics, remote_write, remote_write2};
+use quiver_ingest::{Context, DeltaState, Limits, OtlpOptions};
 
 /// Makes a body out of first series and round.
 type Make = fn(usize, usize) -> Vec<u8>;

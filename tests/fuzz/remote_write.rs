@@ -3,8 +3,8 @@
 
 use std::sync::Mutex;
 
-use quiver_ingest::formats::{Context, Format, Limits, remote_write, remote_write2};
-use quiver_ingest::{DeltaState, OtlpOptions, fuzz};
+use quiver_ingest::formats::{Format, remote_write, remote_write2};
+use quiver_ingest::{Context, DeltaState, Limits, OtlpOptions, fuzz};
 use quiver_tests::body::compress;
 use quiver_types::{ErrorKind, LabelSet};
 use rand::RngExt;

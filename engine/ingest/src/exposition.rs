@@ -10,9 +10,10 @@ use memchr::memchr;
 use quiver_types::Millis;
 use quiver_types::metrics::MetricMetadata;
 
-use crate::decoded::{Decoded, Reason, Sink};
+use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
+use crate::reason::Reason;
 use crate::sender::Sender;
 
 /// How text is read.

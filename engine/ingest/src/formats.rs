@@ -2,6 +2,7 @@
 //!
 //! Streamed text (`exposition`) has no body to decode as a whole and is driven by its endpoint instead.
 
+mod format;
 mod native_histogram;
 pub mod otlp_json;
 pub mod otlp_metrics;
@@ -10,115 +11,13 @@ pub mod remote_write2;
 #[cfg(test)]
 pub(crate) mod testproto;
 
-use std::fmt;
-use std::sync::{Arc, Mutex};
+pub use format::{ContentType, Format};
 
-use quiver_types::Millis;
-
-use crate::codec::{self, Encoding, Room};
-use crate::decoded::Decoded;
+use crate::codec;
 use crate::error::{Error, Result};
-use crate::otlp::{DeltaState, OtlpOptions};
-use crate::sender::Sender;
 
 /// All formats of metrics; the router makes their paths out of this list.
 pub static FORMATS: &[Format] = &[remote_write::FORMAT, remote_write2::FORMAT, otlp_metrics::FORMAT, otlp_json::FORMAT];
-
-/// Bounds of one request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// Largest body after decompression.
-    pub body_bytes_max: usize,
-    /// Largest batch in memory: a few bytes on the wire can stand for many.
-    pub batch_bytes_max: usize,
-    /// Points of OTLP before this time are refused one by one: the store would count samples, of which a point may have
-    /// many.
-    pub earliest_ms: Millis,
-    /// Points of OTLP after this time are refused in the same way.
-    pub latest_ms: Millis,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { body_bytes_max: 64 << 20, batch_bytes_max: 128 << 20, earliest_ms: Millis::MIN, latest_ms: Millis::MAX }
-    }
-}
-
-/// What a decoder knows besides the body.
-#[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
-    /// Bounds of the request.
-    pub limits: Limits,
-    /// How OTLP becomes series.
-    pub otlp: &'a OtlpOptions,
-    /// Sums of OTLP delta series; locked only by requests that hold delta points.
-    pub delta: &'a Mutex<DeltaState>,
-    /// The time of the request.
-    pub now_ms: Millis,
-    /// Whose series are taken; none: all.
-    pub sender: Option<&'a Arc<Sender>>,
-}
-
-/// A content type that a format reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ContentType {
-    /// Media type, lower case.
-    pub media: &'static str,
-    /// Value of the parameter `proto`; the empty text stands for its absence; `None` for any.
-    pub proto: Option<&'static str>,
-}
-
-impl fmt::Display for ContentType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.media)?;
-        self.proto.filter(|proto| !proto.is_empty()).map_or(Ok(()), |proto| write!(f, ";proto={proto}"))
-    }
-}
-
-/// An ingest format.
-#[derive(Debug, Clone, Copy)]
-pub struct Format {
-    /// Name for metrics and logs.
-    pub name: &'static str,
-    /// Paths on the main port.
-    pub paths: &'static [&'static str],
-    /// Content types that it reads; one path may have several formats, told apart by these.
-    pub content_types: &'static [ContentType],
-    /// Whether a request without `Content-Type` is of this format.
-    pub is_default: bool,
-    /// Encodings besides `Identity`.
-    pub encodings: &'static [Encoding],
-    /// The encoding of a request without `Content-Encoding`.
-    pub default_encoding: Encoding,
-    /// Decodes a body that is decompressed.
-    pub decode: fn(&[u8], &Context<'_>) -> Result<Decoded>,
-}
-
-impl Format {
-    /// Decompresses and decodes a body.
-    ///
-    /// # Errors
-    /// Unsupported: an encoding that the format does not allow. TooLarge: a limit. Invalid: a body of another form.
-    /// Unavailable: there is no room for what it becomes.
-    pub fn decode_request(
-        &self,
-        content_encoding: Option<&str>,
-        body: &[u8],
-        ctx: &Context<'_>,
-        room: &mut Room<'_>,
-    ) -> Result<Decoded> {
-        let encoding = match content_encoding {
-            None => self.default_encoding,
-            Some(header) if header.trim().is_empty() => self.default_encoding,
-            header => Encoding::from_header(header)?,
-        };
-        if encoding != self.default_encoding && !self.encodings.contains(&encoding) {
-            return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
-        }
-        let body = codec::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
-        (self.decode)(&body, ctx)
-    }
-}
 
 /// Finds the format of a request.
 ///
@@ -146,9 +45,14 @@ pub fn find(path: &str, content_type: Option<&str>) -> Result<&'static Format> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use quiver_types::ErrorKind;
 
     use super::*;
+    use crate::codec::Encoding;
+    use crate::context::{Context, Limits};
+    use crate::otlp::OtlpOptions;
 
     #[test]
     fn registry() {

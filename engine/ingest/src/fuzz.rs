@@ -9,8 +9,9 @@ use quiver_types::spans::read_spans;
 use quiver_types::{Access, LogsBatch, MetricsBatch, SeriesId};
 
 use crate::codec::{self, Encoding};
+use crate::context::{Context, Limits};
 use crate::exposition::{ExpositionDecoder, ExpositionOptions};
-use crate::formats::{Context, Format, Limits, otlp_json, otlp_metrics, remote_write, remote_write2};
+use crate::formats::{Format, otlp_json, otlp_metrics, remote_write, remote_write2};
 use crate::logs::saas::UrlFields;
 use crate::logs::{self, DecodedLogs, FieldOptions, JsonLines, LogsContext, LogsLimits};
 use crate::otlp::{DeltaMode, DeltaState, OtlpOptions, Promoted};

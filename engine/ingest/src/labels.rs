@@ -6,7 +6,7 @@
 
 use quiver_types::label::METRIC_NAME;
 
-use crate::decoded::Reason;
+use crate::reason::Reason;
 
 /// Most labels of a series.
 pub const LABELS_MAX: usize = 10_000;

@@ -8,6 +8,7 @@
 pub(crate) mod any;
 mod convert;
 pub mod delta;
+mod fixed;
 pub mod json;
 mod labels;
 pub mod names;
@@ -20,8 +21,8 @@ pub(crate) mod walk;
 pub use delta::DeltaState;
 pub use resource::Promoted;
 
-use crate::decoded::Reason;
 use crate::error::Error;
+use crate::reason::Reason;
 use crate::wire::WireError;
 
 /// What becomes of delta temporality.

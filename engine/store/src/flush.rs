@@ -13,7 +13,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use quiver_types::SpansBatch;
 use quiver_types::error::disk_is_full;
-use quiver_types::tables::{self, history, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{self, kept, logs, metric_metadata, metrics, spans};
 use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
@@ -296,7 +296,7 @@ fn plan(generation: &Generation) -> Vec<Output> {
     outputs.extend(generation.logs().days().into_iter().map(|day| output(logs::TABLE.name, day, Vec::new())));
     outputs.extend(plan_spans(generation));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
-    for table in history::TABLES {
+    for table in kept::TABLES {
         let days = crate::rows::all_days(&generation.table_rows(table.name, u64::MAX));
         outputs.extend(days.into_iter().map(|day| output(table.name, day, Vec::new())));
     }

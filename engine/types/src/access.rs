@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Matcher;
 use crate::logs::LogFilter;
-use crate::rights::Services;
+use crate::services::Services;
 use crate::spans::SpanFilter;
 
 /// The services whose telemetry a caller may read (`identity-and-access` section 4).

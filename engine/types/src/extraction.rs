@@ -208,7 +208,8 @@ impl Extracting<'_> {
         if !(0..targets).any(|n| rule.is_open(n, record)) {
             return rule.method.finds(source, &mut self.places, &RecordFields(record)).then_some(0);
         }
-        let found = rule.method.run(source, &rule.targets, &mut self.places, &RecordFields(record));
+        let wanted = rule.targets.iter().map(Target::from);
+        let found = rule.method.run(source, wanted, &mut self.places, &RecordFields(record));
         if !found.matched() {
             return None;
         }

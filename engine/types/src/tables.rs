@@ -10,6 +10,7 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use crate::{Error, Result};
 
 pub mod history;
+pub mod kept;
 pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
@@ -187,13 +188,13 @@ mod tests {
 
     #[test]
     fn tables_of_rows_are_found_by_their_numbers() {
-        for of in history::TABLES {
-            assert_eq!(history::numbered(of.number).map(|found| found.name), Some(of.name));
+        for of in kept::TABLES {
+            assert_eq!(kept::numbered(of.number).map(|found| found.name), Some(of.name));
             let columns = of.columns();
             // Nothing is NULL at rest, and who may see a row must see its services.
             assert!(columns.fields().iter().all(|field| !field.is_nullable()), "{}", of.name);
             assert!(columns.field_with_name(history::SERVICE).is_ok() && !of.dynamic, "{}", of.name);
         }
-        assert!([0, metrics::TABLE.number, logs::TABLE.number].iter().all(|n| history::numbered(*n).is_none()));
+        assert!([0, metrics::TABLE.number, logs::TABLE.number].iter().all(|n| kept::numbered(*n).is_none()));
     }
 }

@@ -1,7 +1,9 @@
 //! OTLP metrics as JSON: turned into the protobuf form and decoded there.
 
-use super::{ContentType, Context, Format, otlp_metrics};
+use super::format::{ContentType, Format};
+use super::otlp_metrics;
 use crate::codec::Encoding;
+use crate::context::Context;
 use crate::decoded::Decoded;
 use crate::error::Result;
 use crate::otlp::{json, schema, walk};

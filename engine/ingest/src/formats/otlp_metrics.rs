@@ -1,7 +1,8 @@
 //! OTLP metrics as protobuf, message `opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceRequest`.
 
-use super::{ContentType, Context, Format};
+use super::format::{ContentType, Format};
 use crate::codec::Encoding;
+use crate::context::Context;
 use crate::decoded::Decoded;
 use crate::error::Result;
 use crate::otlp::walk;

@@ -7,12 +7,15 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
+use super::format::{ContentType, Format};
+use super::native_histogram;
 use super::remote_write::{self, METRIC_TYPES, push_metadata, records, reject_histograms, text_of};
-use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
-use crate::decoded::{Decoded, Reason, Sink};
+use crate::context::Context;
+use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
 use crate::labels::LabelBuilder;
+use crate::reason::Reason;
 use crate::wire::{self, BYTES, FIXED64, Reader, VARINT, WireError, tag};
 
 /// Prometheus remote write 2.0.

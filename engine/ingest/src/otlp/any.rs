@@ -6,8 +6,8 @@ use std::fmt::Write;
 use quiver_types::text::{push_base64, push_double};
 
 use super::Fault;
-use crate::decoded::Reason;
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES};
+use crate::reason::Reason;
 use crate::wire::{BYTES, DEPTH_MAX, FIXED64, Reader, VARINT, WireError, tag};
 
 /// A value, one level of it.

@@ -12,11 +12,12 @@ use super::delta::{ClassicSum, Sum};
 use super::points::{Buckets, Common, ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
 use super::walk::{Metric, Walker};
 use super::{Fault, any};
-use crate::decoded::{Reason, Sink};
+use crate::decoded::Sink;
 use crate::error::Result;
 use crate::histogram::{self, SCHEMA_MAX, SpanBuilder};
 use crate::label_cache;
 use crate::labels::{EXEMPLAR_MAX_CHARS, LabelBuilder};
+use crate::reason::Reason;
 use crate::wire::{BYTES, FIXED64, Reader, each, tag};
 
 /// Zero threshold of exponential histograms that give none (Prometheus' default).

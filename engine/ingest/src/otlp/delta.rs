@@ -8,8 +8,8 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::{Histogram, Millis, SeriesId};
 
-use crate::decoded::Reason;
 use crate::histogram;
+use crate::reason::Reason;
 
 /// What a delta series adds up to.
 #[derive(Debug, Clone, PartialEq)]

@@ -9,10 +9,10 @@ use std::ops::Range;
 use quiver_types::SeriesId;
 use quiver_types::label::METRIC_NAME;
 
-use super::resource::FixedLabels;
+use super::fixed::FixedLabels;
 use super::{Fault, any, names};
-use crate::decoded::Reason;
 use crate::labels::{LABELS_MAX, TEXT_MAX_BYTES, push_text};
+use crate::reason::Reason;
 use crate::wire::put_varint;
 
 /// Attributes as they stand in a message: keys and `AnyValue` messages.
@@ -280,7 +280,7 @@ fn push_special<'a>(
 mod tests {
     use quiver_types::LabelSet;
 
-    use super::super::resource::FixedLabel;
+    use super::super::fixed::FixedLabel;
     use super::*;
     use crate::wire::put_bytes;
 

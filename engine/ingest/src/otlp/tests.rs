@@ -18,8 +18,9 @@ use quiver_types::label::Pairs;
 use quiver_types::{Span, is_stale};
 
 use super::*;
+use crate::context::{Context, Limits};
 use crate::decoded::Decoded;
-use crate::formats::{Context, Limits, otlp_json, otlp_metrics};
+use crate::formats::{otlp_json, otlp_metrics};
 use crate::fuzz;
 
 mod resources;

@@ -11,15 +11,17 @@ use quiver_types::SeriesId;
 use quiver_types::metrics::MetricMetadata;
 
 use super::delta::{ClassicSum, DeltaState};
+use super::fixed::FixedLabels;
 use super::labels::{Attributes, PointLabels};
 use super::names::{self, NameKind};
 use super::points::{ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
-use super::resource::{FixedLabels, Resource, push_attributes, scope_labels};
+use super::resource::{Resource, push_attributes, scope_labels};
 use super::{DeltaMode, Fault};
-use crate::decoded::{Decoded, Reason, Sink};
+use crate::context::Context;
+use crate::decoded::{Decoded, Sink};
 use crate::error::Result;
-use crate::formats::Context;
 use crate::labels::TEXT_MAX_BYTES;
+use crate::reason::Reason;
 use crate::wire::{BYTES, Reader, VARINT, WireError, each, tag};
 
 /// Decodes an `ExportMetricsServiceRequest`.

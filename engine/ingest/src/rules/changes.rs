@@ -4,18 +4,7 @@ use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 
-use super::columns::{Plan, end_of};
-
-/// What rules set of a record.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Set {
-    /// The number of the record.
-    pub(super) row: usize,
-    /// The number that [`Plan`] gave the field.
-    pub(super) field: usize,
-    /// Where its text stands among all that was set; none: it is taken away.
-    pub(super) value: Option<(usize, usize)>,
-}
+use super::columns::{Plan, Set, end_of};
 
 /// What rules set of the records of a batch: record by record, each in the order of the rules, a field once.
 #[derive(Debug, Default)]

@@ -12,8 +12,6 @@ use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, Share
 use quiver_types::extraction::{Extracting, ExtractionRule, Made, Record};
 use serde_json::Value;
 
-use super::changes::Set;
-
 /// What is known of a test of a record.
 pub(super) const UNKNOWN: u8 = 0;
 pub(super) const HOLDS: u8 = 1;
@@ -162,6 +160,17 @@ impl Cell {
     fn is_nowhere(self) -> bool {
         self.from > self.to
     }
+}
+
+/// What rules set of a record.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Set {
+    /// The number of the record.
+    pub(super) row: usize,
+    /// The number that [`Plan`] gave the field.
+    pub(super) field: usize,
+    /// Where its text stands among all that was set; none: it is taken away.
+    pub(super) value: Option<(usize, usize)>,
 }
 
 /// Some records of a batch, and what rules set.

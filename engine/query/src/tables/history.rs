@@ -24,7 +24,8 @@ use datafusion::physical_plan::ExecutionPlan;
 use futures::future::BoxFuture;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered, services_in};
+use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, services_in};
+use quiver_types::tables::kept::numbered;
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 

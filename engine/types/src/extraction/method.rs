@@ -1,12 +1,12 @@
 //! How values are taken out of a text.
 
 use std::borrow::Cow;
+use std::iter;
 
 use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::json_path::{JsonPath, nodes};
-use super::target::Target;
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
 use crate::matcher::{Places, WatchedRegex};
 
@@ -281,16 +281,16 @@ impl Method {
             Self::Constant(_) | Self::Template(_) => true,
             Self::JsonPath | Self::Json(_) => is_tree(source) && nodes(source, Vec::new()).is_some(),
             Self::Logfmt | Self::Delimited(..) | Self::Pattern(_) | Self::UrlPart => {
-                self.run(source, &[], places, row).matched()
+                self.run(source, iter::empty(), places, row).matched()
             }
         }
     }
 
-    /// Takes a text apart for some targets; `places` is room that this method alone uses.
+    /// Takes a text apart for targets that take `wanted` of it; `places` is room that this method alone uses.
     pub(super) fn run<'a>(
         &'a self,
         source: &'a str,
-        targets: &'a [Target],
+        wanted: impl Iterator<Item = &'a From> + Clone,
         places: &'a mut Option<Places>,
         row: &dyn Fields,
     ) -> Found<'a> {
@@ -300,14 +300,13 @@ impl Method {
                 if regex.find(source, 0, places) { Found::Groups(source, places) } else { Found::Nothing }
             }
             Self::JsonPath if is_tree(source) => {
-                let paths = targets.iter().filter_map(|target| target.from().path());
-                nodes(source, paths.collect()).map_or(Found::Nothing, Found::Nodes)
+                nodes(source, wanted.filter_map(From::path).collect()).map_or(Found::Nothing, Found::Nodes)
             }
             Self::JsonPath => Found::Nothing,
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
                 flatten(&value, &mut String::new(), *depth, &mut |name, value| {
-                    if targets.iter().any(|target| target.from().name() == Some(name)) {
+                    if wanted.clone().any(|from| from.name() == Some(name)) {
                         flat.push((Cow::Owned(name.to_owned()), Cow::Owned(plain(value).into_owned())));
                     }
                 });

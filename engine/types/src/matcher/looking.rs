@@ -6,6 +6,7 @@
 //! ([`crate::watch`]). Crates that do the same count the ways back alone: what stands within a look ahead, or a long group
 //! that is compared, is one step to them, and nobody can end it. As in PostgreSQL, groups within a look around are none.
 
+mod node;
 mod program;
 mod read;
 

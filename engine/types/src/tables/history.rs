@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::{FileDef, TableDef, millis, spans, usage};
+use super::{FileDef, TableDef, millis, spans};
 
 /// Services of a row as [`services_text`] writes them; who may see the row must see all of them.
 pub const SERVICE: &str = "__q_service";
@@ -85,24 +85,7 @@ pub const NOTIFICATIONS: TableDef = TableDef {
     ..ALERT_EVENTS
 };
 
-/// All tables whose rows are kept as they came, those of the server's own use among them.
-pub const TABLES: [&TableDef; 8] = [
-    &ALERT_EVENTS,
-    &ALERT_ACTIONS,
-    &RULE_EVALUATIONS,
-    &NOTIFICATIONS,
-    &usage::QUERY_LOG,
-    &usage::STORAGE_STATS,
-    &usage::RESOURCE_HEALTH,
-    &usage::INGEST_USAGE,
-];
-
-/// Finds one by its number.
-pub fn numbered(number: u16) -> Option<&'static TableDef> {
-    TABLES.into_iter().find(|table| table.number == number)
-}
-
-/// Rows of one of these tables, all its columns.
+/// Rows of a table that keeps them as they came, all its columns.
 #[derive(Debug, Clone)]
 pub struct TableRows {
     /// The table that they belong to.

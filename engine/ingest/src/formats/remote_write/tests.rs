@@ -7,8 +7,8 @@ use prost::Message;
 use quiver_types::{Histogram, LabelSet, ResetHint, STALE_NAN_BITS, Span};
 
 use super::*;
+use crate::context::Limits;
 use crate::formats::testproto as proto;
-use crate::formats::{Context, Limits};
 use crate::fuzz;
 use crate::otlp::OtlpOptions;
 use crate::wire::put_bytes;

@@ -6,8 +6,8 @@ use prost::Message;
 use quiver_types::{ErrorKind, LabelSet};
 
 use super::*;
+use crate::context::Limits;
 use crate::formats::testproto::{self as proto, Request2, TimeSeries2};
-use crate::formats::{Context, Limits};
 use crate::fuzz;
 use crate::otlp::OtlpOptions;
 

@@ -1,30 +1,12 @@
 //! The steps of a pattern, made of its tree.
 
-use std::sync::Arc;
-
 use regex_syntax::hir::Look;
 
-use super::read::Node;
+use super::node::{Letters, Node};
 use crate::{Error, ErrorKind, Result};
 
 /// Most steps of a pattern, repeated parts written out.
 const LENGTH_MAX: usize = 20_000;
-
-/// Letters of which one is looked for: ranges that are in order. A part that is repeated has them once.
-#[derive(Debug, Clone)]
-pub(super) struct Letters(pub(super) Arc<[(char, char)]>);
-
-impl Letters {
-    pub(super) fn has(&self, letter: char) -> bool {
-        match &*self.0 {
-            [(from, to)] => (*from..=*to).contains(&letter),
-            ranges => {
-                let at = ranges.partition_point(|(_, to)| *to < letter);
-                ranges.get(at).is_some_and(|(from, _)| *from <= letter)
-            }
-        }
-    }
-}
 
 /// One step of a compiled pattern.
 #[derive(Debug)]

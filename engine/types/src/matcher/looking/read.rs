@@ -1,69 +1,17 @@
-//! Patterns as trees. What stands for one letter or one place is read by the crate that reads all other patterns.
+//! Reads patterns into trees. One letter or one place is read by the crate that reads all other patterns.
 
 use std::sync::Arc;
 
 use regex_syntax::ParserBuilder;
-use regex_syntax::hir::{Class, HirKind, Look};
+use regex_syntax::hir::{Class, HirKind};
 
-use super::program::Letters;
+use super::node::{Letters, Node};
 use crate::{Error, ErrorKind, Result};
 
 /// How deeply groups nest.
 const DEPTH_MAX: usize = 100;
 /// How often a part may be repeated that is written out.
 const TIMES_MAX: usize = 10_000;
-
-/// A part of a pattern.
-#[derive(Debug)]
-pub(super) enum Node {
-    Letters(Letters),
-    Look(Look),
-    /// By its number, from 1.
-    Group(usize, Box<Node>),
-    Back {
-        group: usize,
-        folds: bool,
-    },
-    Around {
-        is_ahead: bool,
-        is_negated: bool,
-        node: Box<Node>,
-    },
-    Concat(Vec<Node>),
-    Either(Vec<Node>),
-    Repeat {
-        node: Box<Node>,
-        min: usize,
-        max: Option<usize>,
-        is_lazy: bool,
-    },
-}
-
-impl Node {
-    /// How many letters it takes at least, and at most.
-    pub(super) fn width(&self) -> (usize, Option<usize>) {
-        match self {
-            Self::Letters(_) => (1, Some(1)),
-            Self::Look(_) | Self::Around { .. } => (0, Some(0)),
-            Self::Back { .. } => (0, None),
-            Self::Group(_, node) => node.width(),
-            Self::Concat(nodes) => nodes.iter().map(Self::width).fold((0, Some(0)), |(least, most), (min, max)| {
-                (least.saturating_add(min), most.zip(max).map(|(most, max)| most.saturating_add(max)))
-            }),
-            Self::Either(nodes) => {
-                let widths = nodes.iter().map(Self::width);
-                let joined = widths.reduce(|(least, most), (min, max)| {
-                    (least.min(min), most.zip(max).map(|(most, max)| most.max(max)))
-                });
-                joined.unwrap_or((0, Some(0)))
-            }
-            Self::Repeat { node, min, max, .. } => {
-                let (least, most) = node.width();
-                (least.saturating_mul(*min), most.zip(*max).map(|(most, max)| most.saturating_mul(max)))
-            }
-        }
-    }
-}
 
 /// A pattern that was read.
 #[derive(Debug)]

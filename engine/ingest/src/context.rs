@@ -1,0 +1,44 @@
+//! What decoders of metrics know besides the body: bounds of the request, and how OTLP becomes series.
+
+use std::sync::{Arc, Mutex};
+
+use quiver_types::Millis;
+
+use crate::otlp::OtlpOptions;
+use crate::otlp::delta::DeltaState;
+use crate::sender::Sender;
+
+/// Bounds of one request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// Largest body after decompression.
+    pub body_bytes_max: usize,
+    /// Largest batch in memory: a few bytes on the wire can stand for many.
+    pub batch_bytes_max: usize,
+    /// Points of OTLP before this time are refused one by one: the store would count samples, of which a point may have
+    /// many.
+    pub earliest_ms: Millis,
+    /// Points of OTLP after this time are refused in the same way.
+    pub latest_ms: Millis,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes_max: 64 << 20, batch_bytes_max: 128 << 20, earliest_ms: Millis::MIN, latest_ms: Millis::MAX }
+    }
+}
+
+/// What a decoder knows besides the body.
+#[derive(Debug, Clone, Copy)]
+pub struct Context<'a> {
+    /// Bounds of the request.
+    pub limits: Limits,
+    /// How OTLP becomes series.
+    pub otlp: &'a OtlpOptions,
+    /// Sums of OTLP delta series; locked only by requests that hold delta points.
+    pub delta: &'a Mutex<DeltaState>,
+    /// The time of the request.
+    pub now_ms: Millis,
+    /// Whose series are taken; none: all.
+    pub sender: Option<&'a Arc<Sender>>,
+}

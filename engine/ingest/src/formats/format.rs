@@ -1,0 +1,69 @@
+//! An ingest format: where its requests come in, what they look like, and how they are decoded.
+
+use std::fmt;
+
+use crate::codec::{self, Encoding, Room};
+use crate::context::Context;
+use crate::decoded::Decoded;
+use crate::error::{Error, Result};
+
+/// A content type that a format reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContentType {
+    /// Media type, lower case.
+    pub media: &'static str,
+    /// Value of the parameter `proto`; the empty text stands for its absence; `None` for any.
+    pub proto: Option<&'static str>,
+}
+
+impl fmt::Display for ContentType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.media)?;
+        self.proto.filter(|proto| !proto.is_empty()).map_or(Ok(()), |proto| write!(f, ";proto={proto}"))
+    }
+}
+
+/// An ingest format.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Name for metrics and logs.
+    pub name: &'static str,
+    /// Paths on the main port.
+    pub paths: &'static [&'static str],
+    /// Content types that it reads; one path may have several formats, told apart by these.
+    pub content_types: &'static [ContentType],
+    /// Whether a request without `Content-Type` is of this format.
+    pub is_default: bool,
+    /// Encodings besides `Identity`.
+    pub encodings: &'static [Encoding],
+    /// The encoding of a request without `Content-Encoding`.
+    pub default_encoding: Encoding,
+    /// Decodes a body that is decompressed.
+    pub decode: fn(&[u8], &Context<'_>) -> Result<Decoded>,
+}
+
+impl Format {
+    /// Decompresses and decodes a body.
+    ///
+    /// # Errors
+    /// Unsupported: an encoding that the format does not allow. TooLarge: a limit. Invalid: a body of another form.
+    /// Unavailable: there is no room for what it becomes.
+    pub fn decode_request(
+        &self,
+        content_encoding: Option<&str>,
+        body: &[u8],
+        ctx: &Context<'_>,
+        room: &mut Room<'_>,
+    ) -> Result<Decoded> {
+        let encoding = match content_encoding {
+            None => self.default_encoding,
+            Some(header) if header.trim().is_empty() => self.default_encoding,
+            header => Encoding::from_header(header)?,
+        };
+        if encoding != self.default_encoding && !self.encodings.contains(&encoding) {
+            return Err(Error::UnsupportedEncoding(encoding.name().to_owned()));
+        }
+        let body = codec::decompress(encoding, body, ctx.limits.body_bytes_max, room)?;
+        (self.decode)(&body, ctx)
+    }
+}
