@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use chrono::DateTime;
-use quiver_tests::body::{Series, remote_write};
+use quiver_tests::body::{Series, compress, remote_write_raw, varint};
 use quiver_tests::load::{Caller, Written, soak};
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -37,34 +37,36 @@ impl Signal {
         if soak() { &[Self::Metrics, Self::Logs, Self::Spans] } else { &[Self::Metrics] }
     }
 
-    /// The request number `n` of all, by one of the senders.
-    fn body(self, sender: usize, n: u64) -> Vec<u8> {
-        let ts = START_MS + n as i64 * 1000;
+    /// A request of one of the senders, for the time [`START_MS`].
+    fn template(self, sender: usize) -> Template {
         let job = format!("job-{}", sender % CLIENTS);
         match self {
             Self::Metrics => {
                 let names: Vec<String> = (0..SERIES).map(|i| format!("{sender}-{i}")).collect();
                 let labels = |name| vec![("__name__", "fairness_samples"), ("instance", name), ("job", job.as_str())];
-                let series: Vec<Series<'_>> =
-                    names.iter().map(|name| (labels(name.as_str()), vec![(ts, ts as f64)])).collect();
-                remote_write(&series)
+                let samples = || vec![(START_MS, START_MS as f64)];
+                let series: Vec<Series<'_>> = names.iter().map(|name| (labels(name.as_str()), samples())).collect();
+                Template::new(remote_write_raw(&series), &self.marks(0))
             }
             Self::Logs => {
-                let time = DateTime::from_timestamp_millis(ts).expect("a time of this century").to_rfc3339();
+                let [time, took] = &self.marks(0)[..] else { unreachable!("two marks") };
+                let (time, took) = (String::from_utf8_lossy(time), String::from_utf8_lossy(took));
                 let row = |i: usize| {
-                    let text = format!("request {i} of {sender} took {} ms", (n as usize + i) % 997);
+                    let text = format!("request {i} of {sender} {took}");
                     json!({"_time": time, "_msg": text, "job": job, "instance": format!("{sender}-{i}"), "took": i})
                 };
                 let mut rows = String::new();
                 for i in 0..SERIES {
                     let _ = writeln!(rows, "{}", row(i));
                 }
-                rows.into_bytes()
+                Template::new(rows.into_bytes(), &self.marks(0))
             }
             Self::Spans => {
+                let [trace, ..] = &self.marks(0)[..] else { unreachable!("three marks") };
+                let trace = String::from_utf8_lossy(trace);
                 let span = |i: usize| -> Value {
-                    let start = ts * 1_000_000 + i as i64;
-                    json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", i + 1),
+                    let start = START_MS * 1_000_000 + i as i64;
+                    json!({"traceId": trace, "spanId": format!("{:016x}", i + 1),
                         "name": format!("op{}", i % 10), "kind": 2, "startTimeUnixNano": start.to_string(),
                         "endTimeUnixNano": (start + 1_000_000).to_string(),
                         "attributes": [{"key": "n", "value": {"intValue": i.to_string()}}]})
@@ -72,8 +74,37 @@ impl Signal {
                 let spans: Vec<Value> = (0..SPANS).map(span).collect();
                 let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": job}}]});
                 let blocks = json!([{"resource": resource, "scopeSpans": [{"spans": spans}]}]);
-                json!({"resourceSpans": blocks}).to_string().into_bytes()
+                Template::new(json!({"resourceSpans": blocks}).to_string().into_bytes(), &self.marks(0))
             }
+        }
+    }
+
+    /// What differs between requests: as it stands in the request number `n` of all, always as long.
+    fn marks(self, n: u64) -> Vec<Vec<u8>> {
+        let ts = START_MS + n as i64 * 1000;
+        match self {
+            Self::Metrics => {
+                let mut time = Vec::new();
+                varint(&mut time, ts as u64);
+                vec![time, (ts as f64).to_le_bytes().to_vec()]
+            }
+            Self::Logs => {
+                let time = DateTime::from_timestamp_millis(ts).expect("a time of this century").to_rfc3339();
+                vec![time.into_bytes(), format!("took {:03} ms", n % 997).into_bytes()]
+            }
+            Self::Spans => {
+                let trace = format!("{:032x}", u128::from(n) | 1 << 127);
+                vec![trace.into_bytes(), ts.to_string().into_bytes(), (ts + 1).to_string().into_bytes()]
+            }
+        }
+    }
+
+    /// The request number `n` of all.
+    fn body(self, template: &Template, n: u64) -> Vec<u8> {
+        let bytes = template.with(&self.marks(n));
+        match self {
+            Self::Metrics => compress(&bytes),
+            Self::Logs | Self::Spans => bytes,
         }
     }
 
@@ -105,6 +136,37 @@ impl Signal {
         let start = START_MS / 1000;
         params.extend([("start", start.to_string()), ("end", (start + ASKED_SECONDS).to_string())]);
         (path, params)
+    }
+}
+
+/// A request that is made once, and where the bytes stand that each has of its own: a sender that makes all of it anew takes as
+/// much of the processors as the server does for it.
+#[derive(Debug)]
+struct Template {
+    bytes: Vec<u8>,
+    /// Places of each mark.
+    places: Vec<Vec<usize>>,
+}
+
+impl Template {
+    fn new(bytes: Vec<u8>, marks: &[Vec<u8>]) -> Self {
+        let of = |mark: &Vec<u8>| {
+            let places = bytes.windows(mark.len()).enumerate().filter(|(_, here)| here == mark);
+            places.map(|(at, _)| at).collect::<Vec<usize>>()
+        };
+        let places: Vec<_> = marks.iter().map(of).collect();
+        assert!(places.iter().all(|places| !places.is_empty()), "a mark is not there");
+        Self { bytes, places }
+    }
+
+    fn with(&self, marks: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = self.bytes.clone();
+        for (places, mark) in self.places.iter().zip(marks) {
+            for &at in places {
+                bytes[at..at + mark.len()].copy_from_slice(mark);
+            }
+        }
+        bytes
     }
 }
 
@@ -158,8 +220,9 @@ impl Tally {
 }
 
 async fn send(signal: Signal, caller: Caller, tally: Arc<Tally>, sender: usize) {
+    let template = signal.template(sender);
     while !tally.stop.load(Relaxed) {
-        let body = signal.body(sender, tally.next.fetch_add(1, Relaxed));
+        let body = signal.body(&template, tally.next.fetch_add(1, Relaxed));
         let began = Instant::now();
         match signal.write(&caller, body).await {
             Written::Taken => {

@@ -5,6 +5,11 @@ pub type Series<'a> = (Vec<(&'a str, &'a str)>, Vec<(i64, f64)>);
 
 /// Encodes series as a snappy-compressed remote-write 1.0 body. Labels are sorted here.
 pub fn remote_write(series: &[Series<'_>]) -> Vec<u8> {
+    compress(&remote_write_raw(series))
+}
+
+/// The same before it is compressed.
+pub fn remote_write_raw(series: &[Series<'_>]) -> Vec<u8> {
     let mut raw = Vec::new();
     for (labels, samples) in series {
         let mut one = Vec::new();
@@ -25,7 +30,7 @@ pub fn remote_write(series: &[Series<'_>]) -> Vec<u8> {
         }
         field(&mut raw, 1, &one);
     }
-    compress(&raw)
+    raw
 }
 
 /// Compresses a body in snappy's block format.
