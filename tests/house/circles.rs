@@ -18,7 +18,6 @@ const OPEN: &[(&str, usize)] = &[
     ("engine/logsql", 70),
     ("engine/store", 43),
     ("engine/types", 12),
-    ("server/alerting", 2),
     ("server/api", 11),
 ];
 
