@@ -17,7 +17,7 @@ const KEPT: &[(&[&str], &str)] = &[];
 const OPEN: &[(&str, usize)] = &[
     ("engine/logsql", 70),
     ("engine/store", 43),
-    ("engine/types", 10),
+    ("engine/types", 7),
     ("server/api", 11),
 ];
 
