@@ -11,15 +11,13 @@ use crate::paths::{Named, Path};
 use crate::sources::{none, sources};
 
 /// Circles that stay: (files, the one idea that they share).
-const KEPT: &[(&[&str], &str)] = &[];
+const KEPT: &[(&[&str], &str)] = &[(
+    &["engine/types/src/condition/asked.rs", "engine/types/src/logs/filter.rs", "engine/types/src/logs/written.rs"],
+    "a filter is written with what its matchers are made of, and read with those that make them: conditions among them",
+)];
 
 /// Crates that still have others: how many files stand in them. The numbers go down only.
-const OPEN: &[(&str, usize)] = &[
-    ("engine/logsql", 70),
-    ("engine/store", 43),
-    ("engine/types", 7),
-    ("server/api", 11),
-];
+const OPEN: &[(&str, usize)] = &[("engine/logsql", 70), ("engine/store", 43), ("server/api", 11)];
 
 /// Who names whom, each with a path that does.
 type Arrows = BTreeMap<Path, BTreeMap<Path, String>>;
