@@ -1,8 +1,9 @@
-//! House rules that no compiler checks: layers, dependencies, the shape of files, what a public text must not hold, and
-//! generated documents in step with the code.
+//! House rules that no compiler checks: layers, circles of files, dependencies, the shape of files, what a public text
+//! must not hold, and generated documents in step with the code.
 
 #![allow(clippy::case_sensitive_file_extension_comparisons, reason = "names here are lower-case")]
 
+mod circles;
 mod dependencies;
 mod documents;
 mod files;
@@ -11,5 +12,6 @@ mod map;
 mod models;
 mod names;
 mod operators;
+mod paths;
 mod plans;
 mod sources;

@@ -49,7 +49,7 @@ impl Source {
     }
 
     /// Says whether the whole file is a test: it, or a folder that it lies in, is a module for tests.
-    fn is_test(&self) -> bool {
+    pub(crate) fn is_test(&self) -> bool {
         let mut parts = self.path.trim_end_matches(".rs").split('/');
         !self.path.starts_with("engine/") && !self.path.starts_with("server/")
             || parts.any(|part| matches!(part, "tests" | "testing" | "testproto"))

@@ -18,19 +18,16 @@ mod written;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
-pub use counts::{CountedField, ValueCounts, ValueLimits};
+pub use counts::{CountedField, FIELD_NAME, FIELD_VALUE, ROW_COUNT, ValueCounts, ValueLimits};
 pub use filter::{
     FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
     ValueMatcher,
 };
 pub use holding::Holding;
 pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
-pub use source::{
-    FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,
-    StreamInfo,
-};
+pub use source::{LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, StreamInfo};
 pub use stored::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
-pub use stream::{quote_into, stream_text};
+pub use stream::{StreamId, quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
 pub use written::{MatcherForm, MatcherReaders, ReadRowMatcher, ReadValueMatcher, read_matchers};
 

@@ -9,6 +9,7 @@ use crate::Result;
 mod folding;
 mod golang;
 mod kept;
+mod limits;
 mod list;
 mod looking;
 mod pattern;
@@ -16,11 +17,10 @@ mod watched;
 mod written;
 
 pub use golang::translate;
+pub use limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
 pub use looking::looks_around;
 use pattern::Pattern;
-pub use pattern::{
-    Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, builder, compile, compiled_bytes, few_groups,
-};
+pub use pattern::{Patterns, affordable, builder, compile, compiled_bytes, few_groups};
 pub use watched::{Places, WatchedRegex};
 
 /// How a matcher compares.

@@ -16,6 +16,7 @@ mod nested;
 mod reports;
 mod rollup;
 mod row;
+mod schema;
 mod source;
 mod tags;
 mod typed;
@@ -25,7 +26,7 @@ pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_replaced, push_typed,
     push_typed_text,
 };
-pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
+pub use batch::{SpansBatch, context_column};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
 pub use critical::{Segment, critical_path};
@@ -40,6 +41,7 @@ pub use rollup::{
     rollup_columns, rollup_schema,
 };
 pub use row::{SpanRow, find_text, is_entry};
+pub use schema::{CONTEXT_COLUMNS, SPAN_COLUMNS, context_schema, span_schema};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{
     TAG_BYTES, TAG_CARDINALITY_MAX, TAG_DOUBLE, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name,

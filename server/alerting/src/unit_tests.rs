@@ -1,5 +1,6 @@
 //! promtool's unit tests of rules: the file, and running it over an engine that starts empty.
 
+mod bench;
 mod compare;
 mod in_order;
 mod read;
@@ -11,9 +12,10 @@ use std::collections::BTreeMap;
 
 use quiver_types::Millis;
 
+pub use bench::Bench;
 use compare::histogram_text;
 pub use read::{read, read_with};
-pub use run::{Bench, Case, Fault, Outcome, run};
+pub use run::{Case, Fault, Outcome, run};
 
 /// A file of tests. Times are milliseconds.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,6 +6,7 @@
 
 mod parts;
 mod rows;
+mod travel;
 
 use quiver_types::Histogram;
 

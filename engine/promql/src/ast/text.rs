@@ -1,7 +1,6 @@
 //! Quoted texts: escapes of bytes (`"\xff"`) may make them something other than UTF-8, which can name no label.
 
 use crate::lexer::quote::{quote, quote_bytes};
-use crate::lexer::string::replace_broken;
 
 /// What a quoted text stands for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -36,6 +35,16 @@ impl Text {
     }
 }
 
+/// The text with U+FFFD for each byte that is none of UTF-8.
+fn replace_broken(bytes: &[u8]) -> String {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        out.push_str(chunk.valid());
+        out.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -49,5 +58,6 @@ mod tests {
         check("aü".as_bytes(), "aü", "\"aü\"", true);
         check(b"a\xc5z\xff", "a\u{fffd}z\u{fffd}", "\"a\\xc5z\\xff\"", false);
         check("\u{fffd}".as_bytes(), "\u{fffd}", "\"\\ufffd\"", true);
+        assert_eq!(replace_broken(b"a\xf0\x9f\x98z\xc3"), "a\u{fffd}\u{fffd}\u{fffd}z\u{fffd}");
     }
 }

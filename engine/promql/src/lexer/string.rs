@@ -92,15 +92,6 @@ fn push(out: &mut Vec<u8>, c: char) {
     out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
 }
 
-pub(crate) fn replace_broken(bytes: &[u8]) -> String {
-    let mut out = String::new();
-    for chunk in bytes.utf8_chunks() {
-        out.push_str(chunk.valid());
-        out.extend(chunk.invalid().iter().map(|_| '\u{fffd}'));
-    }
-    out
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,6 +183,5 @@ mod tests {
         for text in ["\u{fffd}", "'\"`\\", "\n\r\t\0\u{7f}\u{85}", "e\u{301}\u{200d}"] {
             assert_eq!(decode_bytes(&quote(text)).map(|(bytes, _)| bytes), Ok(text.as_bytes().to_vec()), "{text:?}");
         }
-        assert_eq!(replace_broken(b"a\xf0\x9f\x98z\xc3"), "a\u{fffd}\u{fffd}\u{fffd}z\u{fffd}");
     }
 }

@@ -12,8 +12,14 @@ use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use serde::{Deserialize, Serialize};
 
-use super::source::{FIELD_NAME, FIELD_VALUE, ROW_COUNT};
 use crate::{Error, ErrorKind, Result};
+
+/// Column of [`super::LogForm::FieldCounts`]: the name of a field.
+pub const FIELD_NAME: &str = "__q_field";
+/// Last column of [`super::LogForm::FieldCounts`] and [`super::LogForm::Counted`]: a number of rows.
+pub const ROW_COUNT: &str = "__q_rows";
+/// Value of a field ([`super::LogForm::ValueCounts`]).
+pub const FIELD_VALUE: &str = "__q_value";
 
 /// Fields with more values, or a longer one, are left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -12,7 +12,8 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Matcher;
-use crate::logs::{MatcherForm, StreamId};
+use crate::logs::MatcherForm;
+use crate::logs::stream::StreamId;
 
 /// Says which values match. Values are never empty, except that a missing field is asked as the empty text.
 pub trait ValueMatcher: Send + Sync + fmt::Debug {

@@ -8,14 +8,13 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
 
-use crate::logs::{
-    LogFilter, OBSERVED_TIME, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits,
-};
+use super::counts::{FIELD_NAME, ROW_COUNT, ValueCounts, ValueLimits};
+use super::filter::{LogFilter, StreamSelector};
+use super::stored::Stored;
+use super::stream::StreamId;
+use super::{OBSERVED_TIME, REST, SEVERITY_NUMBER, TIME};
 use crate::tables::logs as table;
-use crate::{Access, LabelSet, MillisRange, ReadStats, Result, SeriesId, Version};
-
-/// Identifier of a stream: the hash of its labels. 32 lower-case hex digits outside.
-pub type StreamId = SeriesId;
+use crate::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
 /// A stream that a snapshot holds.
 #[derive(Debug, Clone)]
@@ -57,13 +56,6 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
     /// For the store, which gets its own snapshot back.
     fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
-
-/// Column of [`LogForm::FieldCounts`]: the name of a field.
-pub const FIELD_NAME: &str = "__q_field";
-/// Last column of [`LogForm::FieldCounts`] and [`LogForm::Counted`]: a number of rows.
-pub const ROW_COUNT: &str = "__q_rows";
-/// Value of a field ([`LogForm::ValueCounts`]).
-pub const FIELD_VALUE: &str = "__q_value";
 
 /// A column that a scan is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

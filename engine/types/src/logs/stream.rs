@@ -1,8 +1,11 @@
-//! How the labels of a stream are written: `{app="nginx",host="h1"}`, values quoted as Go does.
+//! Streams by their identifiers, and how their labels are written: `{app="nginx",host="h1"}`, values quoted as Go does.
 
 use std::fmt::Write as _;
 
-use crate::LabelSet;
+use crate::{LabelSet, SeriesId};
+
+/// Identifier of a stream: the hash of its labels. 32 lower-case hex digits outside.
+pub type StreamId = SeriesId;
 
 /// Writes the labels of a stream.
 pub fn stream_text(labels: &LabelSet) -> String {

@@ -7,6 +7,7 @@ use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::parse::Parser;
 
 use super::kept::KEPT;
+use super::limits::{QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX};
 use super::list::alternatives;
 use super::{MatchOp, Matcher, WatchedRegex, folding, translate};
 use crate::{Error, ErrorKind, Result};
@@ -90,15 +91,9 @@ const TEXT_BYTES_MAX: usize = 32 << 10;
 /// Most classes of Unicode, such as `\w`, that a pattern may have, of which each takes kilobytes.
 const CLASSES_MAX: usize = 2000;
 
-/// Largest compiled regular expression, in bytes (`identity-and-access` section 7).
-pub const REGEX_BYTES_MAX: usize = 1 << 20;
-
 /// Most that a compiled regular expression keeps of the states that it met, in bytes, for each thread and direction. No
 /// budget counts these; patterns that meet more states than fit go on without them, slower.
 const TABLE_BYTES_MAX: usize = 256 << 10;
-
-/// Largest compiled regular expressions of one query together, in bytes.
-pub const QUERY_REGEX_BYTES_MAX: usize = 10 << 20;
 
 /// The patterns of one query: each is compiled once, however often it stands there, and all together are bounded.
 #[derive(Debug, Default)]

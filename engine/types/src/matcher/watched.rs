@@ -19,7 +19,7 @@ use regex_automata::hybrid::dfa::DFA;
 use regex_automata::nfa::thompson::{self, NFA};
 use regex_automata::util::syntax;
 
-use super::REGEX_BYTES_MAX;
+use super::limits::REGEX_BYTES_MAX;
 use super::looking::Looking;
 use crate::{Error, Result, watch};
 

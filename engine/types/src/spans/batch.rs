@@ -3,68 +3,13 @@
 //! Spans refer to a *context* (service, resource, scope) by number, so that what thousands of spans share is there once.
 //! No nulls and no dictionaries: an absent text is empty, an absent parent is zero, so the columns travel as they are.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, BinaryViewArray, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, UInt32Type};
 
-/// Names of the columns of spans, in order.
-pub const SPAN_COLUMNS: [&str; 20] = [
-    "trace_id",
-    "span_id",
-    "parent_span_id",
-    "context",
-    "name",
-    "kind",
-    "start",
-    "end",
-    "status",
-    "status_message",
-    "trace_state",
-    "flags",
-    "dropped_attributes",
-    "dropped_events",
-    "dropped_links",
-    "received",
-    "marks",
-    "attributes",
-    "events",
-    "links",
-];
-
-/// Names of the columns of contexts, in order.
-pub const CONTEXT_COLUMNS: [&str; 5] = ["service", "resource", "scope_name", "scope_version", "scope_attributes"];
-
-static SPANS: LazyLock<SchemaRef> = LazyLock::new(|| {
-    let kind = |name: &str| match name {
-        "trace_id" => DataType::FixedSizeBinary(16),
-        "span_id" | "parent_span_id" => DataType::FixedSizeBinary(8),
-        "name" | "status_message" | "trace_state" => DataType::Utf8,
-        "kind" | "status" | "marks" => DataType::UInt8,
-        "start" | "end" | "received" => DataType::Int64,
-        "attributes" | "events" | "links" => DataType::Binary,
-        _ => DataType::UInt32,
-    };
-    Arc::new(Schema::new(SPAN_COLUMNS.map(|name| Field::new(name, kind(name), false)).to_vec()))
-});
-
-static CONTEXTS: LazyLock<SchemaRef> = LazyLock::new(|| {
-    let kind = |name: &str| match name {
-        "resource" | "scope_attributes" => DataType::Binary,
-        _ => DataType::Utf8,
-    };
-    Arc::new(Schema::new(CONTEXT_COLUMNS.map(|name| Field::new(name, kind(name), false)).to_vec()))
-});
-
-/// Gives the schema of [`SpansBatch::spans`].
-pub fn span_schema() -> SchemaRef {
-    Arc::clone(&SPANS)
-}
-
-/// Gives the schema of [`SpansBatch::contexts`].
-pub fn context_schema() -> SchemaRef {
-    Arc::clone(&CONTEXTS)
-}
+use super::columns::{SpanColumn, all_columns, schema_of};
+use super::schema::{context_schema, span_schema};
 
 /// What a decoder gives and `Store::write_spans` takes.
 #[derive(Debug, Clone)]
@@ -100,13 +45,13 @@ impl SpansBatch {
         self.len() == 0
     }
 
-    /// Gives all spans as rows of [`super::all_columns`].
+    /// Gives all spans as rows of [`all_columns`].
     pub fn flat(&self) -> RecordBatch {
-        let columns = super::all_columns();
-        let schema = super::schema_of(&columns);
+        let columns = all_columns();
+        let schema = schema_of(&columns);
         let arrays = columns.iter().map(|column| match column {
-            super::SpanColumn::Own(name) => Arc::clone(&self.spans[*name]),
-            super::SpanColumn::Context(name) => context_column(&self.contexts, name, &self.spans["context"]),
+            SpanColumn::Own(name) => Arc::clone(&self.spans[*name]),
+            SpanColumn::Context(name) => context_column(&self.contexts, name, &self.spans["context"]),
             _ => unreachable!("not among all columns"),
         });
         RecordBatch::try_new(schema, arrays.collect()).expect("columns of the schema's types")

@@ -10,8 +10,8 @@ use arrow::buffer::{Buffer, OffsetBuffer};
 use hashbrown::HashMap;
 
 use super::attributes::push_attribute;
-use super::batch::{context_schema, span_schema};
 use super::nested::{EventRef, LinkRef, push_event, push_link};
+use super::schema::{context_schema, span_schema};
 use super::{
     Attributes, NEGATIVE_DURATION, STATUS_ERROR, STATUS_UNSET, SpanContext, SpanId, SpansBatch, TraceId, Value,
 };

@@ -7,23 +7,21 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::{Equivalent, HashMap};
-use serde::Serialize;
 
-use super::written::ColumnForm;
-use super::{AttributeKind, Attributes, CONTEXT_COLUMNS, Place, Span, SpanContext, events, links};
+use super::schema::{CONTEXT_COLUMNS, SPAN_COLUMNS, span_schema};
+use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
 use crate::{Error, Result};
 
 /// A column of a scan. None is ever null but [`SpanColumn::Attribute`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(into = "ColumnForm")]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum SpanColumn {
-    /// A column of [`super::SPAN_COLUMNS`] but `context`, of its type there.
+    /// A column of [`SPAN_COLUMNS`] but `context`, of its type there.
     Own(&'static str),
-    /// A text of [`super::SPAN_COLUMNS`] as a view: `name`, `status_message` or `trace_state`.
+    /// A text of [`SPAN_COLUMNS`] as a view: `name`, `status_message` or `trace_state`.
     Text(&'static str),
     /// End minus start, nanoseconds (`Int64`).
     Duration,
-    /// A column of [`super::CONTEXT_COLUMNS`], as a view (`Utf8View`, `BinaryView`).
+    /// A column of [`CONTEXT_COLUMNS`], as a view (`Utf8View`, `BinaryView`).
     Context(&'static str),
     /// An attribute, read as one type; null when there is none. The place is `Span` or `Resource`.
     Attribute(Place, String, AttributeKind),
@@ -68,7 +66,7 @@ impl SpanColumn {
     fn field(&self) -> Field {
         let (kind, nullable) = match self {
             Self::Own(name) => {
-                let schema = super::span_schema();
+                let schema = span_schema();
                 let kind = schema.field_with_name(name).map_or(DataType::Null, |f| f.data_type().clone());
                 (kind, false)
             }
@@ -84,7 +82,7 @@ impl SpanColumn {
 
 /// Gives all columns, from which [`read_spans`] makes spans.
 pub fn all_columns() -> Vec<SpanColumn> {
-    let own = super::SPAN_COLUMNS.iter().filter(|c| **c != "context").map(|c| SpanColumn::Own(c));
+    let own = SPAN_COLUMNS.iter().filter(|c| **c != "context").map(|c| SpanColumn::Own(c));
     own.chain(CONTEXT_COLUMNS.iter().map(|c| SpanColumn::Context(c))).collect()
 }
 

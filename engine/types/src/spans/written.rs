@@ -1,13 +1,15 @@
 //! Written forms of what a scan of spans is asked for, where they are not those of its parts.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::{AttributeKind, CONTEXT_COLUMNS, Place, SPAN_COLUMNS, SpanColumn};
+use super::columns::SpanColumn;
+use super::schema::{CONTEXT_COLUMNS, SPAN_COLUMNS};
+use super::{AttributeKind, Place};
 use crate::{Error, Result};
 
 /// A column; names are looked up when it is read.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum ColumnForm {
+enum ColumnForm {
     Own(String),
     Text(String),
     Duration,
@@ -41,6 +43,12 @@ impl TryFrom<ColumnForm> for SpanColumn {
             ColumnForm::Attribute(place, key, kind) => Self::Attribute(place, key, kind),
             ColumnForm::Coded(of) => Self::Coded(Box::new((*of).try_into()?)),
         })
+    }
+}
+
+impl Serialize for SpanColumn {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        ColumnForm::from(self.clone()).serialize(serializer)
     }
 }
 

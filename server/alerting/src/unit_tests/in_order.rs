@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use quiver_types::{Histogram, LabelSet, Matcher, Millis, ResetHint, is_stale};
 
-use super::{Bench, histogram_text};
+use super::bench::Bench;
+use super::histogram_text;
 use crate::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
 use crate::text::float_text;
 

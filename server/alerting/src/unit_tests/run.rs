@@ -7,25 +7,15 @@ use std::fmt;
 use quiver_types::time::duration;
 use quiver_types::{LabelSet, Millis};
 
+use super::bench::Bench;
 use super::compare::{self, Sample};
 use super::in_order::InOrder;
 use super::series::{self, Value};
 use super::{AlertTest, TestGroup, valid};
 use crate::rules::{
-    ActiveAlert, AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting,
-    Written, show_pairs,
+    ActiveAlert, AlertState, ElementValue, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
+    show_pairs,
 };
-
-/// An engine for tests; starts empty.
-pub trait Bench: Engine {
-    /// Says whether labels or values are beyond what is stored; nothing by default.
-    ///
-    /// # Errors
-    /// The text of the error.
-    fn ready(&self) -> Result<(), String> {
-        Ok(())
-    }
-}
 
 /// An expectation and what came of it.
 #[derive(Debug, Clone, PartialEq, Eq)]

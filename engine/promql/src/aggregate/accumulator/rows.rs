@@ -1,6 +1,6 @@
 //! Rows that are kept as they came, for what needs all values of a group at once (`quantile`).
 
-use super::Parts;
+use super::parts::Parts;
 use crate::quantile::quantile;
 
 /// Values of a block from which on the next row begins another one.

@@ -5,7 +5,7 @@ use regex_automata::nfa::thompson::{Compiler, Config, NFA, State};
 use regex_automata::util::primitives::StateID;
 use regex_automata::util::syntax;
 
-use super::super::REGEX_BYTES_MAX;
+use super::super::limits::REGEX_BYTES_MAX;
 use crate::watch;
 
 /// A place that no group begins or ends at.
