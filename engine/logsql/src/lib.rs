@@ -30,6 +30,7 @@ pub mod stats_fn;
 mod stats_labels;
 mod step;
 mod stream_text;
+mod time_scope;
 mod visit;
 mod written;
 

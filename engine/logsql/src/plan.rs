@@ -34,7 +34,7 @@ use crate::pipes::{At, Order};
 use crate::planned::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
-use filter::TimeScope;
+use crate::time_scope::TimeScope;
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<ShiftedTime>()];

@@ -22,10 +22,11 @@ use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
 use crate::plan::Planner;
-use crate::plan::filter::{TimeScope, lower};
+use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::scope::QueryScope;
+use crate::time_scope::TimeScope;
 use crate::written::hand_on_matchers;
 
 /// Most values that a subquery may give.

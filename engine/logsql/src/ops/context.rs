@@ -319,8 +319,9 @@ mod tests {
 
     use super::*;
     use crate::parser::parse_filter;
-    use crate::plan::filter::{TimeScope, lower};
+    use crate::plan::filter::lower;
     use crate::rows::{Column, Kind};
+    use crate::time_scope::TimeScope;
 
     #[test]
     fn each_time_of_a_matching_row_has_a_group_of_its_own() {

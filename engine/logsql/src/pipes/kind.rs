@@ -10,10 +10,10 @@ use crate::ast::{Filter, Query};
 use crate::needs::Needs;
 use crate::parser::Parser;
 use crate::plan::Planner;
-use crate::plan::filter::TimeScope;
 use crate::planned::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
+use crate::time_scope::TimeScope;
 
 /// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
 #[derive(Debug)]

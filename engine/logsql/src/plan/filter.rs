@@ -15,17 +15,9 @@ use crate::ast::{
 };
 use crate::error::Result;
 use crate::kernels::filters as k;
+use crate::time_scope::TimeScope;
 
 const DAY_NS: i64 = 86_400_000_000_000;
-
-/// What a filter is evaluated against.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeScope {
-    /// The moment that `now` means.
-    pub(crate) now_ns: i64,
-    /// Rows are this much older than what the filter says (`options(time_offset=d)`).
-    pub(crate) offset_ns: i64,
-}
 
 /// Makes the filter of a scan. Subqueries were run before: their values stand in its place.
 pub(crate) fn lower(filter: &Filter, scope: TimeScope) -> Result<LogFilter> {

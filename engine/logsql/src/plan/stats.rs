@@ -3,7 +3,7 @@
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, STREAM_ID};
 
-use super::filter::{TimeScope, lower};
+use super::filter::lower;
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::kernels::bucket::{Bucket, Step};
 use crate::kernels::columns::NumberRule;
@@ -11,6 +11,7 @@ use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::pipes::stats::Stats;
 use crate::rows::Shape;
 use crate::stats_fn::{Arg, Function, NamePattern};
+use crate::time_scope::TimeScope;
 
 const DAY_S: f64 = 86_400.0;
 

@@ -74,7 +74,8 @@ mod tests {
 
     use super::*;
     use crate::parser::parse_filter;
-    use crate::plan::filter::{TimeScope, lower};
+    use crate::plan::filter::lower;
+    use crate::time_scope::TimeScope;
 
     fn check(text: &str, expected: &str) {
         let text = text.replace("..", &(0..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>().join(" or "));
