@@ -63,7 +63,7 @@ pub mod window_stats;
 
 use std::fmt;
 
-pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind};
+pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind, QueryPlanner};
 
 use crate::error::Result;
 use crate::parser::{Parser, stats_func_names};

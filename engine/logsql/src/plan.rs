@@ -30,7 +30,7 @@ use crate::ops::context::{self, Context};
 use crate::pieces::map_batches;
 use crate::pipes::limit::cut;
 use crate::pipes::sort::Sort;
-use crate::pipes::{At, Order};
+use crate::pipes::{At, Order, QueryPlanner};
 use crate::planned::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
@@ -51,9 +51,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) now_ns: i64,
 }
 
-impl Planner<'_> {
-    /// Plans a query of whose rows these fields are needed.
-    pub(crate) fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
+impl QueryPlanner for Planner<'_> {
+    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
         let query = &*in_time_order(query);
         let scope = self.scope(query);
         let after = needs_between(query, needs);
@@ -67,7 +66,9 @@ impl Planner<'_> {
         }
         Ok(planned)
     }
+}
 
+impl Planner<'_> {
     /// Adds a pipe; `needs` is what is needed of its rows.
     fn pipe(&self, pipe: &Pipe, planned: Planned, needs: &Needs, scope: TimeScope) -> Result<Planned> {
         pipe.kind().plan(planned, At { planner: self, needs, scope })

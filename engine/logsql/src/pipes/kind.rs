@@ -9,7 +9,6 @@ use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
 use crate::parser::Parser;
-use crate::plan::Planner;
 use crate::planned::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
@@ -23,10 +22,16 @@ pub(crate) struct PipeDef {
     pub(crate) parse: fn(&mut Parser<'_>) -> crate::error::Result<Pipe>,
 }
 
+/// Plans whole queries: what a pipe asks for that has one beside its own rows.
+pub(crate) trait QueryPlanner: Debug {
+    /// Plans a query of whose rows these fields are needed.
+    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned>;
+}
+
 /// Where in a plan a pipe stands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At<'a> {
-    pub(crate) planner: &'a Planner<'a>,
+    pub(crate) planner: &'a dyn QueryPlanner,
     /// What is needed of its rows.
     pub(crate) needs: &'a Needs,
     pub(crate) scope: TimeScope,

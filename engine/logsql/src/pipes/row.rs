@@ -133,7 +133,7 @@ impl<P: RowPipe> PipeKind for P {
         }
         let output = rows.shape.with_texts(cells.targets.iter().map(String::as_str));
         let input = rows.shape.clone();
-        let step = MadeFields { pipe: self.clone(), cells, now_ns: at.planner.now_ns, input, output: output.clone() };
+        let step = MadeFields { pipe: self.clone(), cells, now_ns: at.scope.now_ns, input, output: output.clone() };
         rows.then(step, output)
     }
 }

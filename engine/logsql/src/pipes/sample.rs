@@ -60,7 +60,7 @@ impl PipeKind for Sample {
 
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         let shape = rows.shape.clone();
-        rows.then(Chance { one_in: self.0, seed: at.planner.now_ns as u64, shape: shape.clone() }, shape)
+        rows.then(Chance { one_in: self.0, seed: at.scope.now_ns as u64, shape: shape.clone() }, shape)
     }
 }
 

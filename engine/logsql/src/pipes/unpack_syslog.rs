@@ -62,7 +62,7 @@ impl PipeKind for UnpackSyslog {
 
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
         let zone_ns = self.offset.as_ref().map_or(0, |offset| offset.value);
-        let format = Format::Syslog(SyslogContext { now_ns: at.planner.now_ns, zone_ns });
+        let format = Format::Syslog(SyslogContext { now_ns: at.scope.now_ns, zone_ns });
         self.unpack.plan(self, format, rows, at)
     }
 }
