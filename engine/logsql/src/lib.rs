@@ -21,6 +21,7 @@ mod plan;
 mod planned;
 mod print;
 pub mod request;
+mod reserved;
 pub mod rowfn;
 mod rows;
 mod run;

@@ -4,12 +4,12 @@
 //! A text without quotes may join adjacent tokens into one word (`foo-bar/baz:1`); where such a word ends depends on the
 //! place, so each place says which signs stop it.
 
-mod calls;
+pub(crate) mod calls;
 mod filter;
 mod math;
 mod names;
 mod options;
-mod stats;
+pub(crate) mod stats;
 mod stream;
 mod time;
 
@@ -72,11 +72,6 @@ pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
     parser.skip(";");
     parser.expect_end()?;
     Ok(Some(normal::filter(filter)))
-}
-
-/// Names that mean something at the beginning of a filter or a pipe.
-pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
-    calls::names().chain(pipes::names()).chain(stats::names())
 }
 
 /// A place in the tokens of a query.

@@ -56,7 +56,7 @@ const CALLS: &[FilterCall] = &[
 ];
 
 /// Gives the function of this name.
-pub(crate) fn find(name: &str) -> Option<&'static FilterCall> {
+pub(super) fn find(name: &str) -> Option<&'static FilterCall> {
     CALLS.iter().find(|call| call.name.eq_ignore_ascii_case(name))
 }
 

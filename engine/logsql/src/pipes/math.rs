@@ -11,7 +11,8 @@ use crate::error::Result;
 use crate::kernels::values::push_f64;
 use crate::ops::cells::Compute;
 use crate::parser::Parser;
-use crate::print::{list, math_name, math_text, word};
+use crate::print::math::{math_name, math_text};
+use crate::print::{list, word};
 use crate::rowfn::math::{Context, Expr, field_value};
 use crate::series_columns::StatsColumns;
 
