@@ -27,7 +27,7 @@ pub mod hash;
 pub mod join;
 pub mod json_array_concat;
 pub mod json_array_len;
-mod kind;
+pub(crate) mod kind;
 pub mod len;
 pub mod limit;
 pub mod math;

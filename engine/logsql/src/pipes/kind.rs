@@ -59,6 +59,26 @@ pub(crate) enum Output<'a> {
     Others,
 }
 
+/// What is left of rows by their places alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// No more than so many of the first.
+    Limit(u64),
+    /// All but so many of the first.
+    Offset(u64),
+}
+
+/// What becomes of a pipe and the one behind it.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// They stay as they are.
+    Apart,
+    /// The first does what both did, and the other goes.
+    One,
+    /// These do what both did, and both go.
+    Others(Vec<Pipe>),
+}
+
 /// A pipe. What it does not say of itself holds for pipes that may do anything.
 pub(crate) trait PipeKind: Display + Debug + Send + Sync {
     /// What the rows before it need to have, given what is needed of those after it.
@@ -114,6 +134,21 @@ pub(crate) trait PipeKind: Display + Debug + Send + Sync {
     /// Fields whose codes and numbers serve it better than texts, as the first pipe behind a scan.
     fn stored(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What it leaves of rows by their places, if it does nothing else.
+    fn cut(&self) -> Option<Cut> {
+        None
+    }
+
+    /// The filter, if it does nothing but keep the rows that match.
+    fn only_filter(&mut self) -> Option<&mut Filter> {
+        None
+    }
+
+    /// Takes over what the pipe behind it does, where both are written as one.
+    fn take_over(&mut self, _: &mut Pipe) -> Joined {
+        Joined::Apart
     }
 
     /// Whether it only counts rows by values, so that one row may stand for many alike.

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::limit::cut;
+use super::kind::{Cut, Joined};
+use super::limit::{Limit, cut};
 use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::parser::Parser;
@@ -35,6 +36,24 @@ impl PipeKind for Offset {
 
     fn output(&self) -> Output<'_> {
         Output::Same
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        Some(Cut::Offset(self.0))
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        match next.kind().cut() {
+            Some(Cut::Offset(offset)) => {
+                self.0 = self.0.saturating_add(offset);
+                Joined::One
+            }
+            // Fewer rows go on from one pipe to the next.
+            Some(Cut::Limit(limit)) => {
+                Joined::Others(vec![Limit(limit.saturating_add(self.0)).into(), Self(self.0).into()])
+            }
+            None => Joined::Apart,
+        }
     }
 
     fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {

@@ -11,6 +11,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
+use super::kind::{Cut, Joined};
 use super::limit::cut;
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
 use super::{At, Output, Pipe, PipeDef, PipeKind};
@@ -86,6 +87,12 @@ impl PipeKind for Uniq {
             ([name], None) => Output::One(name),
             _ => Output::Others,
         }
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        let Some(Cut::Limit(limit @ 1..)) = next.kind().cut() else { return Joined::Apart };
+        self.limit = Some(self.limit.map_or(limit, |own| own.min(limit)));
+        Joined::One
     }
 
     fn stored(&self) -> Vec<String> {
