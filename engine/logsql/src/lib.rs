@@ -20,6 +20,7 @@ pub mod pipes;
 mod plan;
 mod planned;
 mod print;
+mod read;
 pub mod request;
 mod reserved;
 pub mod rowfn;
@@ -36,7 +37,8 @@ mod visit;
 mod written;
 
 pub use error::Result;
-pub use parser::{QUERY_LEN_MAX, parse, parse_filter};
+pub use parser::QUERY_LEN_MAX;
+pub use read::{parse, parse_filter};
 pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;
 pub use series_columns::StatsColumns;

@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
     use crate::ast::{StreamMatch, StreamOp};
-    use crate::parser::{parse, parse_filter};
+    use crate::read::{parse, parse_filter};
 
     const FIELDS: usize = 3;
     const LABELS: usize = 2;

@@ -63,10 +63,11 @@ pub mod window_stats;
 
 use std::fmt;
 
-pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind, QueryPlanner};
+pub(crate) use kind::{At, Order, Output, PipeKind, QueryPlanner};
 
 use crate::error::Result;
-use crate::parser::{Parser, stats_func_names};
+pub(crate) use crate::parser::PipeDef;
+use crate::parser::{self, Parser, PipeTable};
 use crate::step::StepReader;
 
 /// Makes the type of all pipes, and the list of their names, out of one line each.
@@ -219,31 +220,25 @@ impl fmt::Display for Pipe {
     }
 }
 
-fn defs() -> impl Iterator<Item = &'static PipeDef> {
-    DEFS.iter().copied().flatten()
-}
-
-/// Gives the names of all pipes, aliases too.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    defs().flat_map(|def| def.names.iter().copied())
-}
+/// What the parser is told of pipes.
+pub(crate) const PIPES: &PipeTable = &PipeTable { defs: DEFS, parse };
 
 /// Names, canonical ones first, and documents of all pipes.
 pub fn documents() -> Vec<(&'static [&'static str], &'static str)> {
-    let mut all: Vec<_> = defs().map(|def| (def.names, def.doc)).collect();
+    let mut all: Vec<_> = PIPES.defs().map(|def| (def.names, def.doc)).collect();
     all.sort_unstable();
     all
 }
 
 /// Names and documents of the functions of `stats`.
 pub fn function_documents() -> Vec<(&'static str, &'static str)> {
-    crate::parser::stats_func_documents()
+    parser::stats::documents()
 }
 
 /// Reads one pipe. What is no pipe by name is `stats` (a call of one of its functions) or `filter`.
-pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let token = parser.token();
-    let def = defs().find(|def| token.is_any(def.names));
+    let def = PIPES.defs().find(|def| token.is_any(def.names));
     // `len:5` and `format-x` are filters.
     let after = parser.after_next();
     let is_filter =
@@ -267,7 +262,7 @@ pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
         other => {
             let token = &parser.tokens[begin];
             if token.is_word() && !parser.tokens[begin + 1].is(":") {
-                let known = names().chain(stats_func_names());
+                let known = PIPES.names().chain(parser::stats::names());
                 return Err(parser.unknown(begin, "pipe", known));
             }
             other.map(|filter| filter::FilterRows(filter).into())

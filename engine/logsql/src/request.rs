@@ -13,7 +13,7 @@ use crate::ast::{
 };
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
-use crate::parser::{moment, parse_filter};
+use crate::parser::time::moment;
 use crate::pipes::filter::FilterRows;
 use crate::pipes::limit::Limit;
 use crate::pipes::offset::Offset;
@@ -23,6 +23,7 @@ use crate::pipes::stats::Stats;
 use crate::pipes::stream_labels::StreamLabels;
 use crate::pipes::unroll::Unroll;
 use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
+use crate::read::parse_filter;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -280,7 +281,7 @@ mod tests {
     #[test]
     fn pages_of_rows() {
         let page = |text: &str, offset, limit| {
-            let query = crate::parser::parse(text).expect(text);
+            let query = crate::read::parse(text).expect(text);
             with_limit(query, offset, limit).to_string()
         };
         assert_eq!(page("a", 0, 5), "a | sort by (_time desc) limit 5");

@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use crate::lexer::{is_word_char, quote};
 use crate::parser::{calls, stats};
-use crate::pipes;
+use crate::pipes::PIPES;
 use crate::print::Word;
 
 /// Words that mean something of themselves at the place of a word.
@@ -43,6 +43,6 @@ impl Display for Word<'_> {
 }
 
 fn is_reserved(text: &str) -> bool {
-    let mut known = RESERVED.iter().copied().chain(calls::names()).chain(pipes::names()).chain(stats::names());
+    let mut known = RESERVED.iter().copied().chain(calls::names()).chain(PIPES.names()).chain(stats::names());
     known.any(|known| known.eq_ignore_ascii_case(text))
 }

@@ -119,7 +119,7 @@ fn edge(ns: Option<i64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::{parse, parse_filter};
+    use crate::read::{parse, parse_filter};
 
     fn filter(text: &str) -> Filter {
         parse_filter(text).expect("a filter").expect("not empty")

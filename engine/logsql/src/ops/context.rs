@@ -318,8 +318,8 @@ mod tests {
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
     use super::*;
-    use crate::parser::parse_filter;
     use crate::plan::filter::lower;
+    use crate::read::parse_filter;
     use crate::rows::{Column, Kind};
     use crate::time_scope::TimeScope;
 

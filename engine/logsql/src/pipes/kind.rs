@@ -8,19 +8,10 @@ use quiver_types::logs::{LogFilter, LogRequest};
 use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
-use crate::parser::Parser;
 use crate::planned::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
 use crate::time_scope::TimeScope;
-
-/// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
-#[derive(Debug)]
-pub(crate) struct PipeDef {
-    pub(crate) names: &'static [&'static str],
-    pub(crate) doc: &'static str,
-    pub(crate) parse: fn(&mut Parser<'_>) -> crate::error::Result<Pipe>,
-}
 
 /// Plans whole queries: what a pipe asks for that has one beside its own rows.
 pub(crate) trait QueryPlanner: Debug {

@@ -6,12 +6,12 @@ use quiver_types::logs::TIME;
 
 use super::testing::{gives, reads, refuses};
 use super::*;
-use crate::parser::parse;
+use crate::read::parse;
 
 #[test]
 fn names_are_unique_and_documented() {
     let mut seen = HashSet::new();
-    for def in defs() {
+    for def in PIPES.defs() {
         assert!(def.names.iter().all(|name| seen.insert(*name)), "{:?} twice", def.names);
         assert!(def.doc.ends_with('.') && def.doc.len() > 20, "{:?}: {}", def.names, def.doc);
     }

@@ -8,7 +8,7 @@ use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
 use quiver_query::{from_datafusion, in_turn};
 use quiver_types::Result;
 
-use super::rows::query_or_rows;
+use super::rows::{parse_query_or_rows, query_or_rows};
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::needs::Needs;
@@ -25,7 +25,7 @@ pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["union"], doc: "Gives the rows of another query, too.", parse }];
 
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
-    Ok(Union(Box::new(parser.query_or_rows()?)).into())
+    Ok(Union(Box::new(parse_query_or_rows(parser)?)).into())
 }
 
 impl Display for Union {

@@ -194,7 +194,7 @@ fn of_time(time: &TimeFilter, scope: TimeScope) -> LogFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::{parse, parse_filter};
+    use crate::read::{parse, parse_filter};
 
     const NOW: i64 = 1_000_000_000_000_000_000;
     const MINUTE: i64 = 60_000_000_000;

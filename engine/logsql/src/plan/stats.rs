@@ -193,9 +193,9 @@ fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::parse;
     use crate::pipes::Pipe;
     use crate::pipes::stats::Stats;
+    use crate::read::parse;
 
     const SCOPE: TimeScope = TimeScope { now_ns: 0, offset_ns: 0 };
 

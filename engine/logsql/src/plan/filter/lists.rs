@@ -73,8 +73,8 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::parser::parse_filter;
     use crate::plan::filter::lower;
+    use crate::read::parse_filter;
     use crate::time_scope::TimeScope;
 
     fn check(text: &str, expected: &str) {
