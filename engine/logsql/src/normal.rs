@@ -194,6 +194,7 @@ mod tests {
 
     use super::*;
     use crate::ast::{StreamMatch, StreamOp};
+    use crate::pipes::sort::Sort;
     use crate::read::{parse, parse_filter};
 
     const FIELDS: usize = 3;
@@ -284,10 +285,11 @@ mod tests {
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let mut rows = vec![5, 3, 9, 1, 8, 2, 7, 4, 6, 0];
         for pipe in pipes {
-            match pipe {
-                Pipe::Limit(limit) => rows.truncate(count(limit.0)),
-                Pipe::Offset(offset) => rows = rows.into_iter().skip(count(offset.0)).collect(),
-                Pipe::Sort(sort) => {
+            match pipe.kind().cut() {
+                Some(Cut::Limit(limit)) => rows.truncate(count(limit)),
+                Some(Cut::Offset(offset)) => rows = rows.into_iter().skip(count(offset)).collect(),
+                None => {
+                    let sort = pipe.downcast_ref::<Sort>().unwrap_or_else(|| panic!("{pipe}"));
                     rows.sort_unstable();
                     if sort.by[0].1 != sort.is_reversed() {
                         rows.reverse();
@@ -295,7 +297,6 @@ mod tests {
                     let limit = sort.limit.map_or(usize::MAX, count);
                     rows = rows.into_iter().skip(count(sort.offset)).take(limit).collect();
                 }
-                other => panic!("{other}"),
             }
         }
         rows

@@ -15,6 +15,7 @@ use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::time::moment;
 use crate::pipes::filter::FilterRows;
+use crate::pipes::join::Join;
 use crate::pipes::limit::Limit;
 use crate::pipes::offset::Offset;
 use crate::pipes::others::Others;
@@ -164,7 +165,7 @@ pub fn followed(mut query: Query) -> Result<Query> {
         }
     }
     // A join has an order of its own.
-    let ordered_at = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Join(_))).map_or(0, |at| at + 1);
+    let ordered_at = query.pipes.iter().rposition(Pipe::is::<Join>).map_or(0, |at| at + 1);
     query.pipes.insert(ordered_at, Sort::by_time(false).into());
     Ok(query)
 }

@@ -1,17 +1,110 @@
 //! What the language asks of a pipe.
 
-use std::fmt::{Debug, Display};
+use std::any::Any;
+use std::fmt::{self, Debug, Display, Formatter};
 
 use quiver_types::Result;
 use quiver_types::logs::{LogFilter, LogRequest};
 
-use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
 use crate::planned::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
 use crate::time_scope::TimeScope;
+
+/// A pipe, as it was parsed: one of the types in the files beside this one.
+pub struct Pipe(Box<dyn PipeKind>);
+
+impl<P: PipeKind> From<P> for Pipe {
+    fn from(pipe: P) -> Self {
+        Self(Box::new(pipe))
+    }
+}
+
+impl Pipe {
+    /// What is known of the pipe.
+    pub(crate) fn kind(&self) -> &dyn PipeKind {
+        self.0.as_ref()
+    }
+
+    /// As [`Self::kind`], to change filters and queries in it.
+    pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
+        self.0.as_mut()
+    }
+
+    /// Whether it is a pipe of this type.
+    pub fn is<P: 'static>(&self) -> bool {
+        self.downcast_ref::<P>().is_some()
+    }
+
+    /// The pipe, if it is of this type.
+    pub fn downcast_ref<P: 'static>(&self) -> Option<&P> {
+        self.kind().as_any().downcast_ref()
+    }
+
+    /// As [`Self::downcast_ref`], to change it.
+    pub(crate) fn downcast_mut<P: 'static>(&mut self) -> Option<&mut P> {
+        self.kind_mut().as_any_mut().downcast_mut()
+    }
+}
+
+impl Clone for Pipe {
+    fn clone(&self) -> Self {
+        Self(self.kind().boxed())
+    }
+}
+
+impl PartialEq for Pipe {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind().equals(other.kind().as_any())
+    }
+}
+
+impl Debug for Pipe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(self.kind(), f)
+    }
+}
+
+impl Display for Pipe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self.kind(), f)
+    }
+}
+
+/// What every pipe is as a value, whichever type it is of.
+pub(crate) trait PipeValue {
+    /// A copy of it.
+    fn boxed(&self) -> Box<dyn PipeKind>;
+
+    /// Whether the other is of the same type, and equal.
+    fn equals(&self, other: &dyn Any) -> bool;
+
+    /// Itself, to ask for its type.
+    fn as_any(&self) -> &dyn Any;
+
+    /// As [`Self::as_any`], to change it.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
+    fn boxed(&self) -> Box<dyn PipeKind> {
+        Box::new(self.clone())
+    }
+
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<P>() == Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
 
 /// Plans whole queries: what a pipe asks for that has one beside its own rows.
 pub(crate) trait QueryPlanner: Debug {
@@ -71,7 +164,7 @@ pub(crate) enum Joined {
 }
 
 /// A pipe. What it does not say of itself holds for pipes that may do anything.
-pub(crate) trait PipeKind: Display + Debug + Send + Sync {
+pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     /// What the rows before it need to have, given what is needed of those after it.
     fn before(&self, after: &Needs) -> Needs;
 

@@ -27,7 +27,7 @@ use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// A pipe over one row at a time.
 pub(crate) trait RowPipe:
-    Debug + Display + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+    Debug + Display + Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// As [`StepKind::KIND`], of the step that it is.
     const KIND: &'static str;

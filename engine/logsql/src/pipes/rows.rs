@@ -70,7 +70,7 @@ impl Display for Rows {
 /// `(query)`, or the rows that stand in its place.
 pub(crate) fn query_or_rows(query: &Query) -> String {
     match query.pipes.as_slice() {
-        [super::Pipe::Rows(rows)] => rows.to_string(),
+        [pipe] if pipe.is::<Rows>() => pipe.to_string(),
         _ => format!("({query})"),
     }
 }

@@ -201,10 +201,8 @@ mod tests {
 
     fn stats(text: &str) -> Stats {
         let query = parse(&format!("* | stats {text}")).unwrap_or_else(|fault| panic!("{text}: {fault}"));
-        match query.pipes.into_iter().next() {
-            Some(Pipe::Stats(stats)) => stats,
-            other => panic!("{text}: {other:?}"),
-        }
+        let first = query.pipes.first().and_then(Pipe::downcast_ref::<Stats>);
+        first.unwrap_or_else(|| panic!("{text}: {query}")).clone()
     }
 
     fn made(text: &str, input: Shape, seconds: Option<f64>) -> Aggregate {
