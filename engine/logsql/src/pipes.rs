@@ -61,12 +61,10 @@ pub mod unpack_words;
 pub mod unroll;
 pub mod window_stats;
 
-pub use kind::Pipe;
-pub(crate) use kind::{At, Order, Output, PipeKind, QueryPlanner};
+use kind::{Pipe, PipeKind};
 
 use crate::error::Result;
-pub(crate) use crate::parser::PipeDef;
-use crate::parser::{self, Parser, PipeTable};
+use crate::parser::{self, Parser, PipeDef, PipeTable};
 use crate::step::StepReader;
 
 /// Makes the lists of all pipes out of one line each.

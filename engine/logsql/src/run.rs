@@ -21,7 +21,7 @@ use crate::ast::{Filter, Pipe, Query, Test, Values};
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
-use crate::pipes::QueryPlanner;
+use crate::pipes::kind::QueryPlanner;
 use crate::pipes::stream_context::StreamContext;
 use crate::plan::Planner;
 use crate::plan::filter::lower;

@@ -4,13 +4,12 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::Joined;
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Joined, Output, Pipe, PipeKind};
 use crate::ast::Filter;
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;

@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
+use super::kind::{At, Order, Pipe, PipeKind};
 use super::rows::{parse_query_or_rows, query_or_rows};
 use super::syntax::names;
-use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::needs::Needs;
 use crate::ops::join;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::word;
 

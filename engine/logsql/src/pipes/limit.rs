@@ -6,10 +6,9 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use quiver_query::{from_datafusion, gathered};
 use quiver_types::Result;
 
-use super::kind::{Cut, Joined};
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 

@@ -4,11 +4,10 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::kind::{Cut, Joined};
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::{Limit, cut};
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 

@@ -13,7 +13,7 @@ use quiver_types::logs::{LogFilter, TIME};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{At, PipeKind};
+use super::kind::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;

@@ -11,12 +11,12 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::{At, Order, PipeDef, PipeKind};
+use super::kind::{At, Order, PipeKind};
 use crate::ast::{Filter, Options, Query};
 use crate::lexer::quote;
 use crate::needs::Needs;
-use crate::parser::Parser;
 use crate::parser::names::field_name;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};

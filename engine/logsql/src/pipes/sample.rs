@@ -13,10 +13,10 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Output, Pipe, PipeKind};
 use super::syntax::above_0;
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::Shape;

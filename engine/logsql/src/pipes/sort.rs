@@ -5,13 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::kind::{Cut, Joined};
+use super::kind::{At, Cut, Joined, Order, Output, Pipe, PipeKind};
 use super::limit::Limit;
 use super::syntax::{above_0, limited, names, rank_name, rank_text};
-use super::{At, Order, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::sort_fields;
 use crate::series_columns::StatsColumns;

@@ -5,13 +5,13 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, TIME};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::row::of_condition;
 use super::syntax::different;
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::plan::stats::{self, Grouping};
 use crate::planned::Planned;
 use crate::print::list;

@@ -8,12 +8,12 @@ use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
 use quiver_query::{from_datafusion, in_turn};
 use quiver_types::Result;
 
+use super::kind::{At, Order, Pipe, PipeKind};
 use super::rows::{parse_query_or_rows, query_or_rows};
-use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::rows::{Column, Kind};
 

@@ -11,16 +11,15 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::kind::{Cut, Joined};
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::cut;
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter, Test};
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::rows::{Shape, batch};

@@ -193,7 +193,7 @@ fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipes::Pipe;
+    use crate::ast::Pipe;
     use crate::pipes::stats::Stats;
     use crate::read::parse;
 
