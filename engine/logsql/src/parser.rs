@@ -52,7 +52,7 @@ pub(crate) struct PipeDef {
     pub(crate) parse: fn(&mut Parser<'_>) -> Result<Pipe>,
 }
 
-/// What the parser is told of pipes: they stand above it, as their files know how they are read.
+/// What the parser is told of pipes, which stand above it: their files know how they are read.
 #[derive(Debug)]
 pub(crate) struct PipeTable {
     /// How they are written, file by file.

@@ -1,4 +1,4 @@
-//! What the language asks of a pipe.
+//! What the language asks of a pipe, and the pipe of a query: any type that answers it.
 
 use std::any::Any;
 use std::fmt::{self, Debug, Display, Formatter};
