@@ -17,8 +17,8 @@ pub use math::{MathExpr, MathFunc, MathOp};
 pub use stats::{GroupBy, StatsCall, StatsFunc};
 pub use time::{Moment, TimeBucket, TimeFilter};
 
-use crate::pipes::Output;
-pub use crate::pipes::Pipe;
+use crate::pipes::kind::Output;
+pub use crate::pipes::kind::Pipe;
 
 /// A query: options, one filter, any number of pipes.
 #[derive(Debug, Clone, PartialEq)]

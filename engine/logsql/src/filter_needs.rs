@@ -26,7 +26,7 @@ pub(crate) fn add_needs(filter: &Filter, needs: &mut Needs) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::parse_filter;
+    use crate::read::parse_filter;
 
     #[test]
     fn fields_that_filters_look_at() {

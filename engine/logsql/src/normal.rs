@@ -7,10 +7,7 @@
 use quiver_types::logs::MSG;
 
 use crate::ast::{FieldPattern, Filter, Options, Pipe, Query, StreamFilter, Test, Values};
-use crate::pipes::filter::FilterRows;
-use crate::pipes::limit::Limit;
-use crate::pipes::offset::Offset;
-use crate::pipes::sort::{Sort, SortForm};
+use crate::pipes::kind::{Cut, Joined};
 
 /// Brings a query and its subqueries into normal form.
 pub(crate) fn query(mut query: Query) -> Query {
@@ -37,7 +34,7 @@ fn normalize(query: &mut Query, outer: &Options) {
     }
     query.pipes = join_pipes(std::mem::take(&mut query.pipes));
     let mut filter = std::mem::replace(&mut query.filter, Filter::All);
-    if let Some(Pipe::Filter(FilterRows(leading))) = query.pipes.first_mut() {
+    if let Some(leading) = query.pipes.first_mut().and_then(|pipe| pipe.kind_mut().only_filter()) {
         filter = Filter::And(vec![filter, std::mem::replace(leading, Filter::All)]);
         query.pipes.remove(0);
     }
@@ -166,7 +163,8 @@ fn or(inner: Vec<Filter>) -> Filter {
     if any.len() == 1 { any.remove(0) } else { Filter::Or(any) }
 }
 
-/// Joins `limit` and `offset` with each other and with the `sort` or `uniq` before them, and filters with filters.
+/// Joins pipes with those before them that take them over: `limit` and `offset` with each other and with the `sort` or
+/// `uniq` before them, and filters with filters.
 fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
     let mut joined = Vec::with_capacity(pipes.len());
     for pipe in pipes {
@@ -175,50 +173,18 @@ fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
     joined
 }
 
-fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
-    match (joined.last_mut(), pipe) {
-        (_, Pipe::Offset(Offset(0))) => {}
-        // An operator of the best 0 rows does not exist: such a limit stays a pipe of its own.
-        (Some(Pipe::Sort(sort)), Pipe::Limit(Limit(limit))) if limit > 0 && joins(sort) => {
-            sort.limit = Some(least(sort.limit, limit));
-        }
-        (Some(Pipe::Sort(sort)), Pipe::Offset(Offset(offset))) if joins(sort) => match sort.limit {
-            Some(limit) if limit <= offset => {
-                joined.pop();
-                push(joined, Limit(0).into());
-            }
-            limit => {
-                sort.limit = limit.map(|limit| limit - offset);
-                sort.offset = sort.offset.saturating_add(offset);
-            }
-        },
-        (Some(Pipe::Uniq(uniq)), Pipe::Limit(Limit(limit))) if limit > 0 => {
-            uniq.limit = Some(least(uniq.limit, limit));
-        }
-        (Some(Pipe::Limit(before)), Pipe::Limit(limit)) => before.0 = limit.0.min(before.0),
-        (Some(Pipe::Limit(before)), Pipe::Offset(offset)) if before.0 <= offset.0 => before.0 = 0,
-        (Some(Pipe::Offset(before)), Pipe::Offset(offset)) => before.0 = before.0.saturating_add(offset.0),
-        // Fewer rows go on from one pipe to the next.
-        (Some(Pipe::Offset(before)), Pipe::Limit(limit)) => {
-            let offset = before.0;
-            joined.pop();
-            push(joined, Limit(limit.0.saturating_add(offset)).into());
-            push(joined, Offset(offset).into());
-        }
-        (Some(Pipe::Filter(FilterRows(Filter::And(all)))), Pipe::Filter(FilterRows(filter))) => all.push(filter),
-        (Some(Pipe::Filter(FilterRows(before))), Pipe::Filter(FilterRows(filter))) => {
-            *before = Filter::And(vec![std::mem::replace(before, Filter::All), filter]);
-        }
-        (_, pipe) => joined.push(pipe),
+fn push(joined: &mut Vec<Pipe>, mut pipe: Pipe) {
+    if pipe.kind().cut() == Some(Cut::Offset(0)) {
+        return;
     }
-}
-
-fn least(limit: Option<u64>, other: u64) -> u64 {
-    limit.map_or(other, |limit| limit.min(other))
-}
-
-fn joins(sort: &Sort) -> bool {
-    sort.form == SortForm::Sort && sort.partition_by.is_empty() && sort.rank.is_none()
+    match joined.last_mut().map_or(Joined::Apart, |before| before.kind_mut().take_over(&mut pipe)) {
+        Joined::Apart => joined.push(pipe),
+        Joined::One => {}
+        Joined::Others(others) => {
+            joined.pop();
+            others.into_iter().for_each(|other| push(joined, other));
+        }
+    }
 }
 
 #[cfg(test)]
@@ -228,7 +194,8 @@ mod tests {
 
     use super::*;
     use crate::ast::{StreamMatch, StreamOp};
-    use crate::parser::{parse, parse_filter};
+    use crate::pipes::sort::Sort;
+    use crate::read::{parse, parse_filter};
 
     const FIELDS: usize = 3;
     const LABELS: usize = 2;
@@ -318,10 +285,11 @@ mod tests {
         let count = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
         let mut rows = vec![5, 3, 9, 1, 8, 2, 7, 4, 6, 0];
         for pipe in pipes {
-            match pipe {
-                Pipe::Limit(limit) => rows.truncate(count(limit.0)),
-                Pipe::Offset(offset) => rows = rows.into_iter().skip(count(offset.0)).collect(),
-                Pipe::Sort(sort) => {
+            match pipe.kind().cut() {
+                Some(Cut::Limit(limit)) => rows.truncate(count(limit)),
+                Some(Cut::Offset(offset)) => rows = rows.into_iter().skip(count(offset)).collect(),
+                None => {
+                    let sort = pipe.downcast_ref::<Sort>().unwrap_or_else(|| panic!("{pipe}"));
                     rows.sort_unstable();
                     if sort.by[0].1 != sort.is_reversed() {
                         rows.reverse();
@@ -329,7 +297,6 @@ mod tests {
                     let limit = sort.limit.map_or(usize::MAX, count);
                     rows = rows.into_iter().skip(count(sort.offset)).take(limit).collect();
                 }
-                other => panic!("{other}"),
             }
         }
         rows

@@ -1,31 +1,27 @@
-//! Tokens → [`Query`]. One file per part of the grammar; stats functions and filter functions stand in registries,
-//! pipes in files of their own (`pipes`).
+//! Tokens → [`Query`](crate::ast::Query). One file per part of the grammar; stats functions and filter functions stand in
+//! registries, pipes in files of their own (`pipes`), which the parser is handed as a table.
 //!
 //! A text without quotes may join adjacent tokens into one word (`foo-bar/baz:1`); where such a word ends depends on the
 //! place, so each place says which signs stop it.
 
-mod calls;
+pub(crate) mod calls;
 mod filter;
 mod math;
-mod names;
+pub(crate) mod names;
 mod options;
-mod stats;
+mod query;
+pub(crate) mod stats;
 mod stream;
-mod time;
+pub(crate) mod time;
 
 use std::collections::HashSet;
 
-pub(crate) use names::or_all;
 use quiver_types::Error;
 use quiver_types::meant::did_you_mean;
-pub(crate) use stats::{documents as stats_func_documents, names as stats_func_names};
-pub(crate) use time::moment;
 
-use crate::ast::{Filter, Options, Pipe, Query};
+use crate::ast::Pipe;
 use crate::error::{Result, at};
 use crate::lexer::{Token, tokens};
-use crate::pipes::rows::Rows;
-use crate::{normal, pipes};
 
 /// How deep filters, subqueries and expressions may nest: a bound on the stack, far above what is written by hand.
 const DEPTH_MAX: usize = 64;
@@ -48,41 +44,40 @@ const REGEXPS_MAX: usize = 256;
 /// Longest query that is read, in bytes.
 pub const QUERY_LEN_MAX: usize = 1 << 20;
 
-/// Reads a query.
-///
-/// # Errors
-/// `Invalid`, with the position and, for names, what may have been meant.
-pub fn parse(text: &str) -> Result<Query> {
-    let mut parser = Parser::new(text)?;
-    let query = parser.query()?;
-    parser.expect_end()?;
-    Ok(normal::query(query))
+/// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
+#[derive(Debug)]
+pub(crate) struct PipeDef {
+    pub(crate) names: &'static [&'static str],
+    pub(crate) doc: &'static str,
+    pub(crate) parse: fn(&mut Parser<'_>) -> Result<Pipe>,
 }
 
-/// Reads a filter alone, as `extra_filters` have it. The empty text is no filter.
-///
-/// # Errors
-/// As [`parse`].
-pub fn parse_filter(text: &str) -> Result<Option<Filter>> {
-    let mut parser = Parser::new(text)?;
-    if parser.at_end() {
-        return Ok(None);
+/// What the parser is told of pipes, which stand above it: their files know how they are read.
+#[derive(Debug)]
+pub(crate) struct PipeTable {
+    /// How they are written, file by file.
+    pub(crate) defs: &'static [&'static [PipeDef]],
+    /// Reads one where it begins.
+    pub(crate) parse: fn(&mut Parser<'_>) -> Result<Pipe>,
+}
+
+impl PipeTable {
+    /// How each is written.
+    pub(crate) fn defs(&self) -> impl Iterator<Item = &'static PipeDef> {
+        self.defs.iter().copied().flatten()
     }
-    let filter = parser.filter_or(None)?;
-    parser.skip(";");
-    parser.expect_end()?;
-    Ok(Some(normal::filter(filter)))
-}
 
-/// Names that mean something at the beginning of a filter or a pipe.
-pub(crate) fn reserved() -> impl Iterator<Item = &'static str> {
-    calls::names().chain(pipes::names()).chain(stats::names())
+    /// The names of all of them, aliases too.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.defs().flat_map(|def| def.names.iter().copied())
+    }
 }
 
 /// A place in the tokens of a query.
 #[derive(Debug)]
 pub(crate) struct Parser<'a> {
     text: &'a str,
+    table: &'static PipeTable,
     pub(crate) tokens: Vec<Token<'a>>,
     pub(crate) next: usize,
     depth: usize,
@@ -96,12 +91,17 @@ pub(crate) struct Parser<'a> {
 }
 
 impl<'a> Parser<'a> {
-    fn new(text: &'a str) -> Result<Self> {
+    /// Begins to read a text, with these pipes.
+    ///
+    /// # Errors
+    /// Invalid: a text that is too long, or has a quote without its end.
+    pub(crate) fn new(text: &'a str, table: &'static PipeTable) -> Result<Self> {
         if text.len() > QUERY_LEN_MAX {
             return Err(Error::invalid(format!("query of {} bytes is longer than {QUERY_LEN_MAX}", text.len())));
         }
         Ok(Self {
             text,
+            table,
             tokens: tokens(text)?,
             next: 0,
             depth: 0,
@@ -112,80 +112,6 @@ impl<'a> Parser<'a> {
             cells: 0,
             regexps: 0,
         })
-    }
-
-    fn query(&mut self) -> Result<Query> {
-        self.deeper(|parser| {
-            let options = parser.options()?;
-            parser.no_pipe_here()?;
-            let filter = parser.filter_or(None)?;
-            let mut pipes = Vec::new();
-            while parser.skip("|") {
-                parser.pipes += 1;
-                if parser.pipes > PIPES_MAX {
-                    return Err(parser.fault(format!("more than {PIPES_MAX} pipes")));
-                }
-                pipes.push(parser.pipe()?);
-                parser.expect_pipe_end()?;
-            }
-            // A query may be ended as a statement is.
-            parser.skip(";");
-            Ok(Query { options, filter, pipes })
-        })
-    }
-
-    /// Refuses the name of a pipe as the first word of a query: what was forgotten before it is the filter. Names of
-    /// fields and words that go on (`top-level`) are no such names.
-    fn no_pipe_here(&self) -> Result<()> {
-        let (token, after) = (self.token(), self.after_next());
-        let is_alone = after.spaced || after.is_any(&["", "|", "(", ")", ";"]);
-        let is_name = || pipes::names().chain(stats::names()).chain(["by"]).any(|name| token.is(name));
-        if !token.is_word() || !is_alone || after.is(":") || !is_name() {
-            return Ok(());
-        }
-        Err(self.fault(format!("`{0}` is a pipe: write `* | {0}`, or quote the word to look for it,", token.raw)))
-    }
-
-    /// Reads `(query)`.
-    fn query_in_parens(&mut self) -> Result<Query> {
-        self.expect("(")?;
-        let query = self.query()?;
-        self.expect(")")?;
-        Ok(query)
-    }
-
-    /// `(query)` or `rows({name:value, ..}, ..)`.
-    pub(crate) fn query_or_rows(&mut self) -> Result<Query> {
-        if !self.skip("rows") {
-            return self.query_in_parens();
-        }
-        let mut columns = HashSet::new();
-        let rows = self.in_parens(|parser| {
-            parser.expect("{")?;
-            let mut row = Vec::new();
-            while !parser.skip("}") {
-                let name = names::field_name(parser.word("a field name", &[":", "=", "{", "}"])?);
-                if !parser.skip_any(&[":", "="]) {
-                    return Err(parser.unexpected("`:` or `=`"));
-                }
-                if !columns.contains(&name) {
-                    parser.count_field()?;
-                    columns.insert(name.clone());
-                }
-                row.push((name, parser.word("a value", &["{", "}"])?));
-                parser.skip(",");
-            }
-            Ok(row)
-        })?;
-        self.cells += rows.len() * columns.len();
-        if self.cells > CELLS_MAX {
-            return Err(self.fault(format!("more than {CELLS_MAX} cells in rows: each of them has all columns")));
-        }
-        Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Rows(rows).into()] })
-    }
-
-    fn pipe(&mut self) -> Result<Pipe> {
-        pipes::parse(self)
     }
 
     /// Runs a part that may hold itself again, within the depth that the stack allows.
@@ -247,7 +173,7 @@ impl<'a> Parser<'a> {
         if self.skip(keyword) { Ok(()) } else { Err(self.unexpected(&format!("`{keyword}`"))) }
     }
 
-    fn expect_end(&mut self) -> Result<()> {
+    pub(crate) fn expect_end(&mut self) -> Result<()> {
         if self.at_end() { Ok(()) } else { Err(self.unexpected("`|` or the end of the query")) }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! All that is known of a pipe stands in its file: how it is written and printed, what it needs of the rows before it,
 //! which nodes it becomes, what other rules of the language ask about it, and cases that try all of this. Each has its
-//! lines in this file: its module, its variant, and with it its names in the parser.
+//! lines in this file: its module, its type, and with it its names in the parser.
 
 pub mod answer_order;
 pub mod block_stats;
@@ -27,7 +27,7 @@ pub mod hash;
 pub mod join;
 pub mod json_array_concat;
 pub mod json_array_len;
-mod kind;
+pub(crate) mod kind;
 pub mod len;
 pub mod limit;
 pub mod math;
@@ -61,45 +61,15 @@ pub mod unpack_words;
 pub mod unroll;
 pub mod window_stats;
 
-use std::fmt;
-
-pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind};
+use kind::{Pipe, PipeKind};
 
 use crate::error::Result;
-use crate::parser::{Parser, stats_func_names};
+use crate::parser::{self, Parser, PipeDef, PipeTable};
 use crate::step::StepReader;
 
-/// Makes the type of all pipes, and the list of their names, out of one line each.
+/// Makes the lists of all pipes out of one line each.
 macro_rules! pipes {
-    ($($(#[$doc:meta])* $variant:ident($file:ident::$kind:ident),)*) => {
-        /// A pipe, as it was parsed.
-        #[derive(Debug, Clone, PartialEq)]
-        pub enum Pipe {
-            $($(#[$doc])* $variant($file::$kind),)*
-        }
-
-        $(impl From<$file::$kind> for Pipe {
-            fn from(pipe: $file::$kind) -> Self {
-                Self::$variant(pipe)
-            }
-        })*
-
-        impl Pipe {
-            /// What is known of the pipe.
-            pub(crate) fn kind(&self) -> &dyn PipeKind {
-                match self {
-                    $(Self::$variant(pipe) => pipe,)*
-                }
-            }
-
-            /// As [`Self::kind`], to change filters and queries in it.
-            pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
-                match self {
-                    $(Self::$variant(pipe) => pipe,)*
-                }
-            }
-        }
-
+    ($($file:ident::$kind:ident,)*) => {
         /// How pipes are written, file by file.
         const DEFS: &[&[PipeDef]] = &[$($file::DEFS,)*];
 
@@ -111,139 +81,127 @@ macro_rules! pipes {
 }
 
 pipes! {
-    /// `counted v by n limit N`, `series by (...)`: what requests put into queries; no pipe by name.
-    AnswerOrder(answer_order::AnswerOrder),
-    /// `block_stats`: gives rows, columns and bytes of each batch
-    BlockStats(block_stats::BlockStats),
-    /// `blocks_count [as x]`
-    BlocksCount(blocks_count::BlocksCount),
-    /// `coalesce(a, b) [default v] [as r]`
-    Coalesce(coalesce::Coalesce),
-    /// `collapse_nums [at f]`: writes `<N>` in place of numbers
-    CollapseNums(collapse_nums::CollapseNums),
-    /// `copy a as b`
-    Copy(copy::Copy),
-    /// `decolorize [f]`: takes ANSI escapes for colours out
-    Decolorize(decolorize::Decolorize),
-    /// `deduplicate [by (...)]`
-    Deduplicate(deduplicate::Deduplicate),
-    /// `delete a, b*`
-    Delete(delete::Delete),
-    /// `drop_empty_fields`: leaves out empty fields, and rows without others
-    DropEmptyFields(drop_empty_fields::DropEmptyFields),
-    /// `extract "p" [from f]`
-    Extract(extract::Extract),
-    /// `extract_regexp "re" [from f]`
-    ExtractRegexp(extract_regexp::ExtractRegexp),
-    /// `facets [N]`: gives the most frequent values of each field
-    Facets(facets::Facets),
-    /// `field_names`: gives the names of all fields, with counts of rows
-    FieldNames(field_names::FieldNames),
-    /// `field_values f`: gives the values of a field, with counts of rows
-    FieldValues(field_values::FieldValues),
-    /// `fields a, b*`
-    Fields(fields::Fields),
-    /// `filter f`, `where f`: keeps rows that match
-    Filter(filter::FilterRows),
-    /// `format "t" [as f]`
-    Format(format::Format),
-    /// `generate_sequence N`: gives rows whose message counts from 0
-    GenerateSequence(generate_sequence::GenerateSequence),
-    /// `hash(f) as r`
-    Hash(hash::HashOf),
-    /// `join by (...) (query)`, `join by (...) rows(...)`
-    Join(join::Join),
-    /// `json_array_concat "s" [from f] [as r]`
-    JsonArrayConcat(json_array_concat::JsonArrayConcat),
-    /// `json_array_len(f) as r`
-    JsonArrayLen(json_array_len::JsonArrayLen),
-    /// `len(f) as r`
-    Len(len::Len),
-    /// `limit N`, `head N`: lets the first rows through
-    Limit(limit::Limit),
-    /// `math e as r, ..`
-    Math(math::Math),
-    /// `offset N`, `skip N`: leaves out the first rows
-    Offset(offset::Offset),
-    /// `others by (...) limit N as r`: what requests put into queries; no pipe by name.
-    Others(others::Others),
-    /// `pack_json [fields (...)] [as r]`, `pack_logfmt [fields (...)] [as r]`
-    Pack(pack::Pack),
-    /// `query_stats`: gives one row with what the query read
-    QueryStats(query_stats::QueryStats),
-    /// `rename a as b`
-    Rename(rename::Rename),
-    /// `replace ("a", "b")`
-    Replace(replace::Replace),
-    /// `replace_regexp ("re", "b")`
-    ReplaceRegexp(replace_regexp::ReplaceRegexp),
-    /// `rows({name:value, ..}, ..)`: what `join` and `union` may take instead of a query; the one pipe of that query.
-    Rows(rows::Rows),
-    /// `sample N`: lets one of N rows through, by chance
-    Sample(sample::Sample),
-    /// `set_stream_fields a, b`
-    SetStreamFields(set_stream_fields::SetStreamFields),
-    /// `sort`, `first`, `last`
-    Sort(sort::Sort),
-    /// `split "s" [from f] [as r]`
-    Split(split::Split),
-    /// `[stats] [by (...)] f(a) [as r], ..`
-    Stats(stats::Stats),
-    /// `stream_context [before N] [after N]`: gives the rows around matches, too
-    StreamContext(stream_context::StreamContext),
-    /// `stream_labels as r`: what requests put into queries; no pipe by name.
-    StreamLabels(stream_labels::StreamLabels),
-    /// `time_add d [at f]`
-    TimeAdd(time_add::TimeAdd),
-    /// `top N by (...)`
-    Top(top::Top),
-    /// `union (query)` or `union rows(...)`
-    Union(union::Union),
-    /// `uniq by (...)`
-    Uniq(uniq::Uniq),
-    /// `unpack_json [from f]`, `unpack_logfmt [from f]`
-    UnpackNamed(unpack_named::UnpackNamed),
-    /// `unpack_syslog [offset d]`
-    UnpackSyslog(unpack_syslog::UnpackSyslog),
-    /// `unpack_words [from f] [as r]`: makes a JSON array of the words of a text
-    UnpackWords(unpack_words::UnpackWords),
-    /// `unroll by (a, b)`
-    Unroll(unroll::Unroll),
-    /// `running_stats [by (...)] f(a) [as r], ..`, `total_stats [by (...)] f(a) [as r], ..`
-    WindowStats(window_stats::WindowStats),
+    // `counted v by n limit N`, `series by (...)`: what requests put into queries; no pipe by name.
+    answer_order::AnswerOrder,
+    // `block_stats`: gives rows, columns and bytes of each batch
+    block_stats::BlockStats,
+    // `blocks_count [as x]`
+    blocks_count::BlocksCount,
+    // `coalesce(a, b) [default v] [as r]`
+    coalesce::Coalesce,
+    // `collapse_nums [at f]`: writes `<N>` in place of numbers
+    collapse_nums::CollapseNums,
+    // `copy a as b`
+    copy::Copy,
+    // `decolorize [f]`: takes ANSI escapes for colours out
+    decolorize::Decolorize,
+    // `deduplicate [by (...)]`
+    deduplicate::Deduplicate,
+    // `delete a, b*`
+    delete::Delete,
+    // `drop_empty_fields`: leaves out empty fields, and rows without others
+    drop_empty_fields::DropEmptyFields,
+    // `extract "p" [from f]`
+    extract::Extract,
+    // `extract_regexp "re" [from f]`
+    extract_regexp::ExtractRegexp,
+    // `facets [N]`: gives the most frequent values of each field
+    facets::Facets,
+    // `field_names`: gives the names of all fields, with counts of rows
+    field_names::FieldNames,
+    // `field_values f`: gives the values of a field, with counts of rows
+    field_values::FieldValues,
+    // `fields a, b*`
+    fields::Fields,
+    // `filter f`, `where f`: keeps rows that match
+    filter::FilterRows,
+    // `format "t" [as f]`
+    format::Format,
+    // `generate_sequence N`: gives rows whose message counts from 0
+    generate_sequence::GenerateSequence,
+    // `hash(f) as r`
+    hash::HashOf,
+    // `join by (...) (query)`, `join by (...) rows(...)`
+    join::Join,
+    // `json_array_concat "s" [from f] [as r]`
+    json_array_concat::JsonArrayConcat,
+    // `json_array_len(f) as r`
+    json_array_len::JsonArrayLen,
+    // `len(f) as r`
+    len::Len,
+    // `limit N`, `head N`: lets the first rows through
+    limit::Limit,
+    // `math e as r, ..`
+    math::Math,
+    // `offset N`, `skip N`: leaves out the first rows
+    offset::Offset,
+    // `others by (...) limit N as r`: what requests put into queries; no pipe by name.
+    others::Others,
+    // `pack_json [fields (...)] [as r]`, `pack_logfmt [fields (...)] [as r]`
+    pack::Pack,
+    // `query_stats`: gives one row with what the query read
+    query_stats::QueryStats,
+    // `rename a as b`
+    rename::Rename,
+    // `replace ("a", "b")`
+    replace::Replace,
+    // `replace_regexp ("re", "b")`
+    replace_regexp::ReplaceRegexp,
+    // `rows({name:value, ..}, ..)`: what `join` and `union` may take instead of a query; the one pipe of that query.
+    rows::Rows,
+    // `sample N`: lets one of N rows through, by chance
+    sample::Sample,
+    // `set_stream_fields a, b`
+    set_stream_fields::SetStreamFields,
+    // `sort`, `first`, `last`
+    sort::Sort,
+    // `split "s" [from f] [as r]`
+    split::Split,
+    // `[stats] [by (...)] f(a) [as r], ..`
+    stats::Stats,
+    // `stream_context [before N] [after N]`: gives the rows around matches, too
+    stream_context::StreamContext,
+    // `stream_labels as r`: what requests put into queries; no pipe by name.
+    stream_labels::StreamLabels,
+    // `time_add d [at f]`
+    time_add::TimeAdd,
+    // `top N by (...)`
+    top::Top,
+    // `union (query)` or `union rows(...)`
+    union::Union,
+    // `uniq by (...)`
+    uniq::Uniq,
+    // `unpack_json [from f]`, `unpack_logfmt [from f]`
+    unpack_named::UnpackNamed,
+    // `unpack_syslog [offset d]`
+    unpack_syslog::UnpackSyslog,
+    // `unpack_words [from f] [as r]`: makes a JSON array of the words of a text
+    unpack_words::UnpackWords,
+    // `unroll by (a, b)`
+    unroll::Unroll,
+    // `running_stats [by (...)] f(a) [as r], ..`, `total_stats [by (...)] f(a) [as r], ..`
+    window_stats::WindowStats,
 }
 
-impl fmt::Display for Pipe {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self.kind(), f)
-    }
-}
-
-fn defs() -> impl Iterator<Item = &'static PipeDef> {
-    DEFS.iter().copied().flatten()
-}
-
-/// Gives the names of all pipes, aliases too.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    defs().flat_map(|def| def.names.iter().copied())
-}
+/// What the parser is told of pipes.
+pub(crate) const PIPES: &PipeTable = &PipeTable { defs: DEFS, parse };
 
 /// Names, canonical ones first, and documents of all pipes.
 pub fn documents() -> Vec<(&'static [&'static str], &'static str)> {
-    let mut all: Vec<_> = defs().map(|def| (def.names, def.doc)).collect();
+    let mut all: Vec<_> = PIPES.defs().map(|def| (def.names, def.doc)).collect();
     all.sort_unstable();
     all
 }
 
 /// Names and documents of the functions of `stats`.
 pub fn function_documents() -> Vec<(&'static str, &'static str)> {
-    crate::parser::stats_func_documents()
+    parser::stats::documents()
 }
 
 /// Reads one pipe. What is no pipe by name is `stats` (a call of one of its functions) or `filter`.
-pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
+fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let token = parser.token();
-    let def = defs().find(|def| token.is_any(def.names));
+    let def = PIPES.defs().find(|def| token.is_any(def.names));
     // `len:5` and `format-x` are filters.
     let after = parser.after_next();
     let is_filter =
@@ -267,7 +225,7 @@ pub(crate) fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
         other => {
             let token = &parser.tokens[begin];
             if token.is_word() && !parser.tokens[begin + 1].is(":") {
-                let known = names().chain(stats_func_names());
+                let known = PIPES.names().chain(parser::stats::names());
                 return Err(parser.unknown(begin, "pipe", known));
             }
             other.map(|filter| filter::FilterRows(filter).into())

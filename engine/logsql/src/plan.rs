@@ -28,13 +28,17 @@ use crate::ast::{Filter, Pipe, Query};
 use crate::needs::Needs;
 use crate::ops::context::{self, Context};
 use crate::pieces::map_batches;
+use crate::pipes::delete::Delete;
+use crate::pipes::fields::Fields;
+use crate::pipes::filter::FilterRows;
+use crate::pipes::kind::{At, Order, QueryPlanner};
 use crate::pipes::limit::cut;
 use crate::pipes::sort::Sort;
-use crate::pipes::{At, Order};
+use crate::pipes::window_stats::WindowStats;
 use crate::planned::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};
-use filter::TimeScope;
+use crate::time_scope::TimeScope;
 
 /// How its step is read.
 pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<ShiftedTime>()];
@@ -51,9 +55,8 @@ pub(crate) struct Planner<'a> {
     pub(crate) now_ns: i64,
 }
 
-impl Planner<'_> {
-    /// Plans a query of whose rows these fields are needed.
-    pub(crate) fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
+impl QueryPlanner for Planner<'_> {
+    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned> {
         let query = &*in_time_order(query);
         let scope = self.scope(query);
         let after = needs_between(query, needs);
@@ -67,7 +70,9 @@ impl Planner<'_> {
         }
         Ok(planned)
     }
+}
 
+impl Planner<'_> {
     /// Adds a pipe; `needs` is what is needed of its rows.
     fn pipe(&self, pipe: &Pipe, planned: Planned, needs: &Needs, scope: TimeScope) -> Result<Planned> {
         pipe.kind().plan(planned, At { planner: self, needs, scope })
@@ -265,7 +270,7 @@ pub(crate) fn source_shape(query: &Query, needs: &Needs) -> Shape {
 
 /// Fields that the rows of the scan are grouped by or that are added up: codes and numbers serve better there than texts.
 fn stored(query: &Query) -> Vec<String> {
-    let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Filter(_)));
+    let first = query.pipes.iter().find(|pipe| !pipe.is::<FilterRows>());
     first.map_or_else(Vec::new, |pipe| pipe.kind().stored())
 }
 
@@ -278,7 +283,7 @@ fn counts_rows(query: &Query, shape: &Shape) -> bool {
 
 /// How many rows of the scan a query wants, where its pipes begin with a limit: it need not look at more.
 fn most_rows(query: &Query) -> Option<u64> {
-    let first = query.pipes.iter().find(|pipe| !matches!(pipe, Pipe::Fields(_) | Pipe::Delete(_)));
+    let first = query.pipes.iter().find(|pipe| !pipe.is::<Fields>() && !pipe.is::<Delete>());
     first.and_then(|pipe| pipe.kind().most_rows())
 }
 
@@ -287,16 +292,15 @@ fn in_time_order(query: &Query) -> Cow<'_, Query> {
     let mut ordered = false;
     let mut at = Vec::new();
     for (i, pipe) in query.pipes.iter().enumerate() {
-        match pipe {
-            Pipe::WindowStats(stats) if !ordered && stats.is_ordered() => {
-                at.push(i);
-                ordered = true;
-            }
-            pipe => match pipe.kind().order() {
-                Order::Made => ordered = true,
-                Order::Lost => ordered = false,
-                Order::Kept => {}
-            },
+        if !ordered && pipe.downcast_ref::<WindowStats>().is_some_and(WindowStats::is_ordered) {
+            at.push(i);
+            ordered = true;
+            continue;
+        }
+        match pipe.kind().order() {
+            Order::Made => ordered = true,
+            Order::Lost => ordered = false,
+            Order::Kept => {}
         }
     }
     if at.is_empty() {
@@ -321,7 +325,7 @@ struct Newest {
 /// Finds `sort by (_time [desc])` with a limit, behind pipes that keep `_time` and the number of rows or less.
 fn newest(query: &Query) -> Option<Newest> {
     let sort_at = query.pipes.iter().position(|pipe| !pipe.kind().keeps_time())?;
-    let Pipe::Sort(sort) = &query.pipes[sort_at] else { return None };
+    let sort = query.pipes[sort_at].downcast_ref::<Sort>()?;
     let [(field, descending)] = sort.by.as_slice() else { return None };
     if field != TIME || sort.limit.is_none() || !sort.partition_by.is_empty() || sort.rank.is_some() {
         return None;

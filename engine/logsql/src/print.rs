@@ -1,17 +1,13 @@
 //! Canonical text of queries: reading it gives the same query again.
 
 mod filter;
-mod math;
-mod stats;
+pub(crate) mod math;
+pub(crate) mod stats;
 
 use std::fmt::{self, Display, Formatter};
 
-pub(crate) use math::{math_name, math_text};
-pub(crate) use stats::default_stats_name;
-
 use crate::ast::{FieldPattern, Options, Query};
 use crate::lexer::{is_word_char, quote};
-use crate::parser;
 
 impl Display for Query {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -37,36 +33,13 @@ impl Display for Options {
     }
 }
 
-/// Words that mean something of themselves at the place of a word.
-const RESERVED: &[&str] = &[
-    "and",
-    "or",
-    "not",
-    "by",
-    "as",
-    "if",
-    "from",
-    "fields",
-    "limit",
-    "offset",
-    "with",
-    "options",
-    "default",
-    "result_prefix",
-    "keep_original_fields",
-    "skip_empty_results",
-    "drop_duplicates",
-    "filter",
-    "now",
-    "inf",
-    "nan",
-    "xor",
-];
+/// A text as a word of a query, in quotes where it could be read as something else: by the names of all that can stand
+/// there, which are above what is printed (`reserved`).
+pub(crate) struct Word<'a>(pub(crate) &'a str);
 
 /// Writes a word, in quotes where it could be read as something else.
 pub(crate) fn word(text: &str) -> String {
-    let plain = !text.is_empty() && text.chars().all(is_word_char) && !is_reserved(text);
-    if plain { text.to_owned() } else { quote(text) }
+    Word(text).to_string()
 }
 
 /// Writes a literal that begins like a number as it is: signs and units in it need no quotes.
@@ -83,11 +56,6 @@ pub(crate) fn bound(text: &str) -> String {
 
 fn word_or_infinity(text: &str) -> String {
     if matches!(text.to_ascii_lowercase().as_str(), "inf" | "now") { text.to_owned() } else { word(text) }
-}
-
-fn is_reserved(text: &str) -> bool {
-    let same = |known: &str| known.eq_ignore_ascii_case(text);
-    RESERVED.iter().any(|known| same(known)) || parser::reserved().any(same)
 }
 
 impl Display for FieldPattern {

@@ -13,8 +13,9 @@ use crate::ast::{
 };
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
-use crate::parser::{moment, parse_filter};
+use crate::parser::time::moment;
 use crate::pipes::filter::FilterRows;
+use crate::pipes::join::Join;
 use crate::pipes::limit::Limit;
 use crate::pipes::offset::Offset;
 use crate::pipes::others::Others;
@@ -23,6 +24,7 @@ use crate::pipes::stats::Stats;
 use crate::pipes::stream_labels::StreamLabels;
 use crate::pipes::unroll::Unroll;
 use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
+use crate::read::parse_filter;
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -163,7 +165,7 @@ pub fn followed(mut query: Query) -> Result<Query> {
         }
     }
     // A join has an order of its own.
-    let ordered_at = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Join(_))).map_or(0, |at| at + 1);
+    let ordered_at = query.pipes.iter().rposition(Pipe::is::<Join>).map_or(0, |at| at + 1);
     query.pipes.insert(ordered_at, Sort::by_time(false).into());
     Ok(query)
 }
@@ -280,7 +282,7 @@ mod tests {
     #[test]
     fn pages_of_rows() {
         let page = |text: &str, offset, limit| {
-            let query = crate::parser::parse(text).expect(text);
+            let query = crate::read::parse(text).expect(text);
             with_limit(query, offset, limit).to_string()
         };
         assert_eq!(page("a", 0, 5), "a | sort by (_time desc) limit 5");

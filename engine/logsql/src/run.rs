@@ -21,11 +21,14 @@ use crate::ast::{Filter, Pipe, Query, Test, Values};
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::context::{Context, WINDOW_NS};
+use crate::pipes::kind::QueryPlanner;
+use crate::pipes::stream_context::StreamContext;
 use crate::plan::Planner;
-use crate::plan::filter::{TimeScope, lower};
+use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::scope::QueryScope;
+use crate::time_scope::TimeScope;
 use crate::written::hand_on_matchers;
 
 /// Most values that a subquery may give.
@@ -292,6 +295,11 @@ impl LogsqlEngine {
     }
 }
 
+/// The pipe for the rows around matches, which a query may begin with.
+fn first_context(query: &Query) -> Option<&StreamContext> {
+    query.pipes.first().and_then(Pipe::downcast_ref)
+}
+
 /// One query with its snapshot.
 struct Running<'a> {
     engine: &'a LogsqlEngine,
@@ -308,18 +316,14 @@ impl Running<'_> {
     }
 
     async fn plan(&self, query: &Query) -> Result<Planned> {
-        match query.pipes.first() {
-            Some(Pipe::StreamContext(context)) => {
-                let context = Context {
-                    filter: LogFilter::All,
-                    before: context.before.unwrap_or(0),
-                    after: context.after.unwrap_or(0),
-                    window_ns: context.time_window.as_ref().map_or(WINDOW_NS, |window| window.value),
-                };
-                self.stream_context(query, context).await
-            }
-            _ => self.planner().query(query, &Needs::all()),
-        }
+        let Some(context) = first_context(query) else { return self.planner().query(query, &Needs::all()) };
+        let context = Context {
+            filter: LogFilter::All,
+            before: context.before.unwrap_or(0),
+            after: context.after.unwrap_or(0),
+            window_ns: context.time_window.as_ref().map_or(WINDOW_NS, |window| window.value),
+        };
+        self.stream_context(query, context).await
     }
 
     /// Runs the subqueries in the filters of a query, innermost first, and puts their values in their place.
@@ -327,23 +331,20 @@ impl Running<'_> {
         Box::pin(async move {
             self.in_filter(&mut query.filter).await?;
             for (i, pipe) in query.pipes.iter_mut().enumerate() {
-                match pipe {
-                    Pipe::StreamContext(_) if i > 0 => {
+                if let Some(context) = pipe.downcast_mut::<StreamContext>() {
+                    if i > 0 {
                         return Err(Error::invalid("`stream_context` must be the first pipe"));
                     }
-                    Pipe::StreamContext(context) => {
-                        for filter in &mut context.within {
-                            self.in_filter(filter).await?;
-                        }
+                    for filter in &mut context.within {
+                        self.in_filter(filter).await?;
                     }
-                    pipe => {
-                        for filter in pipe.kind_mut().filters_mut() {
-                            self.in_filter(filter).await?;
-                        }
-                        for inner in pipe.kind_mut().queries_mut() {
-                            self.beside(inner).await?;
-                        }
-                    }
+                    continue;
+                }
+                for filter in pipe.kind_mut().filters_mut() {
+                    self.in_filter(filter).await?;
+                }
+                for inner in pipe.kind_mut().queries_mut() {
+                    self.beside(inner).await?;
                 }
             }
             Ok(())
@@ -352,7 +353,7 @@ impl Running<'_> {
 
     /// A query that runs beside another.
     async fn beside(&self, query: &mut Query) -> Result<()> {
-        if matches!(query.pipes.first(), Some(Pipe::StreamContext(_))) {
+        if first_context(query).is_some() {
             return Err(Error::invalid("`stream_context` cannot stand in `join` and `union`"));
         }
         self.subqueries(query).await
@@ -387,9 +388,10 @@ impl Running<'_> {
     async fn values(&self, query: &mut Query) -> Result<Vec<String>> {
         self.subqueries(query).await?;
         let field = query.output_field().unwrap_or(MSG).to_owned();
-        let planned = match query.pipes.first() {
-            Some(Pipe::StreamContext(_)) => self.plan(query).await?,
-            _ => self.planner().query(query, &Needs::of([&field]))?,
+        let planned = if first_context(query).is_some() {
+            self.plan(query).await?
+        } else {
+            self.planner().query(query, &Needs::of([&field]))?
         };
         let mut found = std::collections::BTreeSet::new();
         let mut scratch = String::new();
@@ -455,7 +457,7 @@ impl Running<'_> {
         let streams = lower(&Filter::StreamId(Values::List(ids.into_iter().collect())), scope)?;
         let mut rows = vec![streams, LogFilter::Time(vec![around])];
         // Neighbours are rows like all others to those who may not see all.
-        if let Some(Pipe::StreamContext(of)) = query.pipes.first() {
+        if let Some(of) = first_context(query) {
             rows.extend(of.within.iter().map(|filter| lower(filter, scope)).collect::<Result<Vec<_>>>()?);
         }
         let rows = LogFilter::And(rows);

@@ -3,6 +3,7 @@
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::ast::{Filter, Moment, Pipe, Query, TimeFilter};
+use crate::pipes::stream_context::StreamContext;
 use crate::visit::each_subquery_mut;
 
 /// Most bytes that filters of the request and of `global_filter` may come to, written out in all the queries that they
@@ -97,7 +98,7 @@ impl Binding<'_> {
     }
 
     fn pipe(&mut self, pipe: &mut Pipe, global: &[Filter]) {
-        if let Pipe::StreamContext(context) = pipe {
+        if let Some(context) = pipe.downcast_mut::<StreamContext>() {
             context.within.clone_from(&self.extra);
         }
         for filter in pipe.kind_mut().filters_mut() {
@@ -119,7 +120,7 @@ fn edge(ns: Option<i64>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::{parse, parse_filter};
+    use crate::read::{parse, parse_filter};
 
     fn filter(text: &str) -> Filter {
         parse_filter(text).expect("a filter").expect("not empty")
@@ -230,10 +231,8 @@ mod tests {
         // Neighbours of a row are bound as the row is.
         let mut query = parse("a | stream_context before 1").expect("a query");
         scope.bind(&mut query).expect("it is bound");
-        match query.pipes.as_slice() {
-            [Pipe::StreamContext(context)] => assert_eq!(context.within, scope.extra),
-            other => panic!("{other:?}"),
-        }
+        let context = query.pipes[0].downcast_ref::<StreamContext>().expect("a pipe of this type");
+        assert_eq!(context.within, scope.extra);
     }
 
     #[test]

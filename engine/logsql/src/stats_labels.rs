@@ -5,6 +5,8 @@ use quiver_types::logs::TIME;
 
 use crate::ast::{GroupBy, Literal, Pipe, Query, TimeBucket};
 use crate::pipes::answer_order::AnswerOrder;
+use crate::pipes::sort::Sort;
+use crate::pipes::stats::Stats;
 use crate::series_columns::{StatsColumns, refused};
 
 /// Finds the columns of a query that ends in `stats`, through the pipes behind it.
@@ -12,7 +14,7 @@ use crate::series_columns::{StatsColumns, refused};
 /// # Errors
 /// Execution: the query does not end in `stats`, or a pipe behind it loses labels or all values.
 pub fn stats_columns(query: &Query) -> Result<StatsColumns> {
-    let last = query.pipes.iter().rposition(|pipe| matches!(pipe, Pipe::Stats(_)));
+    let last = query.pipes.iter().rposition(Pipe::is::<Stats>);
     let Some(last) = last else { return Err(refused("the query must have a `stats` pipe")) };
     let mut columns = StatsColumns::default();
     for pipe in &query.pipes[last..] {
@@ -38,18 +40,16 @@ pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>)
     };
     let mut grouped = false;
     for pipe in &mut query.pipes {
-        match pipe {
-            Pipe::Stats(stats) => {
-                grouped = true;
-                stats.by_time(by_time());
-            }
-            Pipe::Sort(sort) if grouped && !sort.partition_by.iter().any(|name| name == TIME) => {
-                sort.partition_by.push(TIME.to_owned());
-            }
-            Pipe::Limit(_) | Pipe::Offset(_) if grouped => {
-                return Err(refused(format!("`{pipe}` cannot stand in a query over steps")));
-            }
-            _ => {}
+        if let Some(stats) = pipe.downcast_mut::<Stats>() {
+            grouped = true;
+            stats.by_time(by_time());
+        } else if grouped && pipe.kind().cut().is_some() {
+            return Err(refused(format!("`{pipe}` cannot stand in a query over steps")));
+        } else if grouped
+            && let Some(sort) = pipe.downcast_mut::<Sort>()
+            && !sort.partition_by.iter().any(|name| name == TIME)
+        {
+            sort.partition_by.push(TIME.to_owned());
         }
     }
     let columns = stats_columns(&query)?;

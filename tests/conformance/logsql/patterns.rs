@@ -81,9 +81,9 @@ fn pattern(text: &str) -> FieldPattern {
         return FieldPattern::Name(String::new());
     }
     match parse(&format!("* | fields {}", quoted(text))).map(|query| query.pipes) {
-        Ok(pipes) => match pipes.into_iter().next() {
-            Some(Pipe::Fields(Fields(mut fields))) if fields.len() == 1 => fields.remove(0),
-            other => panic!("{text} is read as {other:?}"),
+        Ok(pipes) => match pipes.first().and_then(Pipe::downcast_ref::<Fields>) {
+            Some(Fields(fields)) if fields.len() == 1 => fields[0].clone(),
+            _ => panic!("{text} is read as {pipes:?}"),
         },
         Err(e) => panic!("{text}: {e}"),
     }

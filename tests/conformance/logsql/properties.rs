@@ -5,7 +5,21 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use quiver_logsql::ast::{Filter, Pipe, Query};
+use quiver_logsql::pipes::collapse_nums::CollapseNums;
+use quiver_logsql::pipes::decolorize::Decolorize;
+use quiver_logsql::pipes::drop_empty_fields::DropEmptyFields;
+use quiver_logsql::pipes::extract::Extract;
+use quiver_logsql::pipes::extract_regexp::ExtractRegexp;
+use quiver_logsql::pipes::field_names::FieldNames;
+use quiver_logsql::pipes::format::Format;
+use quiver_logsql::pipes::replace::Replace;
+use quiver_logsql::pipes::replace_regexp::ReplaceRegexp;
+use quiver_logsql::pipes::sort::Sort;
 use quiver_logsql::pipes::unpack::Unpack;
+use quiver_logsql::pipes::unpack_named::UnpackNamed;
+use quiver_logsql::pipes::unpack_syslog::UnpackSyslog;
+use quiver_logsql::pipes::unpack_words::UnpackWords;
+use quiver_logsql::pipes::unroll::Unroll;
 use quiver_logsql::request::{extra_filter, extra_stream_filter, followed, with_limit, without_pipes};
 use quiver_logsql::rowfn::template;
 use quiver_logsql::{QueryScope, StatsColumns, by_step, parse, stats_columns};
@@ -92,9 +106,8 @@ fn of_query(test: &str, query: Query, args: &Value, recorder: &Recorder) -> Opti
         }
         "TestQueryCanReturnLastNResults" => {
             let limited = with_limit(query, 0, 7);
-            let newest = matches!(limited.pipes.last(), Some(Pipe::Sort(sort)) if sort.limit == Some(7)
-                && sort.by == [(TIME.to_owned(), true)]);
-            whether(newest)
+            let sort = limited.pipes.last().and_then(Pipe::downcast_ref::<Sort>);
+            whether(sort.is_some_and(|sort| sort.limit == Some(7) && sort.by == [(TIME.to_owned(), true)]))
         }
         "TestQueryCanLiveTail" => whether(followed(query).is_ok()),
         "TestQueryDropAllPipes" => same(&without_pipes(query).to_string(), &printed(text(args, "resultExpected"))),
@@ -171,7 +184,7 @@ fn needed(args: &Value, recorder: &Recorder) -> Outcome {
         .chain(query.pipes.iter().flat_map(kept))
         .collect();
     // Names are counted over rows, not over blocks; and a row goes when none of its fields is left.
-    let all = query.pipes.iter().any(|pipe| matches!(pipe, Pipe::FieldNames(_) | Pipe::DropEmptyFields(_)));
+    let all = query.pipes.iter().any(|pipe| pipe.is::<FieldNames>() || pipe.is::<DropEmptyFields>());
     let open = all || wanted.iter().any(|name| name.ends_with('*'));
     let found: BTreeSet<String> = request.columns.iter().map(|column| column.name.clone()).collect();
     let good = open || (!request.rest && found.is_subset(&wanted));
@@ -184,21 +197,34 @@ fn kept(pipe: &Pipe) -> Vec<String> {
         let names = unpack.fields.iter().filter_map(|field| field.name());
         names.map(|name| format!("{}{name}", unpack.result_prefix)).collect()
     };
-    match pipe {
-        Pipe::Extract(of) if of.condition.is_some() => template::fields(&of.pattern),
-        Pipe::ExtractRegexp(of) if of.condition.is_some() => {
-            let names = regex::Regex::new(&of.pattern);
-            names.iter().flat_map(|names| names.capture_names().flatten()).map(str::to_owned).collect()
-        }
-        Pipe::Format(of) if of.condition.is_some() => vec![of.to.clone()],
-        Pipe::Replace(of) if of.condition.is_some() => vec![of.at.clone()],
-        Pipe::ReplaceRegexp(of) if of.condition.is_some() => vec![of.at.clone()],
-        Pipe::CollapseNums(of) if of.condition.is_some() => vec![of.at.clone()],
-        Pipe::Decolorize(of) if of.condition.is_some() => vec![of.at.clone()],
-        Pipe::UnpackWords(of) if of.condition.is_some() => vec![of.to.clone()],
-        Pipe::Unroll(of) if of.condition.is_some() => of.fields.clone(),
-        Pipe::UnpackNamed(of) if of.unpack.condition.is_some() => unpacked(&of.unpack),
-        Pipe::UnpackSyslog(of) if of.unpack.condition.is_some() => unpacked(&of.unpack),
-        _ => Vec::new(),
-    }
+    let all = [
+        conditional::<Extract>(pipe, |of| of.condition.is_some(), |of| template::fields(&of.pattern)),
+        conditional::<ExtractRegexp>(
+            pipe,
+            |of| of.condition.is_some(),
+            |of| {
+                let names = regex::Regex::new(&of.pattern);
+                names.iter().flat_map(|names| names.capture_names().flatten()).map(str::to_owned).collect()
+            },
+        ),
+        conditional::<Format>(pipe, |of| of.condition.is_some(), |of| vec![of.to.clone()]),
+        conditional::<Replace>(pipe, |of| of.condition.is_some(), |of| vec![of.at.clone()]),
+        conditional::<ReplaceRegexp>(pipe, |of| of.condition.is_some(), |of| vec![of.at.clone()]),
+        conditional::<CollapseNums>(pipe, |of| of.condition.is_some(), |of| vec![of.at.clone()]),
+        conditional::<Decolorize>(pipe, |of| of.condition.is_some(), |of| vec![of.at.clone()]),
+        conditional::<UnpackWords>(pipe, |of| of.condition.is_some(), |of| vec![of.to.clone()]),
+        conditional::<Unroll>(pipe, |of| of.condition.is_some(), |of| of.fields.clone()),
+        conditional::<UnpackNamed>(pipe, |of| of.unpack.condition.is_some(), |of| unpacked(&of.unpack)),
+        conditional::<UnpackSyslog>(pipe, |of| of.unpack.condition.is_some(), |of| unpacked(&of.unpack)),
+    ];
+    all.into_iter().flatten().flatten().collect()
+}
+
+/// What a pipe of this type makes, if it has a condition.
+fn conditional<P: 'static>(
+    pipe: &Pipe,
+    has_condition: fn(&P) -> bool,
+    made: impl FnOnce(&P) -> Vec<String>,
+) -> Option<Vec<String>> {
+    pipe.downcast_ref::<P>().filter(|of| has_condition(of)).map(made)
 }

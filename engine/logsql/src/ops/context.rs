@@ -318,9 +318,10 @@ mod tests {
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 
     use super::*;
-    use crate::parser::parse_filter;
-    use crate::plan::filter::{TimeScope, lower};
+    use crate::plan::filter::lower;
+    use crate::read::parse_filter;
     use crate::rows::{Column, Kind};
+    use crate::time_scope::TimeScope;
 
     #[test]
     fn each_time_of_a_matching_row_has_a_group_of_its_own() {

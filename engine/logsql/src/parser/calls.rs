@@ -3,7 +3,7 @@
 use std::net::Ipv6Addr;
 
 use super::Parser;
-use super::filter::test;
+use super::names::{field_name, test};
 use crate::ast::{Bound, FieldPattern, Filter, Literal, PatternPlace, Test, Values};
 use crate::error::Result;
 use crate::kernels::values;
@@ -56,7 +56,7 @@ const CALLS: &[FilterCall] = &[
 ];
 
 /// Gives the function of this name.
-pub(crate) fn find(name: &str) -> Option<&'static FilterCall> {
+pub(super) fn find(name: &str) -> Option<&'static FilterCall> {
     CALLS.iter().find(|call| call.name.eq_ignore_ascii_case(name))
 }
 
@@ -82,7 +82,7 @@ impl Parser<'_> {
     }
 
     fn one_field(&mut self) -> Result<String> {
-        Ok(super::names::field_name(self.one_text()?))
+        Ok(field_name(self.one_text()?))
     }
 
     /// `(a)` or `(a*)`.

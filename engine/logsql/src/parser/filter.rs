@@ -1,9 +1,9 @@
 //! Filters: or, and, not, parentheses, and what stands behind a field name.
 
-use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
+use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 use regex::Regex;
 
-use super::names::field_name;
+use super::names::{field_name, test};
 use super::{Parser, REGEXPS_MAX, calls};
 use crate::ast::{Bound, CompareOp, FieldPattern, Filter, Test, Values};
 use crate::error::Result;
@@ -222,12 +222,6 @@ impl Parser<'_> {
         }
         Err(self.fault_at(self.next.saturating_sub(1), format!("`{id}` is no stream id of 32 hexadecimal digits")))
     }
-}
-
-/// A test of the field, of the message when there is none.
-pub(crate) fn test(field: Option<&FieldPattern>, test: Test) -> Filter {
-    let field = field.cloned().unwrap_or_else(|| FieldPattern::Name(MSG.to_owned()));
-    Filter::Field { field, test }
 }
 
 /// A comparison: of numbers when the other side is one, else of bytes. As in `range`, infinity is taken in: there is

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use quiver_types::logs::MSG;
 
-use super::{FIELDS_MAX, Parser};
-use crate::ast::{FieldPattern, Filter, Literal};
+use super::{CELLS_MAX, FIELDS_MAX, Parser};
+use crate::ast::{FieldPattern, Filter, Literal, Test};
 use crate::error::Result;
 use crate::filter_needs::add_needs;
 use crate::literal::{parse_duration, parse_number, parse_u64};
@@ -48,6 +48,15 @@ impl Parser<'_> {
         self.fields += 1;
         if self.fields > FIELDS_MAX {
             return Err(self.fault(format!("more than {FIELDS_MAX} fields in the pipes of a query")));
+        }
+        Ok(())
+    }
+
+    /// Counts the cells of a table of written rows.
+    pub(crate) fn count_cells(&mut self, cells: usize) -> Result<()> {
+        self.cells += cells;
+        if self.cells > CELLS_MAX {
+            return Err(self.fault(format!("more than {CELLS_MAX} cells in rows: each of them has all columns")));
         }
         Ok(())
     }
@@ -212,6 +221,12 @@ impl Parser<'_> {
         }
         self.count("a number of rows after `limit`").map(|n| Some(n).filter(|&n| n > 0))
     }
+}
+
+/// A test of the field, of the message when there is none.
+pub(super) fn test(field: Option<&FieldPattern>, test: Test) -> Filter {
+    let field = field.cloned().unwrap_or_else(|| FieldPattern::Name(MSG.to_owned()));
+    Filter::Field { field, test }
 }
 
 /// The empty name is the message.

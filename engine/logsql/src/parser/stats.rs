@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::kernels::values::parse_ipv4_mask;
 use crate::lexer::Token;
 use crate::literal::{parse_duration, parse_number};
+use crate::print::stats::default_stats_name;
 
 /// A stats function: its name, what it gives, and how its arguments are read (the name is already taken).
 struct FuncDef {
@@ -130,7 +131,7 @@ impl Parser<'_> {
             return Err(self.unexpected("`,` or the end of the pipe"));
         }
         let mut call = StatsCall { func, condition, name: String::new() };
-        call.name = name.unwrap_or_else(|| crate::print::default_stats_name(&call));
+        call.name = name.unwrap_or_else(|| default_stats_name(&call));
         Ok(vec![call])
     }
 

@@ -1,6 +1,7 @@
 //! The grammar as a whole: canonical text, and errors with their places.
 
-use super::*;
+use super::FIELDS_MAX;
+use crate::read::parse;
 
 mod faults;
 mod filters;

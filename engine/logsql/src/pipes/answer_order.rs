@@ -6,10 +6,11 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
+use super::kind::{At, Order, Output, PipeKind};
 use super::syntax::{limited, names};
-use super::{At, Order, Output, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort::{Compared, Sort};
+use crate::parser::PipeDef;
 use crate::planned::Planned;
 use crate::print::word;
 

@@ -10,8 +10,9 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
-use super::{At, PipeDef, PipeKind};
+use super::kind::{At, PipeKind};
 use crate::needs::Needs;
+use crate::parser::PipeDef;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::{Shape, batch};

@@ -10,9 +10,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::{At, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Pipe, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::word;
 use crate::rows::{Shape, batch};

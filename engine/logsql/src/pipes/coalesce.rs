@@ -11,13 +11,13 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{MSG, TIME};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::row::mentioned;
 use super::syntax::{result, unless};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::cells::{Chosen, assemble};
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::{Made, map_values};
 use crate::planned::Planned;
 use crate::print::{patterns, word};

@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::{pair, pairs_text};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, PatternPair};
 use crate::needs::Needs;
 use crate::ops::project::{Moved, moved_needs};
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 

@@ -13,10 +13,10 @@ use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Output, Pipe, PipeKind};
 use super::syntax::names;
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};

@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::{At, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Pipe, PipeKind};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::project::{Kept, delete_shape};
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::patterns;
 use crate::series_columns::StatsColumns;

@@ -13,8 +13,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
-use super::{At, PipeDef, PipeKind};
+use super::kind::{At, PipeKind};
 use crate::needs::Needs;
+use crate::parser::PipeDef;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};

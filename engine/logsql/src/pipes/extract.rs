@@ -6,14 +6,14 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::RowPipe;
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
-use super::{Pipe, PipeDef};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
 use crate::lexer::quote;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::rowfn;
 
 /// `extract [if (f)] "p" [from f]`

@@ -15,10 +15,10 @@ use quiver_query::to_datafusion;
 use quiver_types::logs::{CountedField, LogFilter, LogRequest, ValueCounts, ValueLimits};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::above_0;
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::Pieces;
 use crate::planned::Planned;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};

@@ -19,10 +19,10 @@ use quiver_query::{from_datafusion, gathered};
 use quiver_types::logs::{FIELD_NAME, LogFilter, LogRequest, ROW_COUNT};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::{text_filter, text_filter_text};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::Pieces;
 use crate::planned::Planned;
 use crate::print::word;

@@ -4,11 +4,11 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::{limited, source, text_filter, text_filter_text};
 use super::uniq::Uniq;
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::word;
 

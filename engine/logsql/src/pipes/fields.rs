@@ -5,11 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Output, Pipe, PipeKind};
 use crate::ast::FieldPattern;
 use crate::needs::Needs;
 use crate::ops::project::{Kept, fields_shape};
-use crate::parser::{Parser, or_all};
+use crate::parser::names::or_all;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::patterns;
 use crate::series_columns::StatsColumns;

@@ -4,12 +4,12 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Joined, Output, Pipe, PipeKind};
 use crate::ast::Filter;
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
@@ -54,6 +54,20 @@ impl PipeKind for FilterRows {
 
     fn filters_mut(&mut self) -> Vec<&mut Filter> {
         vec![&mut self.0]
+    }
+
+    fn only_filter(&mut self) -> Option<&mut Filter> {
+        Some(&mut self.0)
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        let Some(next) = next.kind_mut().only_filter() else { return Joined::Apart };
+        let filter = std::mem::replace(next, Filter::All);
+        match &mut self.0 {
+            Filter::And(all) => all.push(filter),
+            own => *own = Filter::And(vec![std::mem::replace(own, Filter::All), filter]),
+        }
+        Joined::One
     }
 
     fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {

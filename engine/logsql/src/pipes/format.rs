@@ -7,13 +7,13 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::RowPipe;
 use super::syntax::{condition_text, overwrite, overwrite_text, template, unless};
-use super::{Pipe, PipeDef};
 use crate::ast::{Filter, Overwrite};
 use crate::error::Result;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::print::word;
 use crate::rowfn;
 use crate::series_columns::StatsColumns;

@@ -11,10 +11,10 @@ use futures::StreamExt;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Order, Pipe, PipeKind};
 use super::syntax::above_0;
-use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::{Planned, internal};
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};

@@ -4,14 +4,14 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::rows::query_or_rows;
+use super::kind::{At, Order, Pipe, PipeKind};
+use super::rows::{parse_query_or_rows, query_or_rows};
 use super::syntax::names;
-use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::ast::Query;
 use crate::needs::Needs;
 use crate::ops::join;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::word;
 
@@ -37,7 +37,7 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     parser.skip_any(&["by", "on"]);
     let by = parser.fields_in_parens()?;
-    let query = Box::new(parser.query_or_rows()?);
+    let query = Box::new(parse_query_or_rows(parser)?);
     let inner = parser.skip("inner");
     let mut prefix = String::new();
     if parser.skip("prefix") {

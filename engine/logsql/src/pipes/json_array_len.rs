@@ -5,12 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::{RowPipe, of_one};
 use super::syntax::{result, source, unless};
-use super::{Pipe, PipeDef};
 use crate::error::Result;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::print::word;
 use crate::rowfn;
 

@@ -1,32 +1,121 @@
-//! What the language asks of a pipe.
+//! What the language asks of a pipe, and the pipe of a query: any type that answers it.
 
-use std::fmt::{Debug, Display};
+use std::any::Any;
+use std::fmt::{self, Debug, Display, Formatter};
 
 use quiver_types::Result;
 use quiver_types::logs::{LogFilter, LogRequest};
 
-use super::Pipe;
 use crate::ast::{Filter, Query};
 use crate::needs::Needs;
-use crate::parser::Parser;
-use crate::plan::Planner;
-use crate::plan::filter::TimeScope;
 use crate::planned::{Planned, internal};
 use crate::series_columns::{StatsColumns, refused};
 use crate::step::StepReader;
+use crate::time_scope::TimeScope;
 
-/// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
-#[derive(Debug)]
-pub(crate) struct PipeDef {
-    pub(crate) names: &'static [&'static str],
-    pub(crate) doc: &'static str,
-    pub(crate) parse: fn(&mut Parser<'_>) -> crate::error::Result<Pipe>,
+/// A pipe, as it was parsed: one of the types in the files beside this one.
+pub struct Pipe(Box<dyn PipeKind>);
+
+impl<P: PipeKind> From<P> for Pipe {
+    fn from(pipe: P) -> Self {
+        Self(Box::new(pipe))
+    }
+}
+
+impl Pipe {
+    /// What is known of the pipe.
+    pub(crate) fn kind(&self) -> &dyn PipeKind {
+        self.0.as_ref()
+    }
+
+    /// As [`Self::kind`], to change filters and queries in it.
+    pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
+        self.0.as_mut()
+    }
+
+    /// Whether it is a pipe of this type.
+    pub fn is<P: 'static>(&self) -> bool {
+        self.downcast_ref::<P>().is_some()
+    }
+
+    /// The pipe, if it is of this type.
+    pub fn downcast_ref<P: 'static>(&self) -> Option<&P> {
+        self.kind().as_any().downcast_ref()
+    }
+
+    /// As [`Self::downcast_ref`], to change it.
+    pub(crate) fn downcast_mut<P: 'static>(&mut self) -> Option<&mut P> {
+        self.kind_mut().as_any_mut().downcast_mut()
+    }
+}
+
+impl Clone for Pipe {
+    fn clone(&self) -> Self {
+        Self(self.kind().boxed())
+    }
+}
+
+impl PartialEq for Pipe {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind().equals(other.kind().as_any())
+    }
+}
+
+impl Debug for Pipe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Debug::fmt(self.kind(), f)
+    }
+}
+
+impl Display for Pipe {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        Display::fmt(self.kind(), f)
+    }
+}
+
+/// What every pipe is as a value, whichever type it is of.
+pub(crate) trait PipeValue {
+    /// A copy of it.
+    fn boxed(&self) -> Box<dyn PipeKind>;
+
+    /// Whether the other is of the same type, and equal.
+    fn equals(&self, other: &dyn Any) -> bool;
+
+    /// Itself, to ask for its type.
+    fn as_any(&self) -> &dyn Any;
+
+    /// As [`Self::as_any`], to change it.
+    fn as_any_mut(&mut self) -> &mut dyn Any;
+}
+
+impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
+    fn boxed(&self) -> Box<dyn PipeKind> {
+        Box::new(self.clone())
+    }
+
+    fn equals(&self, other: &dyn Any) -> bool {
+        other.downcast_ref::<P>() == Some(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Plans whole queries: what a pipe asks for that has one beside its own rows.
+pub(crate) trait QueryPlanner: Debug {
+    /// Plans a query of whose rows these fields are needed.
+    fn query(&self, query: &Query, needs: &Needs) -> Result<Planned>;
 }
 
 /// Where in a plan a pipe stands.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At<'a> {
-    pub(crate) planner: &'a Planner<'a>,
+    pub(crate) planner: &'a dyn QueryPlanner,
     /// What is needed of its rows.
     pub(crate) needs: &'a Needs,
     pub(crate) scope: TimeScope,
@@ -54,8 +143,28 @@ pub(crate) enum Output<'a> {
     Others,
 }
 
+/// What is left of rows by their places alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    /// No more than so many of the first.
+    Limit(u64),
+    /// All but so many of the first.
+    Offset(u64),
+}
+
+/// What becomes of a pipe and the one behind it.
+#[derive(Debug)]
+pub(crate) enum Joined {
+    /// They stay as they are.
+    Apart,
+    /// The first does what both did, and the other goes.
+    One,
+    /// These do what both did, and both go.
+    Others(Vec<Pipe>),
+}
+
 /// A pipe. What it does not say of itself holds for pipes that may do anything.
-pub(crate) trait PipeKind: Display + Debug + Send + Sync {
+pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
     /// What the rows before it need to have, given what is needed of those after it.
     fn before(&self, after: &Needs) -> Needs;
 
@@ -109,6 +218,21 @@ pub(crate) trait PipeKind: Display + Debug + Send + Sync {
     /// Fields whose codes and numbers serve it better than texts, as the first pipe behind a scan.
     fn stored(&self) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What it leaves of rows by their places, if it does nothing else.
+    fn cut(&self) -> Option<Cut> {
+        None
+    }
+
+    /// The filter, if it does nothing but keep the rows that match.
+    fn only_filter(&mut self) -> Option<&mut Filter> {
+        None
+    }
+
+    /// Takes over what the pipe behind it does, where both are written as one.
+    fn take_over(&mut self, _: &mut Pipe) -> Joined {
+        Joined::Apart
     }
 
     /// Whether it only counts rows by values, so that one row may stand for many alike.

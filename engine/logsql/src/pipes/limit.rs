@@ -6,9 +6,9 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use quiver_query::{from_datafusion, gathered};
 use quiver_types::Result;
 
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 
@@ -37,6 +37,19 @@ impl PipeKind for Limit {
 
     fn output(&self) -> Output<'_> {
         Output::Same
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        Some(Cut::Limit(self.0))
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        match next.kind().cut() {
+            Some(Cut::Limit(limit)) => self.0 = self.0.min(limit),
+            Some(Cut::Offset(offset)) if self.0 <= offset => self.0 = 0,
+            _ => return Joined::Apart,
+        }
+        Joined::One
     }
 
     fn most_rows(&self) -> Option<u64> {

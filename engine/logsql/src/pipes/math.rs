@@ -4,14 +4,15 @@ use std::fmt::{self, Display, Formatter};
 
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::RowPipe;
-use super::{Pipe, PipeDef};
 use crate::ast::MathExpr;
 use crate::error::Result;
 use crate::kernels::values::push_f64;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
-use crate::print::{list, math_name, math_text, word};
+use crate::parser::{Parser, PipeDef};
+use crate::print::math::{math_name, math_text};
+use crate::print::{list, word};
 use crate::rowfn::math::{Context, Expr, field_value};
 use crate::series_columns::StatsColumns;
 

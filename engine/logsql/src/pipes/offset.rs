@@ -4,10 +4,10 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::limit::cut;
-use super::{At, Output, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
+use super::limit::{Limit, cut};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::series_columns::StatsColumns;
 
@@ -35,6 +35,24 @@ impl PipeKind for Offset {
 
     fn output(&self) -> Output<'_> {
         Output::Same
+    }
+
+    fn cut(&self) -> Option<Cut> {
+        Some(Cut::Offset(self.0))
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        match next.kind().cut() {
+            Some(Cut::Offset(offset)) => {
+                self.0 = self.0.saturating_add(offset);
+                Joined::One
+            }
+            // Fewer rows go on from one pipe to the next.
+            Some(Cut::Limit(limit)) => {
+                Joined::Others(vec![Limit(limit.saturating_add(self.0)).into(), Self(self.0).into()])
+            }
+            None => Joined::Apart,
+        }
     }
 
     fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {

@@ -10,11 +10,12 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, PipeKind};
 use super::syntax::names;
-use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
+use crate::parser::PipeDef;
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::print::word;
@@ -141,8 +142,8 @@ impl FirstGroups {
 mod tests {
     use quiver_types::logs::TIME;
 
+    use crate::ast::Pipe;
     use crate::parse;
-    use crate::pipes::Pipe;
     use crate::pipes::rows::Rows;
     use crate::pipes::testing::run_pipes;
     use crate::request::hits;

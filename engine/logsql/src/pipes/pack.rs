@@ -4,13 +4,13 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::{MSG, TIME};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::{result, unless};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::FieldPattern;
 use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::pack::{Packed, Packing};
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::patterns;
 

@@ -11,8 +11,9 @@ use futures::StreamExt;
 use quiver_types::ReadStats;
 use serde::{Deserialize, Serialize};
 
-use super::{At, PipeDef, PipeKind};
+use super::kind::{At, PipeKind};
 use crate::needs::Needs;
+use crate::parser::PipeDef;
 use crate::planned::Planned;
 use crate::rows::{Shape, batch};
 use crate::step::{Batches, Step, StepKind, StepReader};

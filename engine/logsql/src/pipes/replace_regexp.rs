@@ -6,13 +6,13 @@ use quiver_types::Error;
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::{RowPipe, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
-use super::{Pipe, PipeDef};
 use crate::ast::Filter;
 use crate::error::Result;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::print::word;
 use crate::rowfn;
 

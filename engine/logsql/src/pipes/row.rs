@@ -13,7 +13,7 @@ use quiver_types::logs::{LogFilter, TIME};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{At, PipeKind};
+use super::kind::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
 use crate::filter_needs::add_needs;
 use crate::needs::Needs;
@@ -27,7 +27,7 @@ use crate::step::{Batches, Step, StepKind, StepReader};
 
 /// A pipe over one row at a time.
 pub(crate) trait RowPipe:
-    Debug + Display + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+    Debug + Display + Clone + PartialEq + Serialize + DeserializeOwned + Send + Sync + 'static
 {
     /// As [`StepKind::KIND`], of the step that it is.
     const KIND: &'static str;
@@ -133,7 +133,7 @@ impl<P: RowPipe> PipeKind for P {
         }
         let output = rows.shape.with_texts(cells.targets.iter().map(String::as_str));
         let input = rows.shape.clone();
-        let step = MadeFields { pipe: self.clone(), cells, now_ns: at.planner.now_ns, input, output: output.clone() };
+        let step = MadeFields { pipe: self.clone(), cells, now_ns: at.scope.now_ns, input, output: output.clone() };
         rows.then(step, output)
     }
 }

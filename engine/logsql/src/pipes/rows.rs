@@ -1,6 +1,6 @@
 //! `rows(..)`: rows that stand in the query, as `join` and `union` may take them instead of a query.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::fmt::{self, Display, Formatter};
 use std::sync::Arc;
 
@@ -11,10 +11,12 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
-use super::{At, Order, PipeDef, PipeKind};
-use crate::ast::Query;
+use super::kind::{At, Order, PipeKind};
+use crate::ast::{Filter, Options, Query};
 use crate::lexer::quote;
 use crate::needs::Needs;
+use crate::parser::names::field_name;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};
@@ -29,6 +31,33 @@ pub(super) const DEFS: &[PipeDef] = &[];
 
 const STEPS: &[StepReader] = &[StepReader::of::<Rows>()];
 
+/// Reads `(query)`, or the rows that stand in its place.
+pub(super) fn parse_query_or_rows(parser: &mut Parser<'_>) -> crate::error::Result<Query> {
+    if !parser.skip("rows") {
+        return parser.query_in_parens();
+    }
+    let mut columns = HashSet::new();
+    let rows = parser.in_parens(|parser| {
+        parser.expect("{")?;
+        let mut row = Vec::new();
+        while !parser.skip("}") {
+            let name = field_name(parser.word("a field name", &[":", "=", "{", "}"])?);
+            if !parser.skip_any(&[":", "="]) {
+                return Err(parser.unexpected("`:` or `=`"));
+            }
+            if !columns.contains(&name) {
+                parser.count_field()?;
+                columns.insert(name.clone());
+            }
+            row.push((name, parser.word("a value", &["{", "}"])?));
+            parser.skip(",");
+        }
+        Ok(row)
+    })?;
+    parser.count_cells(rows.len() * columns.len())?;
+    Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Rows(rows).into()] })
+}
+
 impl Display for Rows {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let row = |row: &Vec<(String, String)>| {
@@ -41,7 +70,7 @@ impl Display for Rows {
 /// `(query)`, or the rows that stand in its place.
 pub(crate) fn query_or_rows(query: &Query) -> String {
     match query.pipes.as_slice() {
-        [super::Pipe::Rows(rows)] => rows.to_string(),
+        [pipe] if pipe.is::<Rows>() => pipe.to_string(),
         _ => format!("({query})"),
     }
 }

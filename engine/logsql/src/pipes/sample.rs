@@ -13,10 +13,10 @@ use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Output, Pipe, PipeKind};
 use super::syntax::above_0;
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::rows::Shape;
@@ -60,7 +60,7 @@ impl PipeKind for Sample {
 
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         let shape = rows.shape.clone();
-        rows.then(Chance { one_in: self.0, seed: at.planner.now_ns as u64, shape: shape.clone() }, shape)
+        rows.then(Chance { one_in: self.0, seed: at.scope.now_ns as u64, shape: shape.clone() }, shape)
     }
 }
 

@@ -11,13 +11,14 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{LogFilter, STREAM, STREAM_ID};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::row::{lowered, of_condition};
 use super::syntax::condition_text;
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter};
 use crate::needs::Needs;
 use crate::ops::cells::{Chosen, assemble, mask};
-use crate::parser::{Parser, or_all};
+use crate::parser::names::or_all;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::print::patterns;

@@ -5,11 +5,12 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
+use super::kind::{At, Cut, Joined, Order, Output, Pipe, PipeKind};
+use super::limit::Limit;
 use super::syntax::{above_0, limited, names, rank_name, rank_text};
-use super::{At, Order, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::sort_fields;
 use crate::series_columns::StatsColumns;
@@ -187,6 +188,25 @@ impl PipeKind for Sort {
 
     fn output(&self) -> Output<'_> {
         if self.rank.is_none() { Output::Same } else { Output::Others }
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        if self.form != SortForm::Sort || !self.partition_by.is_empty() || self.rank.is_some() {
+            return Joined::Apart;
+        }
+        match (next.kind().cut(), self.limit) {
+            // An operator of the best 0 rows does not exist: such a limit stays a pipe of its own.
+            (None | Some(Cut::Limit(0)), _) => return Joined::Apart,
+            (Some(Cut::Limit(limit)), own) => self.limit = Some(own.map_or(limit, |own| own.min(limit))),
+            (Some(Cut::Offset(offset)), Some(limit)) if limit <= offset => {
+                return Joined::Others(vec![Limit(0).into()]);
+            }
+            (Some(Cut::Offset(offset)), limit) => {
+                self.limit = limit.map(|limit| limit - offset);
+                self.offset = self.offset.saturating_add(offset);
+            }
+        }
+        Joined::One
     }
 
     fn follow_columns(&self, columns: &mut StatsColumns) -> Result<()> {

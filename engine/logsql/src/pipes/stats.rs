@@ -5,14 +5,14 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, TIME};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::row::of_condition;
 use super::syntax::different;
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter, GroupBy, StatsCall, StatsFunc};
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
-use crate::plan::stats;
+use crate::parser::{Parser, PipeDef};
+use crate::plan::stats::{self, Grouping};
 use crate::planned::Planned;
 use crate::print::list;
 use crate::series_columns::StatsColumns;
@@ -65,7 +65,7 @@ impl PipeKind for Stats {
                 }
             }
         }
-        if !stats::stream_keys(self).is_empty() {
+        if !stats::stream_keys(self.grouping()).is_empty() {
             needs.add(STREAM);
         }
         needs
@@ -76,7 +76,7 @@ impl PipeKind for Stats {
     }
 
     fn stored(&self) -> Vec<String> {
-        stats::named(self)
+        stats::named(self.grouping())
     }
 
     fn counts_rows(&self) -> bool {
@@ -100,15 +100,20 @@ impl PipeKind for Stats {
     }
 
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
-        let rows = Reshaped::with_columns(rows, &stats::named(self))?;
+        let rows = Reshaped::with_columns(rows, &stats::named(self.grouping()))?;
         let (min, max) = rows.time;
         let bounded = min != i64::MIN && max != i64::MAX && min <= max;
         let seconds = bounded.then(|| max.saturating_sub(min).saturating_add(1) as f64 / 1e9);
-        stats::aggregate(self, rows.shape.clone(), at.scope, seconds)?.plan(rows)
+        stats::aggregate(self.grouping(), self.to_string(), rows.shape.clone(), at.scope, seconds)?.plan(rows)
     }
 }
 
 impl Stats {
+    /// What it asks for.
+    pub(crate) fn grouping(&self) -> Grouping<'_> {
+        Grouping { by: &self.by, calls: &self.calls }
+    }
+
     /// Groups by time, in place of how it does so far; `by` is of the field [`TIME`].
     pub(crate) fn by_time(&mut self, by: GroupBy) {
         match self.by.iter_mut().find(|by| by.field == TIME) {

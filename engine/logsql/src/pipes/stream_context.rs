@@ -5,10 +5,10 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::{STREAM_ID, TIME};
 
-use super::{At, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Pipe, PipeKind};
 use crate::ast::{Filter, Literal};
 use crate::needs::Needs;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::{Planned, internal};
 use crate::print::literal;
 

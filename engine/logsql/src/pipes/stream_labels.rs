@@ -5,11 +5,11 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::STREAM;
 use serde::{Deserialize, Serialize};
 
-use super::PipeDef;
 use super::row::{RowPipe, of_one};
 use crate::error::Result;
 use crate::kernels::values::push_json_string;
 use crate::ops::cells::Compute;
+use crate::parser::PipeDef;
 use crate::print::word;
 use crate::stream_text;
 
@@ -69,7 +69,7 @@ impl RowPipe for StreamLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pipes::Pipe;
+    use crate::ast::Pipe;
     use crate::pipes::rows::Rows;
     use crate::pipes::testing::run_pipes;
     use crate::request::by_stream_labels;

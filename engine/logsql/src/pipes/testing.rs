@@ -12,7 +12,7 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryContext, QueryEngine}
 use quiver_types::logs::{LogRequest, LogSnapshot, LogSource, StreamInfo, StreamSelector};
 use quiver_types::{Access, ReadStats, Result};
 
-use super::Pipe;
+use super::kind::Pipe;
 use super::rows::Rows;
 use crate::ast::Query;
 use crate::rowfn::{Fields, pack_logfmt, unpack_logfmt};

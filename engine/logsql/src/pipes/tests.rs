@@ -6,12 +6,12 @@ use quiver_types::logs::TIME;
 
 use super::testing::{gives, reads, refuses};
 use super::*;
-use crate::parser::parse;
+use crate::read::parse;
 
 #[test]
 fn names_are_unique_and_documented() {
     let mut seen = HashSet::new();
-    for def in defs() {
+    for def in PIPES.defs() {
         assert!(def.names.iter().all(|name| seen.insert(*name)), "{:?} twice", def.names);
         assert!(def.doc.ends_with('.') && def.doc.len() > 20, "{:?}: {}", def.names, def.doc);
     }
@@ -311,10 +311,7 @@ fn streams_are_made_of_fields_once() {
 /// Times that a tail or the newest rows ask for are those of the scan.
 #[test]
 fn sorts_by_time_are_known() {
-    let sort = |text: &str| match pipe(text) {
-        Pipe::Sort(sort) => sort,
-        other => panic!("{other}"),
-    };
+    let sort = |text: &str| pipe(text).downcast_ref::<sort::Sort>().unwrap_or_else(|| panic!("{text}")).clone();
     assert_eq!(sort("sort by (_time)"), sort::Sort::by_time(false));
     assert_eq!(sort("sort by (_time desc)"), sort::Sort::by_time(true));
     let reversed =

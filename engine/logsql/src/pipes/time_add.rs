@@ -5,13 +5,13 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::TIME;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::{RowPipe, of_one};
 use super::syntax::unless;
-use super::{Pipe, PipeDef};
 use crate::ast::Literal;
 use crate::error::Result;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::print::literal;
 use crate::rowfn;
 

@@ -4,13 +4,13 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
+use super::kind::{At, Order, Pipe, PipeKind};
 use super::syntax::{above_0, by_fields, hits_name, name_beside, names, rank_name, rank_text};
-use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
 use crate::ops::sort;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::word;
 

@@ -8,12 +8,12 @@ use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
 use quiver_query::{from_datafusion, in_turn};
 use quiver_types::Result;
 
-use super::rows::query_or_rows;
-use super::{At, Order, Pipe, PipeDef, PipeKind};
+use super::kind::{At, Order, Pipe, PipeKind};
+use super::rows::{parse_query_or_rows, query_or_rows};
 use crate::ast::Query;
 use crate::needs::Needs;
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::rows::{Column, Kind};
 
@@ -25,7 +25,7 @@ pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["union"], doc: "Gives the rows of another query, too.", parse }];
 
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
-    Ok(Union(Box::new(parser.query_or_rows()?)).into())
+    Ok(Union(Box::new(parse_query_or_rows(parser)?)).into())
 }
 
 impl Display for Union {

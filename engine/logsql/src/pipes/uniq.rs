@@ -11,15 +11,15 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Cut, Joined, Output, Pipe, PipeKind};
 use super::limit::cut;
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
-use super::{At, Output, Pipe, PipeDef, PipeKind};
 use crate::ast::{FieldPattern, Filter, Test};
 use crate::needs::Needs;
 use crate::ops::filter::Matching;
 use crate::ops::grouping::{Aggregate, Call, Key};
 use crate::ops::project::Reshaped;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::plan::filter::lower;
 use crate::planned::Planned;
 use crate::rows::{Shape, batch};
@@ -86,6 +86,12 @@ impl PipeKind for Uniq {
             ([name], None) => Output::One(name),
             _ => Output::Others,
         }
+    }
+
+    fn take_over(&mut self, next: &mut Pipe) -> Joined {
+        let Some(Cut::Limit(limit @ 1..)) = next.kind().cut() else { return Joined::Apart };
+        self.limit = Some(self.limit.map_or(limit, |own| own.min(limit)));
+        Joined::One
     }
 
     fn stored(&self) -> Vec<String> {

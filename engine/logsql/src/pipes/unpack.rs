@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use quiver_types::Result;
 use quiver_types::logs::{MSG, TIME};
 
-use super::At;
+use super::kind::At;
 use super::row::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names, overwrite, overwrite_text, unless};
 use crate::ast::{FieldPattern, Filter, Overwrite};

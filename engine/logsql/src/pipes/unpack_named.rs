@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::unpack::{Of, Unpack};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::Filter;
 use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::unpack::Format;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 
 /// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`

@@ -2,13 +2,13 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::unpack::{Of, Unpack};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::{Filter, Literal};
 use crate::error::Result;
 use crate::needs::Needs;
 use crate::ops::unpack::Format;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::planned::Planned;
 use crate::print::literal;
 use crate::rowfn::SyslogContext;
@@ -62,7 +62,7 @@ impl PipeKind for UnpackSyslog {
 
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
         let zone_ns = self.offset.as_ref().map_or(0, |offset| offset.value);
-        let format = Format::Syslog(SyslogContext { now_ns: at.planner.now_ns, zone_ns });
+        let format = Format::Syslog(SyslogContext { now_ns: at.scope.now_ns, zone_ns });
         self.unpack.plan(self, format, rows, at)
     }
 }

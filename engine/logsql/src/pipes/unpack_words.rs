@@ -5,13 +5,13 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::logs::MSG;
 use serde::{Deserialize, Serialize};
 
+use super::kind::Pipe;
 use super::row::{RowPipe, of_one};
 use super::syntax::{condition_text, unless};
-use super::{Pipe, PipeDef};
 use crate::ast::Filter;
 use crate::error::Result;
 use crate::ops::cells::Compute;
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::rowfn;
 
 /// `unpack_words [if (f)] [from f] [as r] [drop_duplicates]`

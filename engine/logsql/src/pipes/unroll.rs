@@ -12,13 +12,13 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{LogFilter, TIME};
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::row::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::Filter;
 use crate::needs::Needs;
 use crate::ops::cells::{assemble, mask};
-use crate::parser::Parser;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::{Made, map_values};
 use crate::planned::Planned;
 use crate::rowfn;

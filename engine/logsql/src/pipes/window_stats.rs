@@ -14,14 +14,15 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use serde::{Deserialize, Serialize};
 
+use super::kind::{At, Pipe, PipeKind};
 use super::syntax::{different, names};
-use super::{At, Pipe, PipeDef, PipeKind};
 use crate::ast::FieldPattern;
 use crate::kernels::values::{compare, parse_float, push_f64};
 use crate::needs::Needs;
 use crate::ops::cells::assemble;
 use crate::ops::keys::Keys;
-use crate::parser::{Parser, or_all};
+use crate::parser::names::or_all;
+use crate::parser::{Parser, PipeDef};
 use crate::pieces::map_batches;
 use crate::planned::Planned;
 use crate::print::{list, patterns, word};

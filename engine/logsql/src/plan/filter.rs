@@ -15,17 +15,9 @@ use crate::ast::{
 };
 use crate::error::Result;
 use crate::kernels::filters as k;
+use crate::time_scope::TimeScope;
 
 const DAY_NS: i64 = 86_400_000_000_000;
-
-/// What a filter is evaluated against.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct TimeScope {
-    /// The moment that `now` means.
-    pub(crate) now_ns: i64,
-    /// Rows are this much older than what the filter says (`options(time_offset=d)`).
-    pub(crate) offset_ns: i64,
-}
 
 /// Makes the filter of a scan. Subqueries were run before: their values stand in its place.
 pub(crate) fn lower(filter: &Filter, scope: TimeScope) -> Result<LogFilter> {
@@ -202,7 +194,7 @@ fn of_time(time: &TimeFilter, scope: TimeScope) -> LogFilter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::{parse, parse_filter};
+    use crate::read::{parse, parse_filter};
 
     const NOW: i64 = 1_000_000_000_000_000_000;
     const MINUTE: i64 = 60_000_000_000;

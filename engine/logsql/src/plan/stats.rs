@@ -3,21 +3,28 @@
 use quiver_types::Result;
 use quiver_types::logs::{STREAM, STREAM_ID};
 
-use super::filter::{TimeScope, lower};
+use super::filter::lower;
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
 use crate::kernels::bucket::{Bucket, Step};
 use crate::kernels::columns::NumberRule;
 use crate::ops::grouping::{Aggregate, Call, Key};
-use crate::pipes::stats::Stats;
 use crate::rows::Shape;
 use crate::stats_fn::{Arg, Function, NamePattern};
+use crate::time_scope::TimeScope;
 
 const DAY_S: f64 = 86_400.0;
 
+/// What `stats` asks for: functions over groups of rows.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grouping<'a> {
+    pub(crate) by: &'a [GroupBy],
+    pub(crate) calls: &'a [StatsCall],
+}
+
 /// Names that must have columns before the rows are grouped.
-pub(crate) fn named(stats: &Stats) -> Vec<String> {
+pub(crate) fn named(stats: Grouping<'_>) -> Vec<String> {
     let mut names: Vec<String> = stats.by.iter().map(|by| by.field.clone()).collect();
-    for call in &stats.calls {
+    for call in stats.calls {
         let (own, patterns) = args(&call.func);
         names.extend(own);
         names.extend(patterns.iter().filter_map(FieldPattern::name).map(str::to_owned));
@@ -59,19 +66,25 @@ pub(crate) fn args(func: &StatsFunc) -> (Vec<String>, Vec<FieldPattern>) {
     }
 }
 
-/// Makes the operator. `seconds` is the length of the time range, if it has one.
-pub(crate) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
+/// Makes the operator, which plans show by a text. `seconds` is the length of the time range, if it has one.
+pub(crate) fn aggregate(
+    stats: Grouping<'_>,
+    text: String,
+    input: Shape,
+    scope: TimeScope,
+    seconds: Option<f64>,
+) -> Result<Aggregate> {
     let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
     let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
     let grouped = !stats.by.iter().all(is_of_days);
     let stream_keys = stream_keys(stats);
     let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds, grouped)).collect::<Result<_>>()?;
-    Ok(Aggregate { input, keys, calls, stream_keys, text: stats.to_string() })
+    Ok(Aggregate { input, keys, calls, stream_keys, text })
 }
 
 /// What rows are grouped by that a stream may have as labels, if functions ask: of a stream on a day, rows that are
 /// grouped by labels of it are all in one group too.
-pub(crate) fn stream_keys(stats: &Stats) -> Vec<String> {
+pub(crate) fn stream_keys(stats: Grouping<'_>) -> Vec<String> {
     let of_numbers = |call: &StatsCall| {
         matches!(call.func, StatsFunc::Sum(_) | StatsFunc::Avg(_) | StatsFunc::Stddev(_) | StatsFunc::RateSum(_))
     };
@@ -180,23 +193,26 @@ fn of_patterns(patterns: &[FieldPattern], input: &Shape) -> Vec<Arg> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parser::parse;
-    use crate::pipes::Pipe;
+    use crate::ast::Pipe;
+    use crate::pipes::stats::Stats;
+    use crate::read::parse;
 
     const SCOPE: TimeScope = TimeScope { now_ns: 0, offset_ns: 0 };
 
     fn stats(text: &str) -> Stats {
         let query = parse(&format!("* | stats {text}")).unwrap_or_else(|fault| panic!("{text}: {fault}"));
-        match query.pipes.into_iter().next() {
-            Some(Pipe::Stats(stats)) => stats,
-            other => panic!("{text}: {other:?}"),
-        }
+        let first = query.pipes.first().and_then(Pipe::downcast_ref::<Stats>);
+        first.unwrap_or_else(|| panic!("{text}: {query}")).clone()
+    }
+
+    fn made(text: &str, input: Shape, seconds: Option<f64>) -> Aggregate {
+        let stats = stats(text);
+        aggregate(stats.grouping(), stats.to_string(), input, SCOPE, seconds).unwrap_or_else(|e| panic!("{text}: {e}"))
     }
 
     /// The functions over some columns, and what they are called with.
     fn calls(text: &str, input: &Shape, seconds: Option<f64>) -> Vec<(Function, Vec<Arg>)> {
-        let made = aggregate(&stats(text), input.clone(), SCOPE, seconds).unwrap_or_else(|e| panic!("{text}: {e}"));
-        made.calls.into_iter().map(|call| (call.function, call.args)).collect()
+        made(text, input.clone(), seconds).calls.into_iter().map(|call| (call.function, call.args)).collect()
     }
 
     fn only(text: &str, seconds: Option<f64>) -> Function {
@@ -205,7 +221,7 @@ mod tests {
 
     #[test]
     fn names_get_columns_before_rows_are_grouped() {
-        let names = |text: &str| named(&stats(text)).join(" ");
+        let names = |text: &str| named(stats(text).grouping()).join(" ");
         assert_eq!(names("count() n"), "");
         assert_eq!(names("by (a, b:5) count() n"), "a b");
         assert_eq!(names("by (a) count(a, b, c*) n, min(b) m"), "a b");
@@ -271,7 +287,7 @@ mod tests {
 
     #[test]
     fn keys_of_streams_are_asked_for_by_functions_of_numbers() {
-        let keys = |text: &str| stream_keys(&stats(text)).join(" ");
+        let keys = |text: &str| stream_keys(stats(text).grouping()).join(" ");
         assert_eq!(keys("by (a, b) count() n, max(c) m"), "");
         assert_eq!(keys("by (a, _time:1d, _stream, b:5) sum(c) s"), "a b");
         assert_eq!(keys("by (a, _time:1h) count() n, avg(c) s"), "a _time");
@@ -328,14 +344,12 @@ mod tests {
         assert_eq!(only("values(a) u", None), Function::Values { limit: None });
         let sorted = Function::JsonValues { sort: vec![true, false], limit: Some(4) };
         assert_eq!(only("json_values(a) sort by (b desc, a) limit 4 j", None), sorted);
-        let made =
-            aggregate(&stats("by (a:5, b) count() if (c:d) n"), Shape::of_texts(["a", "b", "c"], false), SCOPE, None);
-        let made = made.expect("it is planned");
-        assert_eq!(made.keys[0].bucket, Some(Bucket::new(Step::Number(5.0), 0.0)));
-        assert_eq!(made.keys[1].bucket, None);
-        assert_eq!(made.calls[0].condition.as_ref().map(ToString::to_string).as_deref(), Some("c:\"d\""));
+        let of_buckets = made("by (a:5, b) count() if (c:d) n", Shape::of_texts(["a", "b", "c"], false), None);
+        assert_eq!(of_buckets.keys[0].bucket, Some(Bucket::new(Step::Number(5.0), 0.0)));
+        assert_eq!(of_buckets.keys[1].bucket, None);
+        assert_eq!(of_buckets.calls[0].condition.as_ref().map(ToString::to_string).as_deref(), Some("c:\"d\""));
         let keys = |text: &str| {
-            let made = aggregate(&stats(text), Shape::of_texts(["a"], false), SCOPE, None).expect("it is planned");
+            let made = made(text, Shape::of_texts(["a"], false), None);
             made.keys.into_iter().map(|key| key.bucket).collect::<Vec<_>>()
         };
         assert_eq!(keys("by (a:/24) count() n"), [Some(Bucket::new(Step::Ipv4Mask(24), 0.0))]);

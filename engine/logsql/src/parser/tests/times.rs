@@ -1,7 +1,7 @@
 //! What stands behind `_time:`: first and last moment, offsets, times of the day, days of the week.
 
 use super::*;
-use crate::ast::TimeFilter;
+use crate::ast::{Filter, TimeFilter};
 
 const NOW: i64 = 1_000_000_000_000_000_000;
 const MINUTE: i64 = 60_000_000_000;

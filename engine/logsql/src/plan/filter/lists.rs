@@ -73,8 +73,9 @@ mod tests {
     use rand::{RngExt, SeedableRng};
 
     use super::*;
-    use crate::parser::parse_filter;
-    use crate::plan::filter::{TimeScope, lower};
+    use crate::plan::filter::lower;
+    use crate::read::parse_filter;
+    use crate::time_scope::TimeScope;
 
     fn check(text: &str, expected: &str) {
         let text = text.replace("..", &(0..MANY).map(|i| format!("a:=v{i}")).collect::<Vec<_>>().join(" or "));
