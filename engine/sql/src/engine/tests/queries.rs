@@ -169,6 +169,68 @@ fn rows_at_hand_are_compared_with_others() {
     ]);
 }
 
+/// Breaks where windows go over the rows of all rows at hand.
+#[test]
+fn windows_are_of_one_row_at_hand() {
+    let from = "from (values (1), (2)) a (x)";
+    let rows = "(values (1), (2), (3)) b (y)";
+    let own = |items: &str, rest: &str| {
+        format!("select x, s.* {from}, lateral (select {items} from {rows} where b.y {rest}) s order by 1, 2, 3")
+    };
+    let windows = "y, row_number() over (order by y desc) as n";
+    answers_are(&[
+        (own(windows, "= a.x").as_str(), &["1|1|1", "2|2|1"]),
+        (own(windows, ">= a.x").as_str(), &["1|1|3", "1|2|2", "1|3|1", "2|2|2", "2|3|1"]),
+        (own(windows, ">= a.x order by y limit 1").as_str(), &["1|1|3", "2|2|2"]),
+        (own(windows, ">= a.x order by row_number() over (order by y desc) limit 1").as_str(), &["1|3|1", "2|3|1"]),
+        (own(windows, ">= a.x order by n desc limit 1").as_str(), &["1|1|3", "2|2|2"]),
+        (
+            own("y, count(*) over w + a.x", ">= a.x window w as () order by y limit 1 offset 1").as_str(),
+            &["1|2|4", "2|3|4"],
+        ),
+        (
+            own("y, sum(y) over (partition by y % 2 order by y)", ">= a.x").as_str(),
+            &["1|1|1", "1|2|2", "1|3|4", "2|2|2", "2|3|3"],
+        ),
+        (
+            &format!(
+                "select x, s.y {from}, lateral (select q.y from (select y, row_number() over (order by y) as n from {rows} \
+                 where b.y > a.x) q where q.n = 1) s order by 1"
+            ),
+            &["1|2", "2|3"],
+        ),
+        (
+            &format!("select x, (select count(*) over () from {rows} where b.y > a.x limit 1) {from} order by 1"),
+            &["1|2", "2|1"],
+        ),
+        (
+            &format!(
+                "select x, s.y {from}, lateral (select q.y from (select b.y from {rows} where b.y > a.x) q \
+                 order by q.y desc limit 1) s order by 1"
+            ),
+            &["1|3", "2|3"],
+        ),
+    ]);
+    let numbered = format!("select row_number() over () as n, b.y from {rows}");
+    is_refused(&format!("select x {from} where 2 in (select n from ({numbered} where b.y = a.x) q)"), "a window");
+    is_refused(
+        &format!("select x {from} where exists (select 1 from ({numbered} where b.y = a.x) q where n = 2)"),
+        "a window",
+    );
+    answers_are(&[
+        (
+            &format!("select x {from} where exists (select 1 from ({numbered}) q where q.n = a.x + 1) order by 1"),
+            &["1", "2"],
+        ),
+        (
+            &format!(
+                "select x, rank() over (order by x) {from} where exists (select 1 from {rows} where b.y = a.x) order by 1"
+            ),
+            &["1|1", "2|2"],
+        ),
+    ]);
+}
+
 #[test]
 fn sets_of_rows() {
     answers_are(&[
