@@ -357,6 +357,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::tell_apart(&mut query);
     // Before they are functions.
     few_steps(&query)?;
+    dialect::look_places_up(&mut query)?;
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     few_levels(&query)?;

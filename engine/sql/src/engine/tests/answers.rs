@@ -147,7 +147,7 @@ fn clauses_take_no_windows_and_aggregates() {
             "select 1 from generate_series(1, 3) g (x) left join generate_series(1, 3) h (y) on rank() over () = y",
             "window functions are not allowed in conditions of joins",
         ),
-        ("select x from generate_series(1, 3) g (x) order by 1.5", "the place of an output, a whole number"),
+        ("select x from generate_series(1, 3) g (x) order by 1.5", "non-integer constant in `ORDER BY`"),
     ] {
         is_refused(text, part);
     }
