@@ -172,7 +172,7 @@ impl Translator<'_> {
             Expr::Position { .. } => bytes::translate(place),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_constant(pattern) =>
+                if patterns::is_text(pattern) =>
             {
                 patterns::regular(pattern)?;
                 let found = others::matched(vec![take(within), take(pattern)]);
