@@ -41,6 +41,7 @@ mod outer;
 mod outputs;
 mod patterns;
 mod percentiles;
+mod places;
 mod queries;
 mod ranks;
 mod records;
@@ -68,6 +69,7 @@ pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use expressions::{arguments, bare};
 pub(crate) use naming::{AGAIN, make_unique, name as output_name};
 pub(crate) use outputs::translate as name_outputs;
+pub(crate) use places::look_up as look_places_up;
 pub(crate) use untyped::leave_open;
 
 use datafusion::sql::sqlparser::ast::{Expr, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut};
@@ -170,7 +172,7 @@ impl Translator<'_> {
             Expr::Position { .. } => bytes::translate(place),
             // `substring(text from 'pattern')`: the first group that is found, or all of it.
             Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
-                if patterns::is_constant(pattern) =>
+                if patterns::is_text(pattern) =>
             {
                 patterns::regular(pattern)?;
                 let found = others::matched(vec![take(within), take(pattern)]);

@@ -26,6 +26,7 @@ use crate::models;
 use crate::names::parts;
 use crate::nesting::few_levels;
 use crate::parse::{Param, Params, Parsed, Read, parse};
+use crate::planned;
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
 use crate::steps::few_steps;
@@ -292,6 +293,7 @@ impl SqlEngine {
             None => catalog.with_member(of_planner(error)),
         };
         let plan = names.plan_statement(statement).map_err(error)?;
+        planned::check(&plan)?;
         for field in plan.schema().fields() {
             zones_of(field.data_type())?;
         }
@@ -355,6 +357,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::tell_apart(&mut query);
     // Before they are functions.
     few_steps(&query)?;
+    dialect::look_places_up(&mut query)?;
     dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     few_levels(&query)?;

@@ -9,6 +9,7 @@
 //! | `catalog` | `information_schema` and `pg_catalog` |
 //! | `dialect`, `settings` | what clients of PostgreSQL write as the planner knows it · what they set |
 //! | `models` | models of analytics as tables |
+//! | `planned` | what is refused of a plan before it is made ready |
 //! | `engine`, `error` | plans and runs · what DataFusion says as errors with a place and a suggestion |
 //!
 //! Invariant: statements only read, and know no store: tables and languages come in through traits.
@@ -23,6 +24,7 @@ mod models;
 mod names;
 mod nesting;
 mod parse;
+mod planned;
 mod scope;
 mod session;
 mod settings;

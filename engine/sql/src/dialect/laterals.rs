@@ -5,25 +5,28 @@
 
 mod look_ups;
 mod names;
+mod reading;
+mod windowed;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByKind, Query,
-    Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Value, Visit, Visitor, VisitorMut, visit_expressions,
+    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByExpr, OrderByKind,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
+    TableWithJoins, Value, Visitor, VisitorMut, visit_expressions,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::columns::{Known, called, constraint, factors};
 use super::expressions::{bare, expr};
 use super::stars::factors_mut;
-use super::{empty, queries, rows};
+use super::{empty, queries, rows, windows};
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::{walk, walk_mut};
+use reading::{gives_beside_table, reads_otherwise, reads_within};
 
 /// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.
 const BYTES_MAX: usize = 64 << 10;
@@ -114,6 +117,7 @@ impl Lateral {
         };
         let mut query = (**subquery).clone();
         queries::translate(&mut query)?;
+        windows::written_out(&mut query)?;
         names::all(&mut query);
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
@@ -123,15 +127,23 @@ impl Lateral {
         let SetExpr::Select(select) = &*query.body else { return Ok(None) };
         let aggregates = empty::aggregates(select, making.is_aggregate);
         let takes_some = query.limit_clause.is_some();
-        let is_planned =
-            is_own && !takes_some && !reads_otherwise(select.selection.as_ref()) && !gives_beside_table(select);
-        if is_planned || (aggregates && takes_some) {
+        let has_windows = windowed::has(&select.projection) || windowed::has(&query.order_by);
+        let is_planned = is_own
+            && !takes_some
+            && !has_windows
+            && !reads_otherwise(select.selection.as_ref())
+            && !gives_beside_table(select);
+        let reads_deeper = select.from.iter().flat_map(factors).any(reads_within);
+        if (is_planned && !reads_deeper) || (aggregates && (takes_some || has_windows)) {
             return Ok(None);
         }
         if aggregates && select.projection.iter().any(|item| !is_simple(item, making.is_aggregate)) {
             return Ok(None);
         }
         let Some(columns) = making.known.of_query(&query) else {
+            if is_planned {
+                return Ok(None);
+            }
             return Err(unsupported(
                 "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known here: \
                  name them",
@@ -140,6 +152,10 @@ impl Lateral {
         let mut given = columns.clone();
         for (column, renamed) in given.iter_mut().zip(&alias.columns) {
             *column = normal(&renamed.name);
+        }
+        windowed::divide(&mut query, keys.len())?;
+        if let SetExpr::Select(select) = &mut *query.body {
+            select.from.iter_mut().flat_map(factors_mut).for_each(reading::of_table_before);
         }
         let (called, operator) = (alias.name.clone(), join.join_operator.clone());
         Ok(Some(Self { query, name: called, columns, given, keys, operator, aggregates }))
@@ -251,9 +267,6 @@ impl Lateral {
 
     /// The subquery's first rows of each.
     fn numbered(&self, values: &str) -> Result<String> {
-        let keys = self.key_columns();
-        let order = self.order()?;
-        let (items, tables) = self.parts()?;
         let (mut limit, mut offset) = (None, None);
         if let Some(LimitClause::LimitOffset { limit: most, offset: from, .. }) = &self.query.limit_clause {
             limit = most.as_ref().map(|rows| format!("\"nth row\" <= {rows}"));
@@ -266,18 +279,25 @@ impl Lateral {
         let condition = if taken.is_empty() { String::new() } else { format!(" WHERE {}", taken.join(" AND ")) };
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
         let own_keys: Vec<String> = (1..=self.keys.len()).map(|at| quoted(&key(at))).collect();
-        Ok(format!(
-            "SELECT {}, {} FROM (SELECT {}, {keys}, row_number() OVER (PARTITION BY {keys}{order}) AS \"nth row\" \
-             FROM {values}{tables}) AS \"numbered\"{condition}",
-            columns.join(", "),
-            own_keys.join(", "),
-            items.join(", "),
-        ))
+        let (shown, own_keys) = ([columns.join(", "), own_keys.join(", ")].join(", "), own_keys.join(", "));
+        let (keys, (items, tables), mut order) = (self.key_columns(), self.parts()?, self.order()?);
+        let named = windowed::named(&mut order);
+        let order = order.iter().map(OrderByExpr::to_string).collect::<Vec<_>>().join(", ");
+        let order = if order.is_empty() { order } else { format!(" ORDER BY {order}") };
+        let nth = |keys: &str| format!("row_number() OVER (PARTITION BY {keys}{order}) AS \"nth row\"");
+        let items = items.join(", ");
+        let rows = if named.is_empty() {
+            format!("SELECT {items}, {keys}, {} FROM {values}{tables}", nth(&keys))
+        } else {
+            let inner = format!("SELECT {items}, {keys}, {} FROM {values}{tables}", named.join(", "));
+            format!("SELECT {shown}, {} FROM ({inner}) AS \"windowed\"", nth(&own_keys))
+        };
+        Ok(format!("SELECT {shown} FROM ({rows}) AS \"numbered\"{condition}"))
     }
 
-    /// The subquery's order.
-    fn order(&self) -> Result<String> {
-        let Some(order) = &self.query.order_by else { return Ok(String::new()) };
+    /// The keys of the subquery's order.
+    fn order(&self) -> Result<Vec<OrderByExpr>> {
+        let Some(order) = &self.query.order_by else { return Ok(Vec::new()) };
         let (OrderByKind::Expressions(keys), SetExpr::Select(select)) = (&order.kind, &*self.query.body) else {
             return Err(unsupported("`ORDER BY ALL` in a `LATERAL` subquery: name the columns"));
         };
@@ -300,9 +320,9 @@ impl Lateral {
             if let Some(SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)) = of_item {
                 key.expr = Expr::Nested(Box::new(expr.clone()));
             }
-            written.push(key.to_string());
+            written.push(key);
         }
-        Ok(format!(" ORDER BY {}", written.join(", ")))
+        Ok(written)
     }
 
     /// A row of the subquery's aggregates for each of the values: without rows of its own, too.
@@ -361,7 +381,7 @@ fn is_simple(item: &SelectItem, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     matches!(value, Expr::Function(call) if bare(&call.name).is_some_and(|name| is_aggregate(&name)) && call.over.is_none())
 }
 
-/// Whether a query is one select without what stands for itself in each of the rows (groups, sets, windows).
+/// Whether a query is one select without what stands for itself in each of the rows (groups, sets).
 fn is_plain(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     // A parameter is a cast of its value by then.
@@ -410,53 +430,12 @@ fn reads_catalog(query: &Query) -> bool {
     walk(query, &mut Finder).is_break()
 }
 
-/// Looks for what gives more or other values of a row than one by one: windows, and functions of rows.
+/// Looks for what gives more values of a row than one: functions of rows.
 fn in_rows(part: &Expr) -> ControlFlow<()> {
     match part {
-        Expr::Function(call) if call.over.is_some() || bare(&call.name).is_some_and(|name| rows::gives_rows(&name)) => {
-            ControlFlow::Break(())
-        }
+        Expr::Function(call) if bare(&call.name).is_some_and(|name| rows::gives_rows(&name)) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),
     }
-}
-
-/// Whether a condition has a part that reads [`KEYS`] otherwise than by `=`.
-fn reads_otherwise(condition: Option<&Expr>) -> bool {
-    let mut open: Vec<&Expr> = condition.into_iter().collect();
-    let mut is_other = false;
-    while let Some(part) = open.pop() {
-        match part {
-            Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&**left, &**right]),
-            Expr::Nested(inner) => open.push(&**inner),
-            Expr::BinaryOp { op: BinaryOperator::Eq, .. } => {}
-            other => is_other |= reads_keys(other),
-        }
-    }
-    is_other
-}
-
-/// Whether outputs beside a table read [`KEYS`]: the planner looks for these in conditions alone, and a rule of ours takes
-/// what has no rows of its own.
-fn gives_beside_table(select: &Select) -> bool {
-    let is_table = |factor: &TableFactor| matches!(factor, TableFactor::Table { args: None, .. });
-    select.from.iter().flat_map(factors).any(is_table) && reads_keys(&select.projection)
-}
-
-fn reads_keys(part: &impl Visit) -> bool {
-    struct Reads;
-    impl Visitor for Reads {
-        type Break = ();
-
-        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::CompoundIdentifier(name) if name.first().is_some_and(|table| table.value == KEYS) => {
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
-            }
-        }
-    }
-    walk(part, &mut Reads).is_break()
 }
 
 /// Whether a condition reads columns of these tables alone, all with their table before them.

@@ -277,8 +277,18 @@ pub(super) fn is_written(expr: &Expr) -> bool {
 }
 
 /// Whether it is a constant text, in whatever quotes, and as a parameter.
-pub(super) fn is_constant(expr: &Expr) -> bool {
+fn is_constant(expr: &Expr) -> bool {
     matches!(folded(expr), Some(Some(_)))
+}
+
+/// Whether a statement says that a value is a text: of a column its cast does.
+pub(super) fn is_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_text(inner),
+        Expr::Cast { data_type, .. } => data_types::is_text(data_type),
+        Expr::BinaryOp { op: BinaryOperator::StringConcat, .. } => true,
+        other => is_constant(other),
+    }
 }
 
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has

@@ -105,7 +105,7 @@ impl Windows {
 
     /// Gives a window what it has of the one that it is built on.
     fn complete(&mut self, spec: &mut WindowSpec) -> Result<()> {
-        let Some(name) = spec.window_name.take() else { return Ok(()) };
+        let Some(name) = spec.window_name.take_if(|name| !excluded::is_mark(name)) else { return Ok(()) };
         let base = self.find(&name)?;
         let clash = if base.window_frame.is_some() {
             "has a frame: write `OVER` and its name alone"
@@ -142,15 +142,6 @@ impl VisitorMut for Windows {
         if self.depth > 0 {
             return ControlFlow::Continue(());
         }
-        match excluded::translate(function) {
-            Ok(None) => {}
-            // What it becomes is visited.
-            Ok(Some(found)) => {
-                *place = found;
-                return ControlFlow::Continue(());
-            }
-            Err(error) => return refused(error),
-        }
         let done = match &mut function.over {
             Some(WindowType::WindowSpec(spec)) => self.complete(spec),
             Some(WindowType::NamedWindow(name)) => {
@@ -158,7 +149,13 @@ impl VisitorMut for Windows {
             }
             None => Ok(()),
         };
-        done.map_or_else(refused, ControlFlow::Continue)
+        match done.and_then(|()| excluded::translate(function)) {
+            Ok(None) => {}
+            // What it becomes is visited.
+            Ok(Some(found)) => *place = found,
+            Err(error) => return refused(error),
+        }
+        ControlFlow::Continue(())
     }
 }
 

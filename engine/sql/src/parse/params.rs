@@ -181,7 +181,12 @@ impl VisitorMut for Filler<'_> {
         let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
         match self.0.get(name) {
             Err(error) => return ControlFlow::Break(Box::new(error)),
-            Ok(param) => value.value = plain(param).unwrap_or_else(|| value.value.clone()),
+            Ok(param) => {
+                // It is no constant that is written there.
+                if let Some(found) = plain(param) {
+                    *value = found.into();
+                }
+            }
         }
         ControlFlow::Continue(())
     }

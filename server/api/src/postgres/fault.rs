@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 104] = [
+const CODES: [(&str, &str); 115] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -100,6 +100,10 @@ const CODES: [(&str, &str); 104] = [
     ("duplicate qualified field name", "42712"),
     ("Unsupported SQL type", "42704"),
     ("failed to match any signature", "42883"),
+    ("argument types 'coalesce(", "42804"),
+    ("argument types 'greatest(", "42804"),
+    ("argument types 'least(", "42804"),
+    ("argument types 'make_array(", "42804"),
     ("No function matches", "42883"),
     ("Cannot coerce arithmetic expression", "42883"),
     ("non-boolean predicate", "42804"),
@@ -175,6 +179,14 @@ const CODES: [(&str, &str); 104] = [
     ("not supported for type interval", "0A000"),
     ("is the place of an output", "42601"),
     ("Order by index starts at 1", "42P10"),
+    ("non-integer constant in", "42601"),
+    ("is not in the list of outputs", "42P10"),
+    ("specified more than once", "42712"),
+    ("Can not find compatible types to compare", "42883"),
+    ("verflow on abs(", "22003"),
+    ("Window function calls cannot be nested", "42P20"),
+    ("to be an integer or null, but got Utf8", "22P02"),
+    ("to be an integer or null", "42804"),
     ("cannot contain window function calls", "42803"),
     ("to grouping function is not in grouping columns", "42803"),
     ("does not support: Time", "0A000"),
@@ -247,6 +259,14 @@ mod tests {
         check(ran("time field value out of range: 25:00:00"), "22008");
         check(ran("Cannot cast string '25:00' to value of Time64(ns) type"), "22007");
         check(ran("Compute error: Quarter does not support: Interval(MonthDayNano)"), "0A000");
+        check(
+            Error::invalid("No function matches the given name and argument types 'coalesce(Int64, Boolean)'"),
+            "42804",
+        );
+        check(
+            Error::invalid("No function matches the given name and argument types 'nullif(Int64, Boolean)'"),
+            "42883",
+        );
         check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
         check(Error::new(ErrorKind::Unavailable, "x"), "53000");

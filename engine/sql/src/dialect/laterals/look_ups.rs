@@ -13,7 +13,7 @@ use quiver_types::{Error, Result};
 use super::super::columns::{called, factors};
 use super::super::expressions::{bare, boolean, number, take};
 use super::super::{empty, exists};
-use super::{Lateral, Making, keys_of, reads_otherwise};
+use super::{Lateral, Making, keys_of, reads_otherwise, windowed};
 use crate::walk::walk_mut;
 
 /// Looks such subqueries up by joins that keep the row. Outputs of groups have a row at hand in their aggregates alone.
@@ -79,7 +79,9 @@ impl Finder<'_> {
         let Some(keys) = keys_of(&mut seen, &outer) else { return Ok(None) };
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
         // In aggregates the planner takes none.
-        let is_planned = self.place != Place::Groups && !reads_otherwise(seen.selection.as_ref());
+        let is_planned = self.place != Place::Groups
+            && !reads_otherwise(seen.selection.as_ref())
+            && !windowed::has(&seen.projection);
         if !has_one || keys.is_empty() || is_planned {
             return Ok(None);
         }

@@ -134,7 +134,20 @@ fn clauses_take_no_windows_and_aggregates() {
             "select 1 from generate_series(1, 3) g (x) group by count(*)",
             "Aggregate functions are not allowed in `GROUP BY`",
         ),
-        ("select x from generate_series(1, 3) g (x) order by 1.5", "the place of an output, a whole number"),
+        (
+            "select rank() over () from generate_series(1, 3) g (x) group by 1",
+            "window functions are not allowed in `GROUP BY`",
+        ),
+        ("select rank() over () as r from generate_series(1, 3) g (x) group by r", "not allowed in `GROUP BY`"),
+        (
+            "select 1 from generate_series(1, 3) g (x) join generate_series(1, 3) h (y) on sum(x) > y",
+            "Aggregate functions are not allowed in conditions of joins",
+        ),
+        (
+            "select 1 from generate_series(1, 3) g (x) left join generate_series(1, 3) h (y) on rank() over () = y",
+            "window functions are not allowed in conditions of joins",
+        ),
+        ("select x from generate_series(1, 3) g (x) order by 1.5", "non-integer constant in `ORDER BY`"),
     ] {
         is_refused(text, part);
     }

@@ -169,6 +169,68 @@ fn rows_at_hand_are_compared_with_others() {
     ]);
 }
 
+/// Breaks where windows go over the rows of all rows at hand.
+#[test]
+fn windows_are_of_one_row_at_hand() {
+    let from = "from (values (1), (2)) a (x)";
+    let rows = "(values (1), (2), (3)) b (y)";
+    let own = |items: &str, rest: &str| {
+        format!("select x, s.* {from}, lateral (select {items} from {rows} where b.y {rest}) s order by 1, 2, 3")
+    };
+    let windows = "y, row_number() over (order by y desc) as n";
+    answers_are(&[
+        (own(windows, "= a.x").as_str(), &["1|1|1", "2|2|1"]),
+        (own(windows, ">= a.x").as_str(), &["1|1|3", "1|2|2", "1|3|1", "2|2|2", "2|3|1"]),
+        (own(windows, ">= a.x order by y limit 1").as_str(), &["1|1|3", "2|2|2"]),
+        (own(windows, ">= a.x order by row_number() over (order by y desc) limit 1").as_str(), &["1|3|1", "2|3|1"]),
+        (own(windows, ">= a.x order by n desc limit 1").as_str(), &["1|1|3", "2|2|2"]),
+        (
+            own("y, count(*) over w + a.x", ">= a.x window w as () order by y limit 1 offset 1").as_str(),
+            &["1|2|4", "2|3|4"],
+        ),
+        (
+            own("y, sum(y) over (partition by y % 2 order by y)", ">= a.x").as_str(),
+            &["1|1|1", "1|2|2", "1|3|4", "2|2|2", "2|3|3"],
+        ),
+        (
+            &format!(
+                "select x, s.y {from}, lateral (select q.y from (select y, row_number() over (order by y) as n from {rows} \
+                 where b.y > a.x) q where q.n = 1) s order by 1"
+            ),
+            &["1|2", "2|3"],
+        ),
+        (
+            &format!("select x, (select count(*) over () from {rows} where b.y > a.x limit 1) {from} order by 1"),
+            &["1|2", "2|1"],
+        ),
+        (
+            &format!(
+                "select x, s.y {from}, lateral (select q.y from (select b.y from {rows} where b.y > a.x) q \
+                 order by q.y desc limit 1) s order by 1"
+            ),
+            &["1|3", "2|3"],
+        ),
+    ]);
+    let numbered = format!("select row_number() over () as n, b.y from {rows}");
+    is_refused(&format!("select x {from} where 2 in (select n from ({numbered} where b.y = a.x) q)"), "a window");
+    is_refused(
+        &format!("select x {from} where exists (select 1 from ({numbered} where b.y = a.x) q where n = 2)"),
+        "a window",
+    );
+    answers_are(&[
+        (
+            &format!("select x {from} where exists (select 1 from ({numbered}) q where q.n = a.x + 1) order by 1"),
+            &["1", "2"],
+        ),
+        (
+            &format!(
+                "select x, rank() over (order by x) {from} where exists (select 1 from {rows} where b.y = a.x) order by 1"
+            ),
+            &["1|1", "2|2"],
+        ),
+    ]);
+}
+
 #[test]
 fn sets_of_rows() {
     answers_are(&[
@@ -388,5 +450,40 @@ fn windows_leave_rows_out() {
     }
     is_refused(&of("stddev(x) over e", near), "`stddev`");
     is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
-    is_refused(&of("sum(x) over e", "rows between 1 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
+    is_refused(&of("sum(x) over e", "rows between 20 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
+}
+
+/// Values that are equal, so that it does not matter which of them comes first.
+#[test]
+fn rows_of_a_frame_leave_equal_ones_out() {
+    let rows = "(values (1, 1), (2, 2), (2, 2), (8, 3)) v (x, g)";
+    let of = |call: &str, frame: &str| {
+        shown(asked(format!("select {call} over (order by g {frame}) as z from {rows} order by z"))).1
+    };
+    let near = "rows between 1 preceding and 1 following exclude";
+    for (call, frame, expected) in [
+        ("sum(x)", format!("{near} ties"), ["3", "3", "10", "10"]),
+        ("sum(x)", format!("{near} group"), ["1", "2", "2", "8"]),
+        ("count(*)", format!("{near} ties"), ["2", "2", "2", "2"]),
+        ("count(x) filter (where x > 1)", format!("{near} group"), ["0", "1", "1", "1"]),
+        ("max(x)", format!("{near} ties"), ["2", "2", "8", "8"]),
+        ("min(x)", "rows 1 preceding exclude group".to_owned(), ["1", "2", "-", "-"]),
+        ("avg(x)", format!("{near} group"), ["1.0", "2.0", "2.0", "8.0"]),
+        ("bool_or(x > 2)", format!("{near} group"), ["false", "false", "false", "true"]),
+        ("first_value(x)", format!("{near} ties"), ["1", "1", "2", "2"]),
+        ("last_value(x)", format!("{near} group"), ["1", "2", "2", "8"]),
+        ("sum(x)", "rows between 3 preceding and 2 following exclude group".to_owned(), ["4", "5", "9", "9"]),
+        ("sum(x)", "rows unbounded preceding exclude ties".to_owned(), ["1", "3", "3", "13"]),
+        ("sum(x)", "rows between unbounded preceding and 1 following exclude ties".to_owned(), ["3", "3", "11", "13"]),
+        ("sum(x)", "groups between 1 preceding and 1 following exclude current row".to_owned(), ["4", "4", "11", "11"]),
+        ("sum(x)", "range unbounded preceding exclude current row".to_owned(), ["3", "3", "5", "-"]),
+        ("sum(x)", "rows current row exclude group".to_owned(), ["-", "-", "-", "-"]),
+        ("count(*)", "rows current row exclude current row".to_owned(), ["0", "0", "0", "0"]),
+        ("row_number()", "rows 99 preceding exclude ties".to_owned(), ["1", "2", "3", "4"]),
+    ] {
+        assert_eq!(of(call, &frame), expected, "{call} {frame}");
+    }
+    let named = "select sum(x) over w, count(*) over w from (values (1), (2), (4)) v (x) \
+                 window w as (order by x rows between 1 preceding and 1 following exclude current row) order by x";
+    assert_eq!(shown(asked(named)).1, ["2|1", "5|2", "2|1"]);
 }

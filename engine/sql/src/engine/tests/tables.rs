@@ -170,7 +170,7 @@ fn names_that_are_not_there() {
         "Ambiguous reference to unqualified field name at line 1, column 8",
     );
     is_refused("select role, name from hosts group by role", "must appear in the GROUP BY clause");
-    is_refused("select name from hosts order by 4", "Order by column out of bounds");
+    is_refused("select name from hosts order by 4", "`ORDER BY` position 4 is not in the list of outputs");
     is_refused("select sum(name) from hosts", "No function matches");
     is_refused("select * from quiver.hosts", "there is no table `quiver.hosts` at line 1, column 15");
     is_refused("describe nosuch", "there is no table `nosuch`");

@@ -153,6 +153,16 @@ fn patterns_are_those_of_postgresql() {
 }
 
 #[test]
+fn patterns_of_rows_are_known_by_casts() {
+    answers_are(&[(
+        "select substring('foobar' from p::text), substring(s from 'o' || p), substring(s, ('x' || p)) \
+         from (values ('foobar', '(.)b')) t (s, p)",
+        &["o|o|-"],
+    )]);
+    is_refused("select substring('foobar' from p) from (values ('o.b')) t (p)", "No function matches");
+}
+
+#[test]
 fn patterns_look_around_and_refer_to_groups() {
     gives(&[
         ("'foobar' ~ 'foo(?!bar)'", "false"),

@@ -1,0 +1,62 @@
+//! What such subqueries read of the row at hand, once [`KEYS`] stand in its place.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Select, TableFactor, Visit, Visitor};
+
+use super::super::columns::factors;
+use super::KEYS;
+use crate::walk::walk;
+
+/// Whether a table is a subquery that reads [`KEYS`].
+pub(super) fn reads_within(factor: &TableFactor) -> bool {
+    matches!(factor, TableFactor::Derived { subquery, .. } if reads_keys(&**subquery))
+}
+
+/// Says of a subquery that reads [`KEYS`] that these are of a table before it.
+pub(super) fn of_table_before(factor: &mut TableFactor) {
+    if reads_within(factor)
+        && let TableFactor::Derived { lateral, .. } = factor
+    {
+        *lateral = true;
+    }
+}
+
+/// Whether a condition has a part that reads [`KEYS`] otherwise than by `=`.
+pub(super) fn reads_otherwise(condition: Option<&Expr>) -> bool {
+    let mut open: Vec<&Expr> = condition.into_iter().collect();
+    let mut is_other = false;
+    while let Some(part) = open.pop() {
+        match part {
+            Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&**left, &**right]),
+            Expr::Nested(inner) => open.push(&**inner),
+            Expr::BinaryOp { op: BinaryOperator::Eq, .. } => {}
+            other => is_other |= reads_keys(other),
+        }
+    }
+    is_other
+}
+
+/// Whether outputs beside a table read [`KEYS`]: the planner looks for these in conditions alone, and a rule of ours takes
+/// what has no rows of its own.
+pub(super) fn gives_beside_table(select: &Select) -> bool {
+    let is_table = |factor: &TableFactor| matches!(factor, TableFactor::Table { args: None, .. });
+    select.from.iter().flat_map(factors).any(is_table) && reads_keys(&select.projection)
+}
+
+fn reads_keys(part: &impl Visit) -> bool {
+    struct Reads;
+    impl Visitor for Reads {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            match expr {
+                Expr::CompoundIdentifier(name) if name.first().is_some_and(|table| table.value == KEYS) => {
+                    ControlFlow::Break(())
+                }
+                _ => ControlFlow::Continue(()),
+            }
+        }
+    }
+    walk(part, &mut Reads).is_break()
+}

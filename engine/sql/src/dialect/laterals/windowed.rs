@@ -1,0 +1,50 @@
+//! Windows of such subqueries. Their rows are those of one row at hand, so that they are divided by the values which are read
+//! of it.
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, OrderByExpr, Query, SetExpr, Visit, WindowType};
+use quiver_types::Result;
+
+use super::{KEYS, key};
+use crate::walk::{change_outside_subqueries, look_outside_subqueries};
+
+/// Whether a part of a query has windows, those of subqueries left out.
+pub(super) fn has(part: &impl Visit) -> bool {
+    let mut found = false;
+    look_outside_subqueries(part, |expr| found |= matches!(expr, Expr::Function(call) if call.over.is_some()));
+    found
+}
+
+/// Divides the windows of a query by its first `keys` values.
+pub(super) fn divide(query: &mut Query, keys: usize) -> Result<()> {
+    let divided = |place: &mut Expr| {
+        if let Expr::Function(Function { over: Some(WindowType::WindowSpec(window)), .. }) = place {
+            let column = |at: usize| {
+                let words = [KEYS.to_owned(), key(at)].map(|word| Ident::with_quote('"', word));
+                Expr::CompoundIdentifier(words.to_vec())
+            };
+            let own = std::mem::take(&mut window.partition_by);
+            window.partition_by = (1..=keys).map(column).chain(own).collect();
+        }
+        Ok(())
+    };
+    let Query { body, order_by, .. } = query;
+    if let SetExpr::Select(select) = &mut **body {
+        change_outside_subqueries(&mut select.projection, divided)?;
+    }
+    change_outside_subqueries(order_by, divided)
+}
+
+/// Gives the keys of an order names that nobody writes, where windows are among them: a window takes no other one as a key.
+/// These are the outputs of such names.
+pub(super) fn named(order: &mut [OrderByExpr]) -> Vec<String> {
+    if !order.iter().any(|key| has(&key.expr)) {
+        return Vec::new();
+    }
+    let name = |(at, key): (usize, &mut OrderByExpr)| {
+        let name = Ident::with_quote('"', format!("order {}", at + 1));
+        let output = format!("{} AS {name}", key.expr);
+        key.expr = Expr::Identifier(name);
+        output
+    };
+    order.iter_mut().enumerate().map(name).collect()
+}

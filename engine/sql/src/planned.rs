@@ -1,0 +1,75 @@
+//! What PostgreSQL refuses and the planner takes: windows and aggregates where rows and groups are still being made, and
+//! windows of subqueries that read the row at hand, of which the rules that make joins of subqueries would take the rows of
+//! all rows at hand together.
+
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use quiver_types::{Error, Result};
+
+use crate::error::unsupported;
+
+/// Looks at a plan before anything is done with it.
+///
+/// # Errors
+/// Invalid: groups are made of windows, or a join has a condition about windows or aggregates. Unsupported: a window of a
+/// subquery that reads the row at hand.
+pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
+    let mut said = None;
+    // Looking never fails.
+    let _ = plan.apply_with_subqueries(|node| {
+        said = of_node(node);
+        Ok(if said.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    said.map_or(Ok(()), Err)
+}
+
+fn of_node(node: &LogicalPlan) -> Option<Error> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.iter().any(|key| holds(key, is_window)) => {
+            Some(misplaced("window functions", "`GROUP BY`"))
+        }
+        LogicalPlan::Join(join) => {
+            let keys = join.on.iter().flat_map(|(left, right)| [left, right]);
+            let mut conditions = keys.chain(&join.filter);
+            let what = conditions.find_map(|condition| {
+                let window = holds(condition, is_window).then_some("window functions");
+                window.or_else(|| holds(condition, is_aggregate).then_some("Aggregate functions"))
+            });
+            what.map(|what| misplaced(what, "conditions of joins"))
+        }
+        LogicalPlan::Window(window) if reads_row(&window.input) => Some(unsupported(
+            "a window in a subquery that reads the row at hand is supported in a `LATERAL` of one select alone, whose columns \
+             have their table before them: compute it in a subquery that reads no other row, or join",
+        )),
+        _ => None,
+    }
+}
+
+fn misplaced(what: &str, place: &str) -> Error {
+    Error::invalid(format!("{what} are not allowed in {place}: compute them in a subquery"))
+}
+
+fn holds(expr: &Expr, is_one: impl Fn(&Expr) -> bool) -> bool {
+    expr.exists(|part| Ok(is_one(part))).unwrap_or_default()
+}
+
+fn is_window(expr: &Expr) -> bool {
+    matches!(expr, Expr::WindowFunction(_))
+}
+
+fn is_aggregate(expr: &Expr) -> bool {
+    matches!(expr, Expr::AggregateFunction(_))
+}
+
+/// Whether a plan reads columns of a row around it. What subqueries in it read is its own.
+fn reads_row(plan: &LogicalPlan) -> bool {
+    let mut reads = false;
+    let _ = plan.apply(|node| {
+        if matches!(node, LogicalPlan::Subquery(_)) {
+            return Ok(TreeNodeRecursion::Jump);
+        }
+        reads |= node.contains_outer_reference();
+        Ok(if reads { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    });
+    reads
+}
