@@ -11,13 +11,19 @@ use crate::paths::{Named, Path};
 use crate::sources::{none, sources};
 
 /// Circles that stay: (files, the one idea that they share).
-const KEPT: &[(&[&str], &str)] = &[(
-    &["engine/types/src/condition/asked.rs", "engine/types/src/logs/filter.rs", "engine/types/src/logs/written.rs"],
-    "a filter is written with what its matchers are made of, and read with those that make them: conditions among them",
-)];
+const KEPT: &[(&[&str], &str)] = &[
+    (
+        &["engine/types/src/condition/asked.rs", "engine/types/src/logs/filter.rs", "engine/types/src/logs/written.rs"],
+        "a filter is written with what its matchers are made of, and read with those that make them: conditions among them",
+    ),
+    (
+        &["engine/logsql/src/ast.rs", "engine/logsql/src/pipes/kind.rs"],
+        "a query holds pipes, and a pipe tells the queries in it",
+    ),
+];
 
 /// Crates that still have others: how many files stand in them. The numbers go down only.
-const OPEN: &[(&str, usize)] = &[("engine/logsql", 70), ("engine/store", 43), ("server/api", 11)];
+const OPEN: &[(&str, usize)] = &[("engine/store", 12)];
 
 /// Who names whom, each with a path that does.
 type Arrows = BTreeMap<Path, BTreeMap<Path, String>>;
