@@ -182,7 +182,9 @@ fn push(joined: &mut Vec<Pipe>, mut pipe: Pipe) {
         Joined::One => {}
         Joined::Others(others) => {
             joined.pop();
-            others.into_iter().for_each(|other| push(joined, other));
+            for other in others {
+                push(joined, other);
+            }
         }
     }
 }
