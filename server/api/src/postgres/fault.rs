@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 115] = [
+const CODES: [(&str, &str); 116] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
