@@ -17,13 +17,13 @@ pub(crate) fn check(plan: &LogicalPlan) -> Result<()> {
     let mut said = None;
     // Looking never fails.
     let _ = plan.apply_with_subqueries(|node| {
-        said = of_node(node);
+        said = refused(node);
         Ok(if said.is_some() { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     });
     said.map_or(Ok(()), Err)
 }
 
-fn of_node(node: &LogicalPlan) -> Option<Error> {
+fn refused(node: &LogicalPlan) -> Option<Error> {
     match node {
         LogicalPlan::Aggregate(aggregate) if aggregate.group_expr.iter().any(|key| holds(key, is_window)) => {
             Some(misplaced("window functions", "`GROUP BY`"))

@@ -579,23 +579,3 @@ proptest! {
         for (_, target) in fuzz::TARGETS { target(&bytes); }
     }
 }
-
-/// Prints the time per point. `cargo test --release -- --ignored --nocapture otlp_speed`.
-#[test]
-#[ignore = "a measurement"]
-#[allow(clippy::print_stdout, reason = "a measurement")]
-fn otlp_speed() {
-    let point = |i: u64| NumberDataPoint {
-        attributes: vec![attribute("http.method", "GET"), attribute("http.route", &format!("/cart/{i}"))],
-        ..number(5, i as f64)
-    };
-    let data = sum(CUMULATIVE, true, (0..500).map(point).collect());
-    let body = request(&SERVICE, vec![metric("http.requests", "1", data)]).encode_to_vec();
-    let r = Receiver::default();
-    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0, sender: None };
-    for _ in 0..2 {
-        let start = std::time::Instant::now();
-        let samples: u64 = (0..1000).map(|_| otlp_metrics::decode(&body, &ctx).unwrap().samples).sum();
-        println!("OTLP sums: {:.0} ns per point", start.elapsed().as_nanos() as f64 / samples as f64);
-    }
-}
