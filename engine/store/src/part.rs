@@ -42,13 +42,15 @@ pub use checksum::BLOCK_BYTES;
 pub(crate) use file::PAGE_ROWS;
 pub use floats::FloatChunks;
 pub use footer::Footer;
-pub(crate) use index::{LabelIndex, MemoryIndex};
+pub(crate) use index::LabelIndex;
+pub(crate) use index::memory::MemoryIndex;
 pub use names::NameFilter;
 pub use reader::Part;
 pub use rows::write_rows_part;
 pub(crate) use rows::{RowPieces, RowsPartWriter};
 pub use run_reader::RunReader;
-pub use series::{ChosenSeries, SeriesPage, SeriesRows};
+pub use series::ChosenSeries;
+pub use series::page::{SeriesPage, SeriesRows};
 pub use writer::PartWriter;
 
 /// Version of the files' layout, as it stands in each footer.

@@ -42,6 +42,15 @@ impl fmt::Debug for Footer {
     }
 }
 
+/// Texts as views, dictionaries as they are: what the columns of `.rows` of a part of logs are read as.
+fn read_schema(written: &Schema) -> Schema {
+    let fields = written.fields().iter().map(|field| match field.data_type() {
+        DataType::Utf8 => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
+        _ => Arc::clone(field),
+    });
+    Schema::new(fields.collect::<Vec<_>>())
+}
+
 /// Texts by number.
 fn coded() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
@@ -102,7 +111,7 @@ impl Footer {
         };
         let mut arrow = read(ArrowReaderOptions::new())?;
         if self.value(keys::TABLE) == Some(tables::logs::TABLE.name) && file.kind == "rows" {
-            let schema = super::logs::read_schema(arrow.schema());
+            let schema = read_schema(arrow.schema());
             arrow = read(ArrowReaderOptions::new().with_schema(Arc::new(schema)))?;
         }
         Ok(self.arrow.get_or_init(|| arrow))

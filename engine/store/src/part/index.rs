@@ -5,7 +5,7 @@
 //! values and then the bitmaps of those that it likes. Parts written before there was a directory have their index made
 //! in memory out of `.series` ([`MemoryIndex`]).
 
-mod memory;
+pub(super) mod memory;
 mod union;
 
 use std::ops::Range;
@@ -25,9 +25,8 @@ use super::series::split;
 use crate::cache::{Held, Piece};
 use crate::error::Result;
 
+use memory::MemoryIndex;
 use union::Union;
-
-pub(crate) use memory::MemoryIndex;
 
 /// Columns of `.index`.
 const VALUE: usize = 1;

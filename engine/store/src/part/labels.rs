@@ -19,6 +19,7 @@ use super::footer::{Footer, damaged};
 use super::index::LabelIndex;
 use super::pairs::PairTable;
 use super::reader::Part;
+use super::series::page::PAGE_SERIES;
 use crate::error::Result;
 
 /// Series whose labels are decoded at once.
@@ -231,7 +232,7 @@ impl Part {
                 let bytes = 2 * footer.decoded_bytes(&leaves, &runs);
                 stats.take(bytes + coders.len() * size_of_val(numbers))?;
                 stats.check()?;
-                let pages = numbers.chunk_by(|a, b| a / super::series::PAGE_SERIES == b / super::series::PAGE_SERIES);
+                let pages = numbers.chunk_by(|a, b| a / PAGE_SERIES == b / PAGE_SERIES);
                 stats::add(&stats.index_pages_read, pages.count() as u64);
                 let batches =
                     self.read_batches(file, &footer, &runs, Some(&columns), 8192, Purpose::Query, stats).await?;

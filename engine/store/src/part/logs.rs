@@ -2,10 +2,12 @@
 //! streams ([`StreamBlocks`]) and which of them have a label ([`Part::each_label_value`](super::Part)).
 
 mod columns;
+mod known;
 mod labels_file;
 mod merged;
 mod reader;
 mod set;
+mod stream_pieces;
 mod streams;
 mod streams_file;
 #[cfg(test)]
@@ -13,9 +15,11 @@ mod tests;
 mod writer;
 
 pub(crate) use columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy, Optional, worth_codes};
+pub(crate) use known::{ColumnIndex, PartLogs, PartStream};
 pub(crate) use labels_file::{KIND_LABEL, KIND_SERVICE};
 pub(crate) use merged::merged_columns;
-pub(crate) use reader::{ColumnIndex, PartLogs, PartStream, page_numbers, page_times, read_schema};
+pub(crate) use reader::{page_numbers, page_times};
 pub(crate) use set::{StreamSet, StreamSetBuilder};
-pub(crate) use streams::{KeptPiece, LabelRuns, StreamBlocks, StreamColumns, StreamPiece};
+pub(crate) use stream_pieces::{KeptPiece, StreamBlocks, StreamColumns, StreamPiece};
+pub(crate) use streams::LabelRuns;
 pub(crate) use writer::{GROUP_ROWS, GroupColumns, LogPartWriter, array_type};

@@ -9,7 +9,7 @@ use quiver_types::{LabelSet, MillisRange, ReadStats};
 use super::fetch::Purpose;
 use super::floats::FloatChunks;
 use super::reader::Part;
-use super::series::PAGE_SERIES;
+use super::series::page::PAGE_SERIES;
 use super::{SeriesPage, SeriesRows};
 use crate::error::Result;
 use crate::run::{HistRun, RunExemplar, SeriesRun};

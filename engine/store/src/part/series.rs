@@ -4,194 +4,26 @@
 //! wants few series it keeps these alone. Pages are cached; which labels the series have is said by `index` and
 //! `labels`.
 
+pub(super) mod page;
+
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{Array, AsArray, RecordBatch};
-use arrow::datatypes::{TimestampMillisecondType, UInt64Type};
-use hashbrown::HashMap;
-use quiver_types::{Millis, MillisRange, ReadStats, SeriesId, stats};
+use arrow::array::RecordBatch;
+use quiver_types::{MillisRange, ReadStats, stats};
 
+use super::FileMeta;
 use super::fetch::Purpose;
 use super::footer::damaged;
 use super::reader::Part;
-use super::{FileMeta, PartMeta};
 use crate::cache::{Held, Piece};
 use crate::error::Result;
 use crate::sample_blocks::block_starts;
 
-/// Series of a page.
-pub(crate) const PAGE_SERIES: u32 = 4096;
+use page::{PAGE_SERIES, SIBLINGS, SeriesPage, SeriesRows};
+
 /// Of a page with fewer chosen series than this part of it, a query keeps these alone.
 const FEW: usize = 16;
-
-/// Rows of a series in one of the sibling files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SeriesRows {
-    /// Number of the series in the part.
-    pub series: u32,
-    /// First row in the file.
-    pub first: u64,
-    /// Number of rows that belong to the series.
-    pub rows: u64,
-}
-
-/// Columns with first row and number of rows in each sibling, and its kind.
-const SIBLINGS: [(&str, [&str; 2]); 3] = [
-    ("samples", ["samples_first", "samples_rows"]),
-    ("histograms", ["histograms_first", "histograms_rows"]),
-    ("exemplars", ["exemplars_first", "exemplars_rows"]),
-];
-
-/// Up to [`PAGE_SERIES`] series of a part.
-#[derive(Debug, Default)]
-pub struct SeriesPage {
-    first: u32,
-    ids: Vec<SeriesId>,
-    services: Vec<Arc<str>>,
-    service_codes: Vec<u16>,
-    /// Where the rows of each series begin in samples, histograms and exemplars, and where the last ones end; empty
-    /// when the part has no such file.
-    starts: [Vec<u64>; 3],
-    min_ts: Vec<Millis>,
-    max_ts: Vec<Millis>,
-    /// First series of each block of decoded samples, then the end of the page.
-    blocks: Vec<u32>,
-}
-
-impl SeriesPage {
-    /// Numbers of its series.
-    pub fn numbers(&self) -> Range<u32> {
-        self.first..self.first + self.ids.len() as u32
-    }
-
-    fn at(&self, series: u32) -> usize {
-        (series - self.first) as usize
-    }
-
-    /// Hash of a series' labels.
-    pub fn id(&self, series: u32) -> SeriesId {
-        self.ids[self.at(series)]
-    }
-
-    /// Services of its series, in no order.
-    pub fn services(&self) -> &[Arc<str>] {
-        &self.services
-    }
-
-    /// Place of a series' service among them.
-    pub fn service_code(&self, series: u32) -> usize {
-        usize::from(self.service_codes[self.at(series)])
-    }
-
-    /// Gives the service of a series; empty = none.
-    pub fn service(&self, series: u32) -> &Arc<str> {
-        &self.services[self.service_code(series)]
-    }
-
-    /// Rows of a series in `.samples`.
-    pub fn samples(&self, series: u32) -> SeriesRows {
-        self.rows(0, series)
-    }
-
-    /// Rows of a series in `.histograms`.
-    pub fn hists(&self, series: u32) -> SeriesRows {
-        self.rows(1, series)
-    }
-
-    /// Rows of a series in `.exemplars`.
-    pub fn exemplars(&self, series: u32) -> SeriesRows {
-        self.rows(2, series)
-    }
-
-    fn rows(&self, sibling: usize, series: u32) -> SeriesRows {
-        let (starts, at) = (&self.starts[sibling], self.at(series));
-        let first = starts.get(at).copied().unwrap_or(0);
-        let end = starts.get(at + 1).copied().unwrap_or(0);
-        SeriesRows { series, first, rows: end - first }
-    }
-
-    /// First and last time of a series.
-    pub fn range(&self, series: u32) -> MillisRange {
-        MillisRange::new(self.min_ts[self.at(series)], self.max_ts[self.at(series)])
-    }
-
-    /// Gives the series of the block of decoded samples (see `sample_blocks`) that holds a series. A block never
-    /// reaches over the end of a page.
-    pub(crate) fn block(&self, series: u32) -> Range<u32> {
-        let block = self.blocks.partition_point(|&start| start <= series) - 1;
-        self.blocks[block]..self.blocks[block + 1]
-    }
-
-    /// Samples of that block.
-    fn block_samples(&self, series: u32) -> u64 {
-        let (block, starts) = (self.block(series), &self.starts[0]);
-        let at = |series: u32| starts.get((series - self.first) as usize).copied().unwrap_or(0);
-        at(block.end) - at(block.start)
-    }
-
-    /// Bytes in memory.
-    pub fn memory_bytes(&self) -> usize {
-        let starts: usize = self.starts.iter().map(|s| 8 * s.len()).sum();
-        let services: usize = self.services.iter().map(|s| s.len() + 32).sum();
-        self.ids.len() * (16 + 2 + 16) + starts + services + 4 * self.blocks.len() + 256
-    }
-
-    /// Adds rows; `None` when a batch has other columns or rows that do not follow each other.
-    fn add(&mut self, batch: &RecordBatch) -> Option<()> {
-        let ids = batch.column_by_name("series_id")?.as_fixed_size_binary_opt()?;
-        for i in 0..ids.len() {
-            self.ids.push(SeriesId::from_bytes(ids.value(i).try_into().ok()?));
-        }
-        let services = batch.column_by_name("service")?.as_string_opt::<i32>()?;
-        let known = self.services.iter().map(Arc::clone).zip(0..);
-        let mut codes: HashMap<Arc<str>, u16, foldhash::fast::RandomState> = known.collect();
-        let mut last = 0;
-        for service in services {
-            let service = service.unwrap_or("");
-            if self.services.get(usize::from(last)).is_none_or(|s| **s != *service) {
-                last = codes.get(service).copied().unwrap_or(self.services.len() as u16);
-                if usize::from(last) == self.services.len() {
-                    let service: Arc<str> = Arc::from(service);
-                    self.services.push(Arc::clone(&service));
-                    codes.insert(service, last);
-                }
-            }
-            self.service_codes.push(last);
-        }
-        let times = |name: &str| {
-            Some(batch.column_by_name(name)?.as_primitive_opt::<TimestampMillisecondType>()?.values().to_vec())
-        };
-        self.min_ts.extend(times("min_time")?);
-        self.max_ts.extend(times("max_time")?);
-        for (starts, (_, [first, rows])) in self.starts.iter_mut().zip(SIBLINGS) {
-            let Some(firsts) = batch.column_by_name(first) else { continue };
-            let firsts = firsts.as_primitive_opt::<UInt64Type>()?.values();
-            let rows = batch.column_by_name(rows)?.as_primitive_opt::<UInt64Type>()?.values();
-            for (&first, &rows) in firsts.iter().zip(rows) {
-                // Each series begins where the one before ends.
-                if starts.last().is_some_and(|&end| end != first) {
-                    return None;
-                }
-                if starts.is_empty() {
-                    starts.push(first);
-                }
-                starts.push(first.checked_add(rows)?);
-            }
-        }
-        Some(())
-    }
-
-    /// Says whether its ends are those of the part where the page is the first or the last one.
-    fn fits(&self, meta: &PartMeta, series: u64) -> bool {
-        SIBLINGS.iter().zip(&self.starts).all(|((kind, _), starts)| {
-            let rows = meta.file(kind).map_or(0, |f| f.rows);
-            let begins = self.first > 0 || starts.first().is_none_or(|&first| first == 0);
-            let ends = u64::from(self.numbers().end) < series || starts.last().copied().unwrap_or(0) == rows;
-            begins && ends
-        })
-    }
-}
 
 /// Splits batches of rows that were read in one go into pieces of the given numbers of rows.
 pub(super) fn split(batches: &[RecordBatch], lens: impl Iterator<Item = usize>) -> Option<Vec<Vec<RecordBatch>>> {
@@ -333,7 +165,7 @@ impl Part {
         let short = || damaged(&file.key, "it is shorter than it was written");
         let mut out = Vec::with_capacity(missing.len());
         for (&number, batches) in missing.iter().zip(split(&batches, lens).ok_or_else(short)?) {
-            let mut page = SeriesPage { first: number * PAGE_SERIES, ..SeriesPage::default() };
+            let mut page = SeriesPage::starting(number * PAGE_SERIES);
             for batch in &batches {
                 page.add(batch).ok_or_else(|| damaged(&file.key, "its columns are not those of series"))?;
             }
@@ -391,7 +223,7 @@ impl ChosenSeries {
                 continue;
             }
             let number = page.first / PAGE_SERIES;
-            if here.len() * FEW >= page.ids.len() {
+            if here.len() * FEW >= page.numbers().len() {
                 stats.take(page.memory_bytes())?;
                 out.push((number, Kept::Page(Arc::clone(page))));
                 continue;

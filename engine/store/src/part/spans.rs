@@ -4,6 +4,7 @@ mod chunks;
 mod columns;
 mod filters;
 mod groups;
+mod index;
 mod kept;
 mod keys;
 mod own;
@@ -13,15 +14,17 @@ mod rollup;
 mod rows;
 mod slowest;
 mod texts;
+mod trace_filter;
 mod traces;
 mod write;
 
 pub(crate) use filters::without;
 pub(crate) use groups::{SpanGroup, can_hold};
+pub(crate) use index::SpanIndex;
 pub(crate) use own::{OwnColumn, own_columns};
-pub(crate) use read::{SpanIndex, needed};
+pub(crate) use read::needed;
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};
-pub(crate) use traces::TraceFilter;
+pub(crate) use trace_filter::TraceFilter;
 pub(crate) use write::{GROUP_ROWS, SpanPartWriter, equal_but_received, roll_up, sorted};
 
 use quiver_types::spans::Place;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::columns::{ColumnKind, ColumnPlan, LogColumns, NamePolicy};
-use super::reader::PartLogs;
+use super::known::PartLogs;
 use crate::logs::text;
 use crate::part::PartMeta;
 

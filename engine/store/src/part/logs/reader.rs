@@ -4,13 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::buffer::BooleanBuffer;
 use arrow::compute::concat;
-use arrow::datatypes::{Schema, TimestampNanosecondType, UInt64Type};
+use arrow::datatypes::{TimestampNanosecondType, UInt64Type};
 use bytes::Bytes;
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::{ParquetRecordBatchReaderBuilder, RowSelection, RowSelectionPolicy};
-use parquet::basic::Type;
 use parquet::errors::ParquetError;
 use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER};
 use quiver_types::tables::logs as table;
@@ -20,157 +18,12 @@ use super::super::fetch::{Fetched, Purpose};
 use super::super::footer::{Footer, damaged};
 use super::super::{FileMeta, Part};
 use super::columns::{COLUMNS_KEY, LogColumns, Optional};
+use super::known::{ColumnIndex, PartLogs, PartStream};
 use crate::error::{Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
 /// Rows of a stream from which on it is long: fewer are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;
-
-/// A stream of a part.
-#[derive(Debug, Clone)]
-pub(crate) struct PartStream {
-    pub(crate) stream: Arc<LiveStream>,
-    /// Its rows in `.rows` of the part.
-    pub(crate) rows: Range<u64>,
-    /// First and last time of these rows, Unix nanoseconds.
-    pub(crate) range: (i64, i64),
-}
-
-/// What is known of a part before any row is read; kept in memory.
-#[derive(Debug)]
-pub(crate) struct PartLogs {
-    pub(crate) columns: LogColumns,
-    /// Its streams; `None`: they are many, and read by blocks where they are wanted.
-    pub(crate) streams: Option<Vec<PartStream>>,
-    /// Whether streams have many rows each: what follows from the stream is then looked up by stream.
-    pub(crate) long_streams: bool,
-    /// The footer of `.rows`.
-    pub(crate) footer: Arc<Footer>,
-    pub(crate) has: Optional,
-    /// First and last time of each row group.
-    pub(crate) group_ranges: Vec<(i64, i64)>,
-}
-
-/// The filters of words of a column: first row, rows, filter.
-#[derive(Debug)]
-pub(crate) struct ColumnIndex {
-    pub(crate) filters: Vec<(u64, u64, Bytes)>,
-}
-
-impl ColumnIndex {
-    /// Bytes in memory.
-    pub(crate) fn memory_bytes(&self) -> u64 {
-        self.filters.iter().map(|f| f.2.len() as u64 + 48).sum::<u64>() + 64
-    }
-}
-
-impl PartLogs {
-    /// Row range of a row group.
-    pub(crate) fn group_rows(&self, group: usize) -> Range<u64> {
-        let starts = self.footer.group_starts();
-        starts[group]..starts[group + 1]
-    }
-
-    /// Number of row groups.
-    pub(crate) fn groups(&self) -> usize {
-        self.footer.group_starts().len() - 1
-    }
-
-    /// Pages of a column of a row group that hold rows that are set: number, and rows in the group. `None` when they are
-    /// more than so many, or not known.
-    pub(crate) fn pages_of(
-        &self,
-        group: usize,
-        column: &str,
-        rows: &BooleanBuffer,
-        most: usize,
-    ) -> Option<Vec<(u32, Range<usize>)>> {
-        let locations = self.footer.page_locations(group, self.footer.column(column)?);
-        let mut out: Vec<(u32, Range<usize>)> = Vec::new();
-        for (start, end) in rows.set_slices() {
-            let mut next = out.last().map_or(0, |(_, range)| range.end).max(start);
-            while next < end {
-                let page = locations.partition_point(|p| p.first_row_index as usize <= next).checked_sub(1)?;
-                let last = locations.get(page + 1).map_or(rows.len(), |p| p.first_row_index as usize);
-                if out.len() == most {
-                    return None;
-                }
-                out.push((page as u32, locations[page].first_row_index as usize..last));
-                next = last;
-            }
-        }
-        Some(out)
-    }
-
-    /// Number of pages of a column of a row group; 0: not known.
-    pub(crate) fn pages(&self, group: usize, column: &str) -> usize {
-        self.footer.column(column).map_or(0, |at| self.footer.page_locations(group, at).len())
-    }
-
-    /// Bytes of a column of a row group, before compression.
-    pub(crate) fn column_bytes(&self, group: usize, column: &str) -> u64 {
-        let chunks = self.footer.metadata().row_group(group).columns();
-        self.footer.column(column).map_or(0, |at| chunks[at].uncompressed_size() as u64)
-    }
-
-    /// Leaves of a row group in columns that are wanted, each with its bytes as texts, about.
-    fn wanted_leaves(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> Vec<(usize, u64)> {
-        let metadata = self.footer.metadata();
-        let columns = metadata.file_metadata().schema_descr().columns().iter().zip(metadata.row_group(group).columns());
-        columns
-            .enumerate()
-            .filter(|(_, (column, _))| column.path().parts().first().is_some_and(|name| wanted(name)))
-            .map(|(leaf, (column, chunk))| {
-                // Digits take twice the bytes that they stand for, and both are there at once.
-                let times = if column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY { 3 } else { 1 };
-                (leaf, times * chunk.uncompressed_size() as u64)
-            })
-            .collect()
-    }
-
-    /// Bytes of a row group in columns that are wanted, as texts, about.
-    pub(crate) fn wanted_bytes(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> u64 {
-        self.wanted_leaves(group, wanted).iter().map(|(_, bytes)| bytes).sum()
-    }
-
-    /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows, where
-    /// any of these is set.
-    pub(crate) fn row_bytes(
-        &self,
-        group: usize,
-        step: usize,
-        wanted: &dyn Fn(&str) -> bool,
-        rows: &BooleanBuffer,
-    ) -> Vec<f32> {
-        let mut out = vec![0.0; rows.len().div_ceil(step)];
-        let mut steps: Vec<usize> = Vec::new();
-        for (start, end) in rows.set_slices() {
-            let first = steps.last().map_or(0, |last| last + 1).max(start / step);
-            steps.extend(first..end.div_ceil(step));
-        }
-        for (leaf, bytes) in self.wanted_leaves(group, wanted) {
-            let pages = self.footer.page_locations(group, leaf);
-            for (at, page) in pages.iter().enumerate() {
-                let first = page.first_row_index as usize;
-                let end = pages.get(at + 1).map_or(rows.len(), |next| next.first_row_index as usize);
-                let each = bytes as f32 / pages.len() as f32 / end.saturating_sub(first).max(1) as f32;
-                let from = steps.partition_point(|&step_at| step_at < first / step);
-                for &at in steps[from..].iter().take_while(|&&step_at| step_at < end.div_ceil(step)) {
-                    let here = end.min((at + 1) * step).saturating_sub(first.max(at * step));
-                    out[at] += each * here as f32 / step as f32;
-                }
-            }
-        }
-        out
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let streams = self.streams.iter().flatten();
-        let streams = streams.map(|s| s.stream.labels.canonical().len() + 160).sum::<usize>();
-        let columns = self.columns.columns.iter().map(|c| c.name.len() + 64).sum::<usize>();
-        (streams + columns + self.group_ranges.len() * 16 + 1024) as u64
-    }
-}
 
 fn rows_file(part: &Part) -> Result<&FileMeta> {
     part.meta.file("rows").ok_or_else(|| Error::internal(format!("part `{}` has no rows", part.meta.id)))
@@ -470,14 +323,4 @@ fn index_of(batch: &RecordBatch, column: &str, out: &mut Vec<(u64, u64, Bytes)>)
         out.push((first.value(i), rows.value(i), Bytes::copy_from_slice(payloads.value(i))));
     }
     Some(())
-}
-
-/// Texts as views, dictionaries as they are: what the columns of `.rows` are read as.
-pub(crate) fn read_schema(written: &Schema) -> Schema {
-    use arrow::datatypes::{DataType, Field};
-    let fields = written.fields().iter().map(|field| match field.data_type() {
-        DataType::Utf8 => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
-        _ => Arc::clone(field),
-    });
-    Schema::new(fields.collect::<Vec<_>>())
 }

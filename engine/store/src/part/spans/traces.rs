@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BinaryArray, RecordBatch};
 use parquet::basic::Compression;
-use quiver_types::tables::spans::{self as table, trace_hash};
+use quiver_types::tables::spans as table;
 use quiver_types::{ReadStats, stats};
-use xxhash_rust::xxh3::xxh3_64;
 
+use super::trace_filter::{TraceFilter, spread};
 use crate::error::{Context, Result};
-use crate::part::bloom::{Words, may_hold};
+use crate::part::bloom::Words;
 use crate::part::file::{PartFile, Unfinished, column, properties};
 use crate::part::footer::damaged;
 use crate::part::{FileMeta, Part, PartSpec};
@@ -20,22 +20,6 @@ use crate::part::{FileMeta, Part, PartSpec};
 const ENTRIES_MIN: usize = 4096;
 /// Bits of each trace.
 const BITS: usize = 12;
-
-/// A filter of trace ids.
-#[derive(Debug)]
-pub(crate) struct TraceFilter(Vec<u8>);
-
-/// What the filter holds of a trace: its hash in the index is all that a compaction knows.
-fn spread(hash: u32) -> u64 {
-    xxh3_64(&hash.to_le_bytes())
-}
-
-impl TraceFilter {
-    /// Says whether a trace may be there.
-    pub(crate) fn may_hold(&self, id: &[u8; 16]) -> bool {
-        may_hold(&self.0, spread(trace_hash(id)))
-    }
-}
 
 /// Writes the filter of the traces of an index, if that is worth it; entries are sorted by hash.
 pub(super) fn write(
@@ -91,6 +75,8 @@ impl Part {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::tables::spans::trace_hash;
+
     use super::super::super::tests::{block_on, open, spec, write as metrics};
     use super::*;
     use crate::part::PartMeta;
