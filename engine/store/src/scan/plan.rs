@@ -17,7 +17,9 @@ const WINDOW_SAMPLES_PER_PART: u64 = 1 << 17;
 /// Bounds of a window over all parts, in samples. The greater one bounds memory: some 24 bytes each.
 const WINDOW_SAMPLES: Range<u64> = (1 << 17)..(1 << 20);
 /// What a series of a live generation counts: its samples are not known without asking for each.
-const LIVE_WEIGHT: u32 = 64;
+pub(super) const LIVE_WEIGHT: u32 = 64;
+/// Samples that a histogram counts as.
+pub(super) const HIST_WEIGHT: u64 = 10;
 
 /// Estimated samples to decode per row.
 #[derive(Debug)]
@@ -75,9 +77,9 @@ impl Weights {
     }
 }
 
-/// Estimates what is decoded of a series of a part for the range; a histogram counts as ten samples.
+/// Estimates what is decoded of a series of a part for the range; a histogram counts as [`HIST_WEIGHT`].
 pub(super) fn samples_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u32 {
-    let rows = series.samples(number).rows + 10 * series.hists(number).rows;
+    let rows = series.samples(number).rows + HIST_WEIGHT * series.hists(number).rows;
     let own = series.range(number);
     if range.min <= own.min && own.max <= range.max {
         return rows as u32;

@@ -15,7 +15,7 @@ use quiver_types::{ReadStats, Result, stats};
 
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
-use super::plan::{Weights, samples_in};
+use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, samples_in};
 use crate::error::{Context, leave_out};
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
@@ -94,6 +94,15 @@ struct PartWindow {
     hists: Vec<HistRun>,
 }
 
+impl PartWindow {
+    /// Samples that it holds; a histogram counts as [`HIST_WEIGHT`].
+    fn samples(&self) -> u64 {
+        let floats: usize = self.floats.iter().map(Floats::len).sum();
+        let hists: usize = self.hists.iter().map(HistRun::len).sum();
+        floats as u64 + HIST_WEIGHT * hists as u64
+    }
+}
+
 /// Float samples of a series of a part.
 #[derive(Debug)]
 enum Floats {
@@ -104,6 +113,13 @@ enum Floats {
 }
 
 impl Floats {
+    fn len(&self) -> usize {
+        match self {
+            Self::Read(run) => run.len(),
+            Self::Held(_, place) => place.len as usize,
+        }
+    }
+
     fn view(&self) -> FloatView<'_> {
         match self {
             Self::Read(run) => FloatView::new(run),
@@ -234,10 +250,22 @@ impl SampleStream {
             self.window.parts.push(window);
         }
         self.window.rows = start..end;
+        // Pages that were read for a few samples are gone, and blocks are the cache's.
+        self.memory.try_resize(bytes.min(self.window_bytes()))?;
         if self.has_one_source() {
             self.give_out_blocks()?;
         }
         Ok(())
+    }
+
+    /// What the rows of the window take: those of parts as they were read, those of generations by an estimate.
+    fn window_bytes(&self) -> usize {
+        let Range { start, end } = self.window.rows;
+        let read: u64 = self.window.parts.iter().map(PartWindow::samples).sum();
+        let rows =
+            |live: &LiveRows| live.rows.partition_point(|&r| r < end) - live.rows.partition_point(|&r| r < start);
+        let live: usize = self.scan.selection.live.iter().map(rows).sum();
+        ((read + live as u64 * u64::from(LIVE_WEIGHT)) * SAMPLE_BYTES) as usize
     }
 
     /// Says whether all samples of the window come from one part, as floats.
