@@ -177,13 +177,16 @@ fn laterals_are_joins() {
     assert!(starred.starts_with("SELECT \"t\".*, \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN ("), "{starred}");
     assert!(starred.ends_with("WHERE t.a = \"value 2\".\"value 2\""), "{starred}");
     for other in [
-        "select l.x from t cross join lateral (select lag(u.b) over (order by u.n) x from u where u.n < t.n limit 1) l",
         "select l.x from t cross join lateral (select max(c.a) x from pg_catalog.pg_constraint c where c.n < t.n) l",
         "select l.x from t cross join lateral (select unnest(u.l) x from u where u.n < t.n limit 1) l",
         "select l.x from t cross join lateral (select u.b x, count(*) from u where u.n < t.n group by u.b limit 1) l",
     ] {
         assert!(!translated(other).unwrap().contains("of rows"), "{other}");
     }
+    let windowed =
+        "select l.x from t cross join lateral (select lag(u.b) over (order by u.n) x from u where u.n < t.n limit 1) l";
+    let windowed = translated(windowed).unwrap();
+    assert!(windowed.contains("(PARTITION BY \"of rows\".\"key 1\" ORDER BY u.n)"), "{windowed}");
     let beside = translated("select l.x from t cross join lateral (select u.b, t.x from u where u.k = t.k) l").unwrap();
     assert!(beside.contains("\"of rows\".\"key 1\" AS x") && beside.ends_with("IS NOT DISTINCT FROM t.k)"), "{beside}");
     check(
