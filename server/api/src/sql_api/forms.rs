@@ -25,7 +25,7 @@ use crate::sending::BatchWriter;
 
 /// Rows and bytes of a row group of Parquet: they are held until it is whole.
 const GROUP_ROWS: usize = 32 * 1024;
-const GROUP_BYTES: usize = 4 << 20;
+const GROUP_BYTES: usize = 2 << 20;
 
 /// How rows of SQL are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
