@@ -34,9 +34,6 @@ use crate::{
 
 /// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
 const STACK_BYTES: usize = 16 << 20;
-/// How much less of a busy processor threads that take data in get than those of queries. Of either there are as many as
-/// processors, and the log writes beside the first: at equal weights, many senders leave queries less than a half.
-const NICENESS: i32 = 2;
 
 /// How commands are told what to work on: those that a running server answers, too, and others.
 const ANY: &str = "by `--data`, or a running server by `--server`";
@@ -254,10 +251,6 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
     Ok(tokio::runtime::Builder::new_multi_thread()
         .thread_name("quiver-io")
-        .on_thread_start(|| {
-            // On Linux the niceness of "this process" is that of the calling thread. Refused: it works all the same.
-            let _ = rustix::process::setpriority_process(None, NICENESS);
-        })
         .thread_keep_alive(quiver_query::THREAD_KEEP_ALIVE)
         .thread_stack_size(STACK_BYTES)
         .enable_all()
