@@ -27,7 +27,7 @@ const BATCH_SAMPLES: usize = 1 << 17;
 /// A batch has no more series than this.
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples of a decoded block are copied, so that batches do not get too small.
-const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 13 };
+const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
 /// What a batch that cannot be made is told as.
 const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, and as it stands in the batch.

@@ -1,5 +1,6 @@
 //! A scan over parts and live generations gives what a naive merge of all samples gives.
 
+mod hours;
 mod speed;
 
 use std::collections::{BTreeMap, BTreeSet};
