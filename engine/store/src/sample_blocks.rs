@@ -20,7 +20,7 @@ use crate::run::FloatRun;
 
 /// Samples of a block; a longer series is a block by itself.
 const BLOCK_SAMPLES: u64 = 1 << 16;
-/// Uses that are remembered of blocks that are not (yet) held.
+/// Blocks of which uses are remembered.
 const SEEN_MAX: usize = 1 << 16;
 /// Little is held while less than this part of the budget is taken.
 const LITTLE_SHARE: u64 = 4;
@@ -180,7 +180,9 @@ type Key = (PartId, u32, Window);
 pub(crate) struct SampleBlocks {
     blocks: Lru<Key, Arc<SampleBlock>>,
     bytes_max: u64,
-    seen: Mutex<HashMap<Key, u8, FixedState>>,
+    /// How often a block was wanted that was not held, whichever of its times: who looks at one hour of some series will look at
+    /// others of them.
+    seen: Mutex<HashMap<(PartId, u32), u32, FixedState>>,
 }
 
 impl SampleBlocks {
@@ -201,12 +203,7 @@ impl SampleBlocks {
     /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on,
     /// later when only a small part of it is wanted. `again`: the same query will want it once more. While little is held the
     /// first use of most of a block is enough: nothing has to go for it, and it is not decoded twice.
-    pub(crate) fn admits(
-        &self,
-        (part, block, window): (PartId, u32, Window),
-        (wanted, rows): (u64, u64),
-        again: bool,
-    ) -> bool {
+    pub(crate) fn admits(&self, (part, block): (PartId, u32), (wanted, rows): (u64, u64), again: bool) -> bool {
         if self.bytes_max < 16 * rows {
             return false;
         }
@@ -215,7 +212,7 @@ impl SampleBlocks {
             if seen.len() >= SEEN_MAX {
                 seen.clear();
             }
-            let uses = seen.entry((part, block, window)).or_insert(0);
+            let uses = seen.entry((part, block)).or_insert(0);
             *uses = uses.saturating_add(1);
             *uses
         };
@@ -228,9 +225,8 @@ impl SampleBlocks {
         self.blocks.has_room(16 * rows) || uses.is_multiple_of(8)
     }
 
-    pub(crate) fn insert(&self, (part, block, window): (PartId, u32, Window), samples: &Arc<SampleBlock>) {
-        self.seen.lock().remove(&(part, block, window));
-        self.blocks.insert((part, block, window), Arc::clone(samples), samples.bytes());
+    pub(crate) fn insert(&self, key: (PartId, u32, Window), samples: &Arc<SampleBlock>) {
+        self.blocks.insert(key, Arc::clone(samples), samples.bytes());
     }
 
     /// Forgets parts that are gone.
@@ -321,15 +317,15 @@ mod tests {
     fn blocks_are_admitted_at_their_second_use() {
         let (cache, whole) = (share_of(1 << 20), Window::WHOLE);
         let part = Uuid::now_v7();
-        assert!(!cache.admits((part, 0, whole), (40, 100), false));
-        assert!(cache.admits((part, 0, whole), (40, 100), false));
-        assert!(cache.admits((part, 4, whole), (50, 100), false), "little is held");
+        assert!(!cache.admits((part, 0), (40, 100), false));
+        assert!(cache.admits((part, 0), (40, 100), false));
+        assert!(cache.admits((part, 4), (50, 100), false), "little is held");
         let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
-        assert!(!cache.admits((part, 1, whole), (large, large), false), "much would be held");
-        assert!(cache.admits((part, 5, whole), (large, large), true), "wanted again by the same query");
-        let little = |cache: &SampleBlocks| cache.admits((part, 2, whole), (1, 100), false);
+        assert!(!cache.admits((part, 1), (large, large), false), "much would be held");
+        assert!(cache.admits((part, 5), (large, large), true), "wanted again by the same query");
+        let little = |cache: &SampleBlocks| cache.admits((part, 2), (1, 100), false);
         assert!((0..3).all(|_| !little(&cache)) && little(&cache));
-        assert!(!cache.admits((part, 3, whole), (100, 1 << 20), true), "more than there is room for");
+        assert!(!cache.admits((part, 3), (100, 1 << 20), true), "more than there is room for");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
         cache.insert((part, 0, whole), &block);
         assert!(cache.get(part, 0, whole).is_some() && cache.get(part, 1, whole).is_none());

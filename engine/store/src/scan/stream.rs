@@ -456,8 +456,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
             stats::add(&stats.cache_misses, 1);
             let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
             let rows = times.samples_of(series.block_samples(block_of), source.meta.range());
-            let key = (id, block, times);
-            if rows > 0 && cache.admits(key, (wanted, rows), again) {
+            if rows > 0 && cache.admits((id, block), (wanted, rows), again) {
                 let page = source.series_page(block, stats).await?;
                 let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
                 let own = ReadStats::default();
@@ -466,7 +465,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
                 own.samples.store(0, Relaxed);
                 count_once(&own, stats);
                 let held = Arc::new(SampleBlock::new(members.start, &runs));
-                cache.insert(key, &held);
+                cache.insert((id, block, times), &held);
                 Some(held)
             } else {
                 missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
