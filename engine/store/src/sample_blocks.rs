@@ -180,8 +180,8 @@ type Key = (PartId, u32, Window);
 pub(crate) struct SampleBlocks {
     blocks: Lru<Key, Arc<SampleBlock>>,
     bytes_max: u64,
-    /// How often a block was wanted that was not held, whichever of its times: who looks at one hour of some series will look at
-    /// others of them.
+    /// How often a block was wanted that was not held, whichever of its times: who looks at one hour of some series
+    /// looks at others, too.
     seen: Mutex<HashMap<(PartId, u32), u32, FixedState>>,
 }
 
@@ -200,9 +200,10 @@ impl SampleBlocks {
         self.blocks.get(&(part, block, window)).or_else(whole)
     }
 
-    /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on,
-    /// later when only a small part of it is wanted. `again`: the same query will want it once more. While little is held the
-    /// first use of most of a block is enough: nothing has to go for it, and it is not decoded twice.
+    /// Counts a use of a block that is not held, and says whether to decode the whole of it: from the second use on; when
+    /// only a small part of it is wanted, once that was decoded so often that the whole costs no more. `again`: the same
+    /// query will want it once more. While little is held the first use of most of a block is enough: nothing has to go
+    /// for it, and it is not decoded twice.
     pub(crate) fn admits(&self, (part, block): (PartId, u32), (wanted, rows): (u64, u64), again: bool) -> bool {
         if self.bytes_max < 16 * rows {
             return false;
@@ -216,9 +217,9 @@ impl SampleBlocks {
             *uses = uses.saturating_add(1);
             *uses
         };
-        let enough = if wanted * 8 < rows { 4 } else { 2 };
+        let enough = if wanted * 8 < rows { rows / wanted.max(1) } else { 2 };
         let little = self.blocks.bytes() + 16 * rows <= self.bytes_max / LITTLE_SHARE;
-        if uses < enough && !((again || little) && wanted * 2 >= rows) {
+        if u64::from(uses) < enough && !((again || little) && wanted * 2 >= rows) {
             return false;
         }
         // When more is hot than there is room for, holding some of it beats replacing all of it again and again.
@@ -323,8 +324,8 @@ mod tests {
         let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
         assert!(!cache.admits((part, 1), (large, large), false), "much would be held");
         assert!(cache.admits((part, 5), (large, large), true), "wanted again by the same query");
-        let little = |cache: &SampleBlocks| cache.admits((part, 2), (1, 100), false);
-        assert!((0..3).all(|_| !little(&cache)) && little(&cache));
+        let little = |cache: &SampleBlocks| cache.admits((part, 2), (5, 100), false);
+        assert!((1..20).all(|_| !little(&cache)) && little(&cache), "a twentieth, twenty times");
         assert!(!cache.admits((part, 3), (100, 1 << 20), true), "more than there is room for");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
         cache.insert((part, 0, whole), &block);
