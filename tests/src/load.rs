@@ -127,12 +127,18 @@ impl Caller {
         Some(Ok(answer["data"]["result"][0]["value"][1].as_str().map(|v| v.parse().expect("a number"))))
     }
 
-    /// Gives one of the server's own metrics.
+    /// Gives one of the server's own metrics: the sum of its series.
     pub async fn metric(&self, name: &str) -> Option<f64> {
         let (_, body) = self.get("/metrics", &[]).await?;
         let text = String::from_utf8_lossy(&body).into_owned();
-        let line = text.lines().find_map(|l| l.strip_prefix(name)?.strip_prefix(' ').map(str::to_owned));
-        Some(line.unwrap_or_else(|| panic!("no metric {name}")).trim().parse().expect("a number"))
+        let of_name = |line: &str| {
+            let rest = line.strip_prefix(name)?;
+            let value = rest.starts_with([' ', '{']).then(|| rest.rsplit(' ').next())??;
+            Some(value.parse::<f64>().expect("a number"))
+        };
+        let values: Vec<f64> = text.lines().filter_map(of_name).collect();
+        assert!(!values.is_empty(), "no metric {name}");
+        Some(values.iter().sum())
     }
 }
 

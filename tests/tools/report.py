@@ -18,7 +18,10 @@ RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) igno
 COUNTS = re.compile(r"^\w+: (\d+) passed, (\d+) failed(?:, (\d+) (?:skipped|known failures))?")
 # What says that something is wrong: a test of cargo's runner, a case of a runner of ours, a panic, an error of the compiler.
 FAULT = re.compile(r"^test .* \.\.\. FAILED|^FAILED|^PASSES|^SKIPS (?:GREW|SHRANK)|^CONFORMANCE DATA IS MISSING|^error[:\[]|^thread '.*' .*panicked at|^---- .* ----$")
-FAILED_TARGETS = re.compile(r"^error: (?:\d+ targets? failed|test failed)")
+# Cargo's own list of what failed, its last words. Where it goes on behind a failure, `error: test failed` stands before further targets.
+FAILED_TARGETS = re.compile(r"^error: \d+ targets? failed")
+# A test that failed, whatever a server wrote into the line that says so first.
+FAILED_TEST = re.compile(r"^---- (.*) std(?:out|err) ----$")
 # Lines that are told of one target, and of those that follow a panic (its message stands there).
 MOST, BEHIND = 30, 2
 
@@ -31,7 +34,7 @@ class Target:
         self.started, self.seconds = time.monotonic(), 0.0
         self.passed = self.failed = self.ignored = 0
         self.complete = False
-        self.faults, self.behind = [], 0
+        self.faults, self.behind, self.tests = [], 0, []
 
     def take(self, line):
         """Counts a line of this target's output."""
@@ -40,6 +43,9 @@ class Target:
             passed, failed, ignored = ((counts or COUNTS.match(line)).groups("0"))
             self.passed, self.failed, self.ignored = self.passed + int(passed), self.failed + int(failed), self.ignored + int(ignored)
             self.complete = True
+        test = FAILED_TEST.match(line.rstrip())
+        if test:
+            self.tests.append(test.group(1))
         if FAULT.match(line):
             self.behind = BEHIND + 1
         if self.behind > 0:
@@ -79,9 +85,12 @@ def summary(targets, ends, code):
         if code != 0 and target.faults and (told or target is targets[0]):
             print(f"\nwhat failed in {target.name}, its last {min(MOST, len(target.faults))} lines that say so")
             print("\n".join(f"  {line}" for line in target.faults[-MOST:]))
+    for target in targets:
+        for test in target.tests:
+            print(f"\nfailed: {test} of {target.name}", end="")
     total = [sum(getattr(t, name) for t in targets) for name in ("passed", "failed", "ignored")]
     if ends:
-        print("\n" + "\n".join(ends))
+        print("\n\n" + "\n".join(ends))
     print(f"\n{'all is well' if code == 0 else 'FAILED'}: {total[0]} passed, {total[1]} failed, {total[2]} ignored (cargo's exit code: {code})")
 
 
