@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 116] = [
+const CODES: [(&str, &str); 117] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -115,6 +115,7 @@ const CODES: [(&str, &str); 116] = [
     ("there is no window", "42704"),
     ("window functions are not allowed", "42P20"),
     ("which another is built on", "42P20"),
+    ("requires an OVER clause", "42809"),
     ("Scalar subquery returned more than one row", "21000"),
     ("a subquery that stands for a value gives more than one row", "21000"),
     ("NTILE requires a positive integer", "22014"),
