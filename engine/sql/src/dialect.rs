@@ -125,6 +125,7 @@ pub(crate) fn translate(
 impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
+            Expr::Value(value) => literals::finite(&value.value)?,
             Expr::Collate { expr, .. } => *place = take(expr),
             Expr::BinaryOp { left, right, .. } => {
                 tuples::beside_query(left, right, self.aggregates)?;

@@ -85,8 +85,7 @@ pub(crate) const NO_TABLE: &str = "there is no table";
 pub(crate) const NO_COLUMN: &str = "there is no column";
 const NO_FUNCTION: &str = "Invalid function";
 /// Functions of windows alone; others of these are aggregates, too.
-const OF_WINDOWS: [&str; 8] =
-    ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"];
+const OF_WINDOWS: [&str; 8] = ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"];
 
 /// Line and column that an error of this crate names, from 1.
 pub fn place_of(error: &Error) -> Option<(usize, usize)> {
