@@ -4,7 +4,7 @@ use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::{BY_ZERO, from_datafusion, own_error};
+use quiver_query::{BY_ZERO, from_datafusion, no_moment, own_error};
 use quiver_types::meant::did_you_mean;
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
@@ -171,7 +171,9 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
         _ => None,
     };
     match root {
-        Some(text) if own_error(&error).is_none() => Error::new(ErrorKind::Execution, text).with_source(error),
+        Some(text) if own_error(&error).is_none() => {
+            Error::new(ErrorKind::Execution, no_moment(&text).unwrap_or(text)).with_source(error)
+        }
         _ => from_datafusion(error),
     }
 }
@@ -252,6 +254,9 @@ mod tests {
     fn faults_of_the_data_are_the_callers() {
         let divide = of_run(DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None));
         assert_eq!((divide.kind, divide.message.as_str()), (ErrorKind::Execution, BY_ZERO));
+        let date = ArrowError::CastError("Cannot cast string '2024-02-30' to value of Date32 type".into());
+        let date = of_run(DataFusionError::ArrowError(Box::new(date), None));
+        assert_eq!(date.message, "date/time field value out of range: \"2024-02-30\"");
         let constant = DataFusionError::Plan("a percentile is between 0 and 1".into());
         assert_eq!(of_run(constant).kind, ErrorKind::Execution);
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
