@@ -163,6 +163,12 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         {
             Some("`LIMIT` and `OFFSET` take constants".to_owned())
         }
+        DataFusionError::Plan(text) if text.starts_with("LIMIT must be >=") => {
+            Some("LIMIT must not be negative".to_owned())
+        }
+        DataFusionError::Plan(text) if text.starts_with("OFFSET must be >=") => {
+            Some("OFFSET must not be negative".to_owned())
+        }
         DataFusionError::NotImplemented(text) if text.contains("logical expression AggregateFunction") => {
             let text = "Aggregate functions are not allowed in `GROUP BY`, `VALUES` and conditions of joins: compute them \
                         in a subquery";
@@ -350,6 +356,8 @@ mod tests {
         let arrow = |inner| DataFusionError::ArrowError(Box::new(inner), None);
         for (error, expected) in [
             (DataFusionError::Plan("no such column".into()), "no such column"),
+            (DataFusionError::Plan("LIMIT must be >= 0, '-1' was provided".into()), "LIMIT must not be negative"),
+            (DataFusionError::Plan("OFFSET must be >=0, '-1' was provided".into()), "OFFSET must not be negative"),
             (DataFusionError::Execution("no such zone".into()), "no such zone"),
             (DataFusionError::NotImplemented("no such thing".into()), "no such thing"),
             (arrow(ArrowError::ParseError("no date".into())), "no date"),

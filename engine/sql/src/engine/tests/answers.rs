@@ -148,6 +148,12 @@ fn clauses_take_no_windows_and_aggregates() {
             "window functions are not allowed in conditions of joins",
         ),
         ("select x from generate_series(1, 3) g (x) order by 1.5", "non-integer constant in `ORDER BY`"),
+        ("select 1 limit -1", "LIMIT must not be negative"),
+        ("select 1 limit '-1'", "LIMIT must not be negative"),
+        ("select 1 limit -1.5", "LIMIT must not be negative"),
+        ("select 1 offset -1", "OFFSET must not be negative"),
+        ("select 1 limit 1e30", "is out of range for type bigint"),
+        ("select 1 limit 'x'", "to be an integer or null, but got Utf8"),
     ] {
         is_refused(text, part);
     }
