@@ -179,6 +179,9 @@ impl Translator<'_> {
                 let found = others::matched(vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
+            Expr::Substring {
+                expr: within, substring_from: Some(from), substring_for: None, shorthand: false, ..
+            } if patterns::may_be_text(from) => *place = call("substring_from", vec![take(within), take(from)]),
             Expr::Substring { substring_from, substring_for, .. } => {
                 for place in [substring_from, substring_for].into_iter().flatten() {
                     data_types::widened(place);
