@@ -4,6 +4,7 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod ambiguous;
 mod around;
 mod arrays;
 mod binary;
@@ -99,6 +100,7 @@ pub(crate) fn translate(
     let mut names = factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &Named| catalog.fixed(named);
+    ambiguous::none(query, &fixed)?;
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 121] = [
+const CODES: [(&str, &str); 122] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -101,6 +101,7 @@ const CODES: [(&str, &str); 121] = [
     ("mismatched array dimensions", "2202E"),
     ("must be in GROUP BY or an aggregate function", "42803"),
     ("Ambiguous reference", "42702"),
+    ("is ambiguous", "42702"),
     ("duplicate qualified field name", "42712"),
     ("Unsupported SQL type", "42704"),
     ("failed to match any signature", "42883"),

@@ -17,6 +17,10 @@ fn to_owned(texts: &[&str]) -> Vec<String> {
 #[test]
 fn rows_and_names() {
     check("values (1, 'a'), (2, null)", "column1|column2", &["1|a", "2|-"]);
+    check("select * from (select 1 as a, 2 as a) s", "a|a_2", &["1|2"]);
+    check("with c as (select t.x, u.x from (values (1)) t (x), (values (2)) u (x)) select * from c", "x|x_2", &["1|2"]);
+    check("select count(*), max(b) from (select 1 as a, 2 as a, 3 as b) s", "count|max", &["1|3"]);
+    check("select row_to_json(s) from (select 1 as a, 2 as a) s", "row_to_json", &[r#"{"a":1,"a":2}"#]);
     check("with a as (select 1 as x) select x from a union all select 2 order by x desc", "x", &["2", "1"]);
     check("select x from (values (1), (2), (3)) v (x) order by x limit 2 offset 1", "x", &["2", "3"]);
     check("select x from (values (1), (2), (null)) v (x) order by x", "x", &["1", "2", "-"]);
