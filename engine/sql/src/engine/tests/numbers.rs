@@ -148,3 +148,13 @@ fn numbers_that_doubles_do_not_hold_are_refused() {
     ]);
     gives(&[("1e308::float8 > 1e307", "true"), ("1e-300::float8 > 0", "true"), ("0.0::real", "0")]);
 }
+
+/// One row of telemetry does not take the others along, but where DataFusion does as PostgreSQL.
+#[test]
+fn what_has_no_logarithm_is_no_number() {
+    gives(&[("ln(0)", "-Infinity"), ("ln(-1)", "NaN"), ("log(-1)", "NaN"), ("power(-1, 0.5)", "NaN")]);
+    refuses(&[
+        ("(select max(sqrt(x)) from (values (4), (-1)) t (x))", "square root of a negative number"),
+        ("power(0, -1)", "zero raised to a negative power"),
+    ]);
+}
