@@ -6,6 +6,8 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
 
+use crate::moments::is_beyond;
+
 /// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
 pub(crate) const CROWDED: &str = "other queries hold the memory";
 
@@ -90,6 +92,38 @@ fn misfit(text: &str) -> Option<String> {
     Some(format!("No function matches the arguments of `{name}`. You might need to add explicit type casts"))
 }
 
+/// What arrow says is wrong with texts that are no times.
+const NO_TIMES: [&str; 4] = [
+    "timestamp must contain at least 10 characters",
+    "error parsing date",
+    "invalid timestamp separator",
+    "error parsing time",
+];
+
+/// What PostgreSQL says of a text that is no date or time, of what arrow does; none: it is another error.
+pub fn no_moment(said: &str) -> Option<String> {
+    let (kind, text) = if let Some((_, rest)) = said.split_once("Cannot cast string '") {
+        let (text, kind) = rest.rsplit_once("' to value of ")?;
+        let kind = if kind.starts_with("Date") {
+            "date"
+        } else if kind.starts_with("Time32") || kind.starts_with("Time64") {
+            "time"
+        } else {
+            return None;
+        };
+        (kind, text)
+    } else {
+        let (_, rest) = said.split_once("Error parsing timestamp from '")?;
+        let (text, _) = rest.rsplit_once("': ").filter(|(_, why)| NO_TIMES.contains(why))?;
+        ("timestamp", text)
+    };
+    Some(if is_beyond(text) {
+        format!("date/time field value out of range: \"{text}\"")
+    } else {
+        format!("invalid input syntax for type {kind}: \"{text}\"")
+    })
+}
+
 /// What PostgreSQL says of a quotient by zero.
 pub const BY_ZERO: &str = "division by zero";
 
@@ -129,6 +163,12 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         {
             Some("`LIMIT` and `OFFSET` take constants".to_owned())
         }
+        DataFusionError::Plan(text) if text.starts_with("LIMIT must be >=") => {
+            Some("LIMIT must not be negative".to_owned())
+        }
+        DataFusionError::Plan(text) if text.starts_with("OFFSET must be >=") => {
+            Some("OFFSET must not be negative".to_owned())
+        }
         DataFusionError::NotImplemented(text) if text.contains("logical expression AggregateFunction") => {
             let text = "Aggregate functions are not allowed in `GROUP BY`, `VALUES` and conditions of joins: compute them \
                         in a subquery";
@@ -157,7 +197,9 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
     let own = from_datafusion(error);
     match text {
         // What came from us has its kind already.
-        Some(text) if own.kind == ErrorKind::Internal => Error::invalid(text).with_source(own),
+        Some(text) if own.kind == ErrorKind::Internal => {
+            Error::invalid(no_moment(&text).unwrap_or(text)).with_source(own)
+        }
         _ => own,
     }
 }
@@ -197,6 +239,39 @@ mod tests {
             assert_eq!(error.kind, ErrorKind::Invalid);
             assert!(error.message.contains(said) && !error.message.contains("func:"), "{error}");
         }
+    }
+
+    #[test]
+    fn texts_that_are_no_times_are_told_of_as_in_postgresql() {
+        for (said, expected) in [
+            (
+                "Cast error: Cannot cast string '2024-02-30' to value of Date32 type",
+                Some("date/time field value out of range: \"2024-02-30\""),
+            ),
+            ("Cannot cast string 'it's' to value of Date32 type", Some("invalid input syntax for type date: \"it's\"")),
+            (
+                "Cannot cast string '25:00' to value of Time64(ns) type",
+                Some("date/time field value out of range: \"25:00\""),
+            ),
+            ("Cannot cast string 'x' to value of Time32(s) type", Some("invalid input syntax for type time: \"x\"")),
+            (
+                "Parser error: Error parsing timestamp from '2024-13-01 10:00:00': error parsing date",
+                Some("date/time field value out of range: \"2024-13-01 10:00:00\""),
+            ),
+            (
+                "Error parsing timestamp from 'x': timestamp must contain at least 10 characters",
+                Some("invalid input syntax for type timestamp: \"x\""),
+            ),
+            ("Error parsing timestamp from 'x' using format '%Y': premature end of input", None),
+            ("Cannot cast string 'x' to value of Int64 type", None),
+            ("Cannot cast string 'x' to value of Timestamp(ns) type", None),
+            ("division by zero", None),
+        ] {
+            assert_eq!(no_moment(said).as_deref(), expected, "{said}");
+        }
+        let error = ArrowError::ParseError("Error parsing timestamp from '2024-01-32': error parsing date".into());
+        let found = of_planning(DataFusionError::ArrowError(Box::new(error), None));
+        assert_eq!(found.message, "date/time field value out of range: \"2024-01-32\"");
     }
 
     #[test]
@@ -281,6 +356,8 @@ mod tests {
         let arrow = |inner| DataFusionError::ArrowError(Box::new(inner), None);
         for (error, expected) in [
             (DataFusionError::Plan("no such column".into()), "no such column"),
+            (DataFusionError::Plan("LIMIT must be >= 0, '-1' was provided".into()), "LIMIT must not be negative"),
+            (DataFusionError::Plan("OFFSET must be >=0, '-1' was provided".into()), "OFFSET must not be negative"),
             (DataFusionError::Execution("no such zone".into()), "no such zone"),
             (DataFusionError::NotImplemented("no such thing".into()), "no such thing"),
             (arrow(ArrowError::ParseError("no date".into())), "no date"),

@@ -62,6 +62,7 @@ mod sole;
 mod spans;
 mod stacks;
 mod statements;
+mod substring;
 mod sums;
 mod texts;
 mod time_format;
@@ -273,6 +274,8 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in json_changed::functions(room).chain(json_paths::functions(room)) {
         state.register_udf(function)?;
     }
+    let part = state.udf("substr")?;
+    state.register_udf(substring::function(part, room))?;
     for function in digests::functions().chain(sizes::functions()) {
         state.register_udf(function)?;
     }

@@ -60,7 +60,7 @@ mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
-pub use error::{BY_ZERO, from_datafusion, own_error, to_datafusion};
+pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
 pub use explaining::Explaining;
 pub use forms::PlanForms;
 pub use functions::around::Around;

@@ -4,6 +4,7 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod ambiguous;
 mod around;
 mod arrays;
 mod binary;
@@ -99,6 +100,7 @@ pub(crate) fn translate(
     let mut names = factors::Names::default();
     let _ = walk(query, &mut names);
     let fixed = |named: &Named| catalog.fixed(named);
+    ambiguous::none(query, &fixed)?;
     stars::translate(query, &fixed);
     outer::translate(query, &fixed);
     let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
@@ -125,6 +127,7 @@ pub(crate) fn translate(
 impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
+            Expr::Value(value) => literals::finite(&value.value)?,
             Expr::Collate { expr, .. } => *place = take(expr),
             Expr::BinaryOp { left, right, .. } => {
                 tuples::beside_query(left, right, self.aggregates)?;
@@ -178,6 +181,9 @@ impl Translator<'_> {
                 let found = others::matched(vec![take(within), take(pattern)]);
                 *place = call("array_element", vec![found, number(1)]);
             }
+            Expr::Substring {
+                expr: within, substring_from: Some(from), substring_for: None, shorthand: false, ..
+            } if patterns::may_be_text(from) => *place = call("substring_from", vec![take(within), take(from)]),
             Expr::Substring { substring_from, substring_for, .. } => {
                 for place in [substring_from, substring_for].into_iter().flatten() {
                     data_types::widened(place);

@@ -4,7 +4,7 @@ use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::{BY_ZERO, from_datafusion, own_error};
+use quiver_query::{BY_ZERO, from_datafusion, no_moment, own_error};
 use quiver_types::meant::did_you_mean;
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
@@ -84,6 +84,8 @@ pub(crate) const TOO_DEEP: &str = "the statement nests too deeply";
 pub(crate) const NO_TABLE: &str = "there is no table";
 pub(crate) const NO_COLUMN: &str = "there is no column";
 const NO_FUNCTION: &str = "Invalid function";
+/// Functions of windows alone; others of these are aggregates, too.
+const OF_WINDOWS: [&str; 8] = ["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile", "lag", "lead"];
 
 /// Line and column that an error of this crate names, from 1.
 pub fn place_of(error: &Error) -> Option<(usize, usize)> {
@@ -119,10 +121,11 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
         },
         other => other.strip_backtrace(),
     };
+    let windowless = without_window(&root);
     let root = match plainly(&root).trim_end_matches('.') {
         // The planner reads places in an `ORDER BY` alone.
         "invalid digit found in string" => "a constant in `ORDER BY` is the place of an output, a whole number",
-        root => root,
+        root => windowless.as_deref().unwrap_or(root),
     };
     Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
 }
@@ -133,6 +136,12 @@ fn plainly(text: &str) -> &str {
     // Before it stand all forms that a function has, each with what it lacks.
     let text = text.rfind("No function matches").and_then(|at| text.get(at..)).unwrap_or(text);
     text.split("\nThis issue was likely caused by a bug in DataFusion's code").next().unwrap_or_default()
+}
+
+/// What is said of a function of windows that has none: the planner looks for another of its name. None: it is another error.
+fn without_window(text: &str) -> Option<String> {
+    let (name, _) = text.strip_prefix(NO_FUNCTION)?.strip_prefix(" '")?.split_once('\'')?;
+    OF_WINDOWS.contains(&name).then(|| format!("window function {name} requires an OVER clause"))
 }
 
 /// What is wrong with a regular expression, which is drawn over several lines; none: it is another error.
@@ -162,7 +171,9 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
         _ => None,
     };
     match root {
-        Some(text) if own_error(&error).is_none() => Error::new(ErrorKind::Execution, text).with_source(error),
+        Some(text) if own_error(&error).is_none() => {
+            Error::new(ErrorKind::Execution, no_moment(&text).unwrap_or(text)).with_source(error)
+        }
         _ => from_datafusion(error),
     }
 }
@@ -243,6 +254,9 @@ mod tests {
     fn faults_of_the_data_are_the_callers() {
         let divide = of_run(DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None));
         assert_eq!((divide.kind, divide.message.as_str()), (ErrorKind::Execution, BY_ZERO));
+        let date = ArrowError::CastError("Cannot cast string '2024-02-30' to value of Date32 type".into());
+        let date = of_run(DataFusionError::ArrowError(Box::new(date), None));
+        assert_eq!(date.message, "date/time field value out of range: \"2024-02-30\"");
         let constant = DataFusionError::Plan("a percentile is between 0 and 1".into());
         assert_eq!(of_run(constant).kind, ErrorKind::Execution);
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
@@ -270,6 +284,15 @@ mod tests {
         assert_eq!(of_run(DataFusionError::External(Box::new(own))).kind, ErrorKind::LimitExceeded);
         let other = std::io::Error::other("a disk is gone");
         assert_eq!(of_run(DataFusionError::External(Box::new(other))).kind, ErrorKind::Internal);
+    }
+
+    #[test]
+    fn functions_of_windows_have_one() {
+        let said = |text: &str| of_planner(DataFusionError::Plan(text.to_owned())).message;
+        let known = "Invalid function 'row_number'.\nDid you mean 'row_number'?";
+        assert_eq!(said(known), "window function row_number requires an OVER clause");
+        let unknown = said("Invalid function 'row_numbers'.\nDid you mean 'row_number'?");
+        assert!(unknown.starts_with("Invalid function 'row_numbers'"), "{unknown}");
     }
 
     #[test]

@@ -28,6 +28,8 @@ enum Asked {
     Groups,
     /// One of the places.
     Place,
+    /// The first group of the first place, or all of it where the pattern has none.
+    First,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -46,6 +48,12 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         let signature = Signature::user_defined(Volatility::Immutable);
         Arc::new(ScalarUDF::from(Pieces { name, asked, room: room.clone(), signature }))
     })
+}
+
+/// Gives the function of one piece, which nobody calls by name.
+pub(super) fn first(room: &Room) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Pieces { name: "substring", asked: Asked::First, room: room.clone(), signature }))
 }
 
 /// A pattern that was read.
@@ -105,7 +113,11 @@ impl ScalarUDFImpl for Pieces {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        let most = if self.asked == Asked::Place { 6 } else { 3 };
+        let most = match self.asked {
+            Asked::Between | Asked::Groups => 3,
+            Asked::Place => 6,
+            Asked::First => 2,
+        };
         if !(2..=most).contains(&types.len()) {
             return plan_err!("`{}` takes a text, a pattern and flags, not {} arguments", self.name, types.len());
         }
@@ -125,7 +137,7 @@ impl ScalarUDFImpl for Pieces {
         Ok(match self.asked {
             Asked::Between => list,
             Asked::Groups => DataType::new_list(list, true),
-            Asked::Place => DataType::Utf8,
+            Asked::Place | Asked::First => DataType::Utf8,
         })
     }
 
@@ -136,7 +148,7 @@ impl ScalarUDFImpl for Pieces {
         };
         let (within, patterns) = (texts(within, rows)?, texts(patterns, rows)?);
         let array: ArrayRef = match self.asked {
-            Asked::Place => self.place(&within, &patterns, others, rows)?,
+            Asked::Place | Asked::First => self.place(&within, &patterns, others, rows)?,
             asked => {
                 let flags = others.first().map(|flags| texts(flags, rows)).transpose()?;
                 self.lists(asked == Asked::Groups, &within, &patterns, flags.as_ref())?
@@ -177,7 +189,7 @@ impl Pieces {
         Ok(if of_groups { Arc::new(groups.finish()) } else { Arc::new(pieces.finish()) })
     }
 
-    /// `regexp_substr(text, pattern, from, which, flags, group)`.
+    /// `regexp_substr(text, pattern, from, which, flags, group)`, and `substring(text FROM pattern)`.
     fn place(
         &self,
         within: &StringViewArray,
@@ -215,6 +227,8 @@ impl Pieces {
             };
             let flags = flags.as_ref().map_or("", |flags| flags.value(row));
             let pattern = compiled(&mut last, patterns.value(row), flags)?;
+            let group =
+                if self.asked == Asked::First { usize::from(pattern.regex.regex().captures_len() > 1) } else { group };
             let text = within.value(row);
             let begin = text.char_indices().map(|(at, _)| at).chain([text.len()]).nth(from);
             let rest = begin.and_then(|begin| text.get(begin..)).filter(|rest| pattern.regex.may_match(rest));

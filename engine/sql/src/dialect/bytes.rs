@@ -9,7 +9,7 @@ use super::expressions::{arguments, bare, call, expr, literal, number, take, tex
 /// Functions that give bytes, and those that do of bytes.
 const MADE: [&str; 9] =
     ["decode", "sha224", "sha256", "sha384", "sha512", "convert_to", "set_byte", "set_bit", "bytes_unescaped"];
-const PARTS: [&str; 6] = ["substr", "substring", "btrim", "trim", "ltrim", "rtrim"];
+const PARTS: [&str; 7] = ["substr", "substring", "substring_from", "btrim", "trim", "ltrim", "rtrim"];
 
 /// Whether a statement says that a value is bytes.
 pub(super) fn is_bytes(value: &Expr) -> bool {

@@ -10,6 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::columns::{Known, called, factors};
 use super::expressions::{arguments, bare, boolean, call, items_of_text, literal, take, text};
+use super::naming::AGAIN;
 use crate::names::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -151,8 +152,10 @@ impl Rows {
         }
         let table = self.tables.iter().find(|table| table.name == name)?;
         let quoted = |name: &str| Ident::with_quote('"', name);
-        let member =
-            |column: &String| [text(column), Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])];
+        let member = |column: &String| {
+            let shown = column.split_once(AGAIN).map_or(column.as_str(), |(name, _)| name);
+            [text(shown), Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])]
+        };
         Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
     }
 

@@ -2,7 +2,7 @@
 //! in the form of their type. Columns are not: messages of logs are of all kinds, and one that is no JSON is NULL for
 //! whoever reads in it.
 
-use datafusion::sql::sqlparser::ast::{DataType, Expr, Value};
+use datafusion::sql::sqlparser::ast::{DataType, ExactNumberInfo, Expr, UnaryOperator, Value};
 use quiver_query::functions::is_document;
 use quiver_types::{Error, Result};
 
@@ -15,19 +15,11 @@ use crate::names::parts;
 /// # Errors
 /// Invalid: it is none of the type.
 pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
+    in_range(data_type, place)?;
     let Expr::Value(value) = &*place else { return Ok(()) };
     let (Value::SingleQuotedString(written) | Value::EscapedStringLiteral(written)) = &value.value else {
         return Ok(());
     };
-    if matches!(data_type, DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Float(_)) {
-        // `Infinity` has no digit.
-        let is_number = written.bytes().any(|byte| byte.is_ascii_digit());
-        return if is_number && written.trim().parse::<f64>().is_ok_and(f64::is_infinite) {
-            Err(Error::invalid(format!("\"{written}\" is out of range for type double precision")))
-        } else {
-            Ok(())
-        };
-    }
     let name = match data_type {
         DataType::JSON => "json".to_owned(),
         DataType::JSONB => "jsonb".to_owned(),
@@ -44,6 +36,59 @@ pub(super) fn formed(data_type: &DataType, place: &mut Expr) -> Result<()> {
     };
     *place = formed;
     Ok(())
+}
+
+/// Refuses a number that is written out and has no double: the planner would take it for an infinity.
+///
+/// # Errors
+/// Invalid.
+pub(super) fn finite(value: &Value) -> Result<()> {
+    match value {
+        Value::Number(written, _) if written.parse::<f64>().is_ok_and(f64::is_infinite) => {
+            Err(beyond(written, "double precision"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The same where it is cast, also as a text, to a type of binary digits: to be too small is to be out of range, too.
+fn in_range(data_type: &DataType, value: &Expr) -> Result<()> {
+    let is_small = match data_type {
+        DataType::Real | DataType::Float4 => true,
+        DataType::Float(ExactNumberInfo::Precision(digits)) => *digits <= 24,
+        DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Float(_) => false,
+        _ => return Ok(()),
+    };
+    let Some(written) = number_of(value) else { return Ok(()) };
+    let number = if is_small { written.trim().parse::<f32>().map(f64::from) } else { written.trim().parse::<f64>() };
+    let mut digits = written.bytes().take_while(|byte| !matches!(byte, b'e' | b'E'));
+    let is_fitting = match number {
+        // `Infinity` has no digit.
+        Ok(number) if number.is_infinite() => !digits.any(|byte| byte.is_ascii_digit()),
+        Ok(0.0) => !digits.any(|byte| matches!(byte, b'1'..=b'9')),
+        _ => true,
+    };
+    if is_fitting { Ok(()) } else { Err(beyond(written, if is_small { "real" } else { "double precision" })) }
+}
+
+fn beyond(written: &str, name: &str) -> Error {
+    Error::invalid(format!("\"{written}\" is out of range for type {name}"))
+}
+
+/// The letters of a number, or of a text.
+fn number_of(value: &Expr) -> Option<&str> {
+    match value {
+        Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => {
+            number_of(inner)
+        }
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(written) | Value::EscapedStringLiteral(written) | Value::Number(written, _) => {
+                Some(written)
+            }
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// A text with its type before it (`date '2024-01-01'`, `jsonb '{}'`) as the planner knows it.
@@ -101,7 +146,37 @@ fn uuid(written: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::expressions::expr;
     use super::*;
+
+    #[test]
+    fn numbers_are_in_the_range_of_their_type() {
+        for (value, kind, name) in [
+            ("'1e400'", DataType::Float8, Some("double precision")),
+            ("' -1e400 '", DataType::DoublePrecision, Some("double precision")),
+            ("(-1e-400)", DataType::Float8, Some("double precision")),
+            ("1e39", DataType::Real, Some("real")),
+            ("-1e-60", DataType::Float4, Some("real")),
+            ("'1e39'", DataType::Float(ExactNumberInfo::Precision(24)), Some("real")),
+            ("'1e39'", DataType::Float(ExactNumberInfo::Precision(25)), None),
+            ("'Infinity'", DataType::Real, None),
+            ("'0e5'", DataType::Real, None),
+            ("0.000", DataType::Float8, None),
+            ("'1e400'", DataType::Text, None),
+            ("'x'", DataType::Float8, None),
+            ("a", DataType::Float8, None),
+        ] {
+            let refused = in_range(&kind, &expr(value).unwrap()).err().map(|error| error.message);
+            let ends = |name: &str| refused.as_ref().is_some_and(|said| said.ends_with(&format!("for type {name}")));
+            assert!(name.map_or(refused.is_none(), ends), "{value}: {refused:?}");
+        }
+        let number = |written: &str| Value::Number(written.to_owned(), false);
+        assert_eq!(
+            finite(&number("1e400")).unwrap_err().message,
+            "\"1e400\" is out of range for type double precision"
+        );
+        assert!(finite(&number("1e308")).is_ok() && finite(&number("1e-400")).is_ok());
+    }
 
     #[test]
     fn uuids_have_one_form() {

@@ -13,11 +13,11 @@ use crate::names::{normal, parts};
 
 /// What has no better name.
 const NONE: &str = "?column?";
-/// Stands before the number of an output of the whole statement whose name others have, too: no name that anybody writes
-/// has it, so that clients can be shown the name alone.
+/// Stands before the number of an output whose name others have, too: no name that anybody writes has it, so that clients can
+/// be shown the name alone.
 pub(crate) const AGAIN: char = '\u{2063}';
-/// The same within a statement, where outer parts speak of it by this name.
-pub(super) const AGAIN_WITHIN: char = '_';
+/// The same in parts that are put in other words after names were looked at.
+const AGAIN_WITHIN: char = '_';
 
 /// The name of an output that is given none, as PostgreSQL has it.
 pub(crate) fn name(expr: &Expr) -> Ident {
@@ -114,11 +114,12 @@ pub(super) fn type_of(data_type: &DataType) -> String {
 
 /// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
-    number(items, AGAIN_WITHIN);
+    number(items, AGAIN_WITHIN, false);
 }
 
-/// Gives outputs of one name a number behind it: `again` stands between.
-pub(super) fn number(items: &mut [SelectItem], again: char) {
+/// Gives outputs of one name a number behind it: `again` stands between. `is_table`: another query reads them as columns of one
+/// table, whichever tables they are of.
+pub(super) fn number(items: &mut [SelectItem], again: char, is_table: bool) {
     let mut seen = HashMap::<String, usize>::new();
     let mut aliases = HashSet::new();
     for item in items {
@@ -135,7 +136,7 @@ pub(super) fn number(items: &mut [SelectItem], again: char) {
                 let own = normal(&name(expr));
                 let times = seen.entry(own.clone()).or_default();
                 *times += 1;
-                if aliases.contains(&own) {
+                if aliases.contains(&own) || (is_table && *times > 1) {
                     let alias = Ident::with_quote('"', format!("{own}{again}{times}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }

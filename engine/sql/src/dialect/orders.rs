@@ -11,6 +11,9 @@ use super::expressions::expr;
 use super::naming::{AGAIN, name as output_name};
 use crate::names::{Names, normal};
 
+/// What a query is called whose outputs another one gives their names back.
+pub(super) const ORDERED: &str = "ordered";
+
 /// Keys of an order that are compared with those of a `DISTINCT ON`; more are refused in any case.
 const KEYS_MAX: usize = 512;
 
@@ -65,7 +68,7 @@ pub(super) fn apart_within(query: &mut Query) -> Result<()> {
     apart(query);
     let SetExpr::Select(select) = &*query.body else { return Ok(()) };
     let Some(hidden) = names_of(select).filter(|hidden| *hidden != names) else { return Ok(()) };
-    let around = expr("(SELECT 1 FROM (SELECT 1) AS \"ordered\")")?;
+    let around = expr(&format!("(SELECT 1 FROM (SELECT 1) AS \"{ORDERED}\")"))?;
     let Expr::Subquery(mut around) = around else { return Err(Error::internal("no subquery of ours")) };
     if let SetExpr::Select(select) = &mut *around.body
         && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::is_bare_function;
-use super::naming::{AGAIN, AGAIN_WITHIN, name, number};
+use super::naming::{AGAIN, name, number};
 use super::orders;
 use crate::names::normal;
 use crate::walk::{refused, walk_mut};
@@ -21,7 +21,7 @@ use crate::walk::{refused, walk_mut};
 /// # Errors
 /// None that a statement is the cause of.
 pub(crate) fn translate(query: &mut Query) -> Result<()> {
-    name_all(query, AGAIN);
+    name_all(query, false);
     orders::apart(query);
     match walk_mut(query, &mut Tables) {
         ControlFlow::Continue(()) => Ok(()),
@@ -67,10 +67,10 @@ impl VisitorMut for Tables {
 
 /// Names the outputs of one query that another one reads.
 pub(super) fn of_query(query: &mut Query) {
-    name_all(query, AGAIN_WITHIN);
+    name_all(query, true);
 }
 
-fn name_all(query: &mut Query, again: char) {
+fn name_all(query: &mut Query, is_table: bool) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let mut others = Vec::new();
@@ -86,7 +86,7 @@ fn name_all(query: &mut Query, again: char) {
             _ => return,
         }
     };
-    of_select(select, again);
+    of_select(select, is_table);
     apart_from(others, &select.projection);
     // Rows without their like are in the order of outputs alone, by their names.
     if let (Some(order), Some(_)) = (order, &select.distinct)
@@ -104,7 +104,7 @@ fn name_all(query: &mut Query, again: char) {
     }
 }
 
-fn of_select(select: &mut Select, again: char) {
+fn of_select(select: &mut Select, is_table: bool) {
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
@@ -118,7 +118,7 @@ fn of_select(select: &mut Select, again: char) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
-    number(&mut select.projection, again);
+    number(&mut select.projection, AGAIN, is_table);
 }
 
 /// Tells the outputs of the further parts of a set apart, whose names nobody sees. The planner calls there what has no name as
@@ -164,7 +164,7 @@ fn tell_apart(items: &mut [SelectItem], first: &[SelectItem]) {
             *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
         }
     }
-    number(items, AGAIN);
+    number(items, AGAIN, false);
 }
 
 /// Refuses a text behind a text, which the parser takes for its name.
@@ -212,7 +212,11 @@ mod tests {
         check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a FROM t");
         check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
         check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a\u{2063}2\", u.a FROM t, u");
-        check("select a_2 from (select a, a from t) s", "SELECT a_2 FROM (SELECT a, a AS \"a_2\" FROM t) s");
+        check(
+            "select 1 from (select a, a from t) s, (select t.b, u.b from t, u) r",
+            "SELECT 1 AS \"?column?\" FROM (SELECT a, a AS \"a\u{2063}2\" FROM t) s, \
+             (SELECT t.b, u.b AS \"b\u{2063}2\" FROM t, u) r",
+        );
         check(
             "select '1'::float8::int, case when a then b end, case when a then b else c end::int from t",
             "SELECT '1'::FLOAT8::INT AS \"int4\", CASE WHEN a THEN b END AS \"case\", \

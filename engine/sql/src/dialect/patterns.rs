@@ -291,6 +291,20 @@ pub(super) fn is_text(expr: &Expr) -> bool {
     }
 }
 
+/// Whether a value may be a text, or a number: a statement does not say what columns are, and what functions give.
+pub(super) fn may_be_text(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => may_be_text(inner),
+        Expr::Identifier(_)
+        | Expr::CompoundIdentifier(_)
+        | Expr::CompoundFieldAccess { .. }
+        | Expr::Function(_)
+        | Expr::Case { .. }
+        | Expr::Subquery(_) => true,
+        _ => false,
+    }
+}
+
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
 /// no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]

@@ -1,13 +1,13 @@
 //! Clauses of queries that the planner takes in another form, and those that it would read as something else.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableFactor,
-    Value,
+    CastKind, DataType, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, TableFactor, Value,
 };
 use quiver_types::{Error, Result};
 
-use super::expressions::{expr, number};
-use super::{empty, naming};
+use super::expressions::{expr, number, take};
+use super::{empty, naming, types};
 use crate::error::unsupported;
 
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and numbers the rows of sets that count.
@@ -16,14 +16,15 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
         let bounds = limit.iter_mut().chain(offset.as_mut().map(|offset| &mut offset.value));
         for bound in bounds {
-            whole(bound);
+            whole(bound)?;
         }
     }
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
     if fetch.percent {
         return Err(unsupported("`FETCH` with `PERCENT` is not supported: write `FETCH FIRST n ROWS ONLY`"));
     }
-    let rows = fetch.quantity.unwrap_or_else(|| number(1));
+    let mut rows = fetch.quantity.unwrap_or_else(|| number(1));
+    whole(&mut rows)?;
     match &mut query.limit_clause {
         Some(LimitClause::LimitOffset { limit: limit @ None, .. }) => *limit = Some(rows),
         Some(_) => return Err(Error::invalid("`LIMIT` and `FETCH` say the same: write one of them")),
@@ -33,16 +34,35 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
 }
 
 /// A number of rows that is written as a text, or with a fraction, as a whole one.
-fn whole(bound: &mut Expr) {
-    let Expr::Value(value) = &mut *bound else { return };
+///
+/// # Errors
+/// Invalid: there are no so many rows.
+pub(super) fn whole(bound: &mut Expr) -> Result<()> {
+    while let Expr::Nested(inner) = bound {
+        *bound = take(inner);
+    }
+    let Expr::Value(value) = &mut *bound else {
+        if types::is_fraction(bound) {
+            let (expr, data_type) = (Box::new(take(bound)), DataType::BigInt(None));
+            *bound = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+        }
+        return Ok(());
+    };
     let written = match &value.value {
-        Value::SingleQuotedString(text) => text.trim().parse::<u64>().ok().map(|rows| rows.to_string()),
-        Value::Number(text, _) if text.contains('.') => text.parse::<f64>().ok().map(|rows| rows.round().to_string()),
+        // Another text than that of a whole number has no rows, which the planner says.
+        Value::SingleQuotedString(text) => text.trim().parse::<i128>().ok().map(|rows| rows.to_string()),
+        Value::Number(text, _) if text.contains(['.', 'e', 'E']) => {
+            text.parse::<f64>().ok().map(|rows| rows.round().to_string())
+        }
         _ => None,
     };
     if let Some(rows) = written {
+        if rows.parse::<i64>().is_err() {
+            return Err(Error::invalid(format!("a number of rows, {rows}, is out of range for type bigint")));
+        }
         value.value = Value::Number(rows, false);
     }
+    Ok(())
 }
 
 /// `EXCEPT ALL` and `INTERSECT ALL` as sets of rows that are numbered among their like: the planner joins, and a join

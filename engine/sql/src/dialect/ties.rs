@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, Result};
 
 use super::expressions::{expr, number};
-use super::{naming, operators};
+use super::{naming, operators, queries};
 use crate::error::unsupported;
 use crate::names::normal;
 
@@ -36,12 +36,14 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
         let expr = expr(&format!("{function}() OVER (ORDER BY {keys})"))?;
         select.projection.push(SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', name) });
     }
-    let first = match query.limit_clause.take() {
+    let mut first = match query.limit_clause.take() {
         None => number(0),
         Some(LimitClause::LimitOffset { limit: None, offset, .. }) => offset.map_or_else(|| number(0), |o| o.value),
         Some(_) => return Err(Error::invalid("`LIMIT` and `FETCH` say the same: write one of them")),
     };
-    let count = fetch.quantity.unwrap_or_else(|| number(1));
+    let mut count = fetch.quantity.unwrap_or_else(|| number(1));
+    queries::whole(&mut first)?;
+    queries::whole(&mut count)?;
     operators::copied(&first, 2)?;
     operators::copied(&count, 2)?;
     let around = expr(&format!(

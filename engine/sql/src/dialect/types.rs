@@ -51,7 +51,7 @@ fn may_have_fraction(expr: &Expr) -> bool {
 }
 
 /// Whether a value is calculated of written numbers alone, one of them with a fraction.
-fn is_written(expr: &Expr) -> bool {
+pub(super) fn is_fraction(expr: &Expr) -> bool {
     fn are_numbers(expr: &Expr) -> bool {
         match expr {
             Expr::Value(value) => matches!(value.value, Value::Number(..)),
@@ -82,7 +82,7 @@ fn rounding(value: &Expr) -> &'static str {
         }
         _ => false,
     };
-    if is_mean || is_written(value) { "round" } else { "to_whole" }
+    if is_mean || is_fraction(value) { "round" } else { "to_whole" }
 }
 
 impl Translator<'_> {

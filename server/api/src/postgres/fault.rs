@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 116] = [
+const CODES: [(&str, &str); 122] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -81,8 +81,12 @@ const CODES: [(&str, &str); 116] = [
     ("too large to store in a Decimal", "22003"),
     ("to value of Date32 type", "22007"),
     ("to value of Time64", "22007"),
+    ("input is out of range", "22008"),
+    ("no possible date and time matching input", "22008"),
     ("Error parsing timestamp", "22007"),
     ("Cannot cast string", "22P02"),
+    ("invalid input syntax for type date", "22007"),
+    ("invalid input syntax for type time", "22007"),
     ("invalid input syntax for type", "22P02"),
     ("regular expression", "2201B"),
     ("square root of a negative number", "2201F"),
@@ -97,6 +101,7 @@ const CODES: [(&str, &str); 116] = [
     ("mismatched array dimensions", "2202E"),
     ("must be in GROUP BY or an aggregate function", "42803"),
     ("Ambiguous reference", "42702"),
+    ("is ambiguous", "42702"),
     ("duplicate qualified field name", "42712"),
     ("Unsupported SQL type", "42704"),
     ("failed to match any signature", "42883"),
@@ -115,6 +120,7 @@ const CODES: [(&str, &str); 116] = [
     ("there is no window", "42704"),
     ("window functions are not allowed", "42P20"),
     ("which another is built on", "42P20"),
+    ("requires an OVER clause", "42809"),
     ("Scalar subquery returned more than one row", "21000"),
     ("a subquery that stands for a value gives more than one row", "21000"),
     ("NTILE requires a positive integer", "22014"),
@@ -124,8 +130,8 @@ const CODES: [(&str, &str); 116] = [
     ("DATE_BIN stride", "22008"),
     ("factorial of a negative number", "22003"),
     ("takes a number from 0 to 1", "22003"),
-    ("LIMIT must be >= 0", "2201W"),
-    ("OFFSET must be >=", "2201X"),
+    ("LIMIT must not be negative", "2201W"),
+    ("OFFSET must not be negative", "2201X"),
     ("frame offsets for", "22013"),
     ("field position must not be zero", "22023"),
     ("Step cannot be zero", "22023"),
@@ -246,6 +252,11 @@ mod tests {
         check(Error::invalid("division by zero"), "22012");
         check(Error::new(ErrorKind::Execution, "Cast error: Cannot cast string 'x' to value of Int64 type"), "22P02");
         check(Error::invalid("Cannot cast string '2024-13-01' to value of Date32 type"), "22007");
+        let ran = |text: &str| Error::new(ErrorKind::Execution, text);
+        check(Error::invalid("date/time field value out of range: \"2024-13-01\""), "22008");
+        check(Error::invalid("invalid input syntax for type timestamp: \"x\""), "22007");
+        check(Error::invalid("invalid input syntax for type json: \"x\""), "22P02");
+        check(ran("Error parsing timestamp from '2024-13-01' using format '%Y-%m-%d': input is out of range"), "22008");
         check(Error::invalid("Invalid input syntax for type interval: \"foo\""), "22007");
         check(
             Error::invalid("Cannot infer common argument type for logical boolean operation Int64 AND Boolean"),
@@ -253,7 +264,6 @@ mod tests {
         );
         check(Error::invalid("Cannot infer common argument type for comparison operation Date32 = Int64"), "42883");
         check(Error::invalid("Unsupported CAST from Boolean to Decimal128(38, 10)"), "42846");
-        let ran = |text: &str| Error::new(ErrorKind::Execution, text);
         check(ran("Compute error: Timestamp out of range"), "22008");
         check(ran("Day value '-1' is out of range"), "22008");
         check(ran("time field value out of range: 25:00:00"), "22008");

@@ -284,6 +284,10 @@ fn functions_are_others_written_out() {
          substr(a, '2'::INT) FROM t",
     );
     check(
+        "select substring(a from b), substring(a, (t.b)), substr(a, b), substring(a from b + 1), substring(a from b for 2) from t",
+        "SELECT substring_from(a, b), substring_from(a, (t.b)), substr(a, b), substr(a, b + 1), substr(a, b, 2) FROM t",
+    );
+    check(
         "select make_time(a, 15, 23.5) from t",
         "SELECT CAST(CAST(make_date(2000, 1, 1) AS TIMESTAMP) + time_of_day(a, 15, 23.5) AS TIME) FROM t",
     );

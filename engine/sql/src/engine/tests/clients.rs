@@ -66,6 +66,14 @@ fn texts_become_rows() {
         ("select generate_series(-0.5, 1) as x", &["-0.5", "0.5"]),
         ("select count(*) from generate_series(1.5, 0)", &["0"]),
         ("select x from generate_series(1, 5) as g (x) order by x limit '2' offset 1.5", &["3", "4"]),
+        ("select x from generate_series(1, 5) as g (x) order by x limit (1.5) offset 2.5e0", &["4", "5"]),
+        ("select x from generate_series(1, 5) as g (x) order by x limit 3 / 2.0 offset -0.4", &["1", "2"]),
+        ("select x from generate_series(1, 5) as g (x) order by x limit 1 + 1 offset null", &["1", "2"]),
+        ("select x from generate_series(1, 5) as g (x) order by x fetch first 1.5 rows only", &["1", "2"]),
+        (
+            "select x / 2 from generate_series(1, 5) as g (x) order by 1 fetch first 1.5 rows with ties",
+            &["0", "1", "1"],
+        ),
     ]);
 }
 

@@ -135,3 +135,26 @@ fn numbers_are_written_in_forms() {
         ("pg_size_pretty(1048576::bigint * 20)", "20 MB"),
     ]);
 }
+
+#[test]
+fn numbers_that_doubles_do_not_hold_are_refused() {
+    refuses(&[
+        ("1e400::float8", "\"1e400\" is out of range for type double precision"),
+        ("-1e400", "\"1e400\" is out of range for type double precision"),
+        ("'-1e400'::float8", "\"-1e400\" is out of range for type double precision"),
+        ("1e-400::float8", "\"1e-400\" is out of range for type double precision"),
+        ("'1e39'::real", "\"1e39\" is out of range for type real"),
+        ("real '1e-60'", "\"1e-60\" is out of range for type real"),
+    ]);
+    gives(&[("1e308::float8 > 1e307", "true"), ("1e-300::float8 > 0", "true"), ("0.0::real", "0")]);
+}
+
+/// One row of telemetry does not take the others along, but where DataFusion does as PostgreSQL.
+#[test]
+fn what_has_no_logarithm_is_no_number() {
+    gives(&[("ln(0)", "-Infinity"), ("ln(-1)", "NaN"), ("log(-1)", "NaN"), ("power(-1, 0.5)", "NaN")]);
+    refuses(&[
+        ("(select max(sqrt(x)) from (values (4), (-1)) t (x))", "square root of a negative number"),
+        ("power(0, -1)", "zero raised to a negative power"),
+    ]);
+}

@@ -169,6 +169,7 @@ fn names_that_are_not_there() {
         "select name from hosts a, hosts b",
         "Ambiguous reference to unqualified field name at line 1, column 8",
     );
+    is_refused("select a from (select 1 as a, 2 as a) s", "column reference \"a\" is ambiguous at line 1, column 8");
     is_refused("select role, name from hosts group by role", "must appear in the GROUP BY clause");
     is_refused("select name from hosts order by 4", "`ORDER BY` position 4 is not in the list of outputs");
     is_refused("select sum(name) from hosts", "No function matches");

@@ -153,13 +153,28 @@ fn patterns_are_those_of_postgresql() {
 }
 
 #[test]
-fn patterns_of_rows_are_known_by_casts() {
-    answers_are(&[(
-        "select substring('foobar' from p::text), substring(s from 'o' || p), substring(s, ('x' || p)) \
-         from (values ('foobar', '(.)b')) t (s, p)",
-        &["o|o|-"],
-    )]);
-    is_refused("select substring('foobar' from p) from (values ('o.b')) t (p)", "No function matches");
+fn patterns_of_rows_are_known_by_types() {
+    answers_are(&[
+        (
+            "select substring('foobar' from p::text), substring(s from 'o' || p), substring(s, ('x' || p)) \
+             from (values ('foobar', '(.)b')) t (s, p)",
+            &["o|o|-"],
+        ),
+        (
+            "select substring(s from p), substring(s from n), substring(s, lower(p)), substring(s from length(p)), \
+             substring(s from case when n > 1 then p end), substring(convert_to(s, 'UTF8') from n)::text \
+             from (values ('foobar', 'o(.)b', 4)) t (s, p, n)",
+            &["o|bar|o|ar|o|\\x626172"],
+        ),
+        (
+            "select substring(s from p) as x, count(*) from (values ('ab', 'a.'), ('ac', '^.'), ('b', 'x')) t (s, p) \
+             group by substring(s from p) order by x",
+            &["a|1", "ab|1", "-|1"],
+        ),
+    ]);
+    is_refused("select substr('foobar', p) from (values ('o.b')) t (p)", "No function matches");
+    is_refused("select substring(5 from p) from (values ('o.b')) t (p)", "No function matches");
+    is_refused("select substring('a' from p) from (values ('(')) t (p)", "regular expression");
 }
 
 #[test]
