@@ -160,5 +160,5 @@ async fn delete_local(core: &Core, root: std::path::PathBuf, keys: Vec<String>) 
     for key in &keys {
         core.forget_file(key, core.write_place);
     }
-    tokio::task::spawn_blocking(move || delete_files(&root, &keys)).await.internal("the deletion stopped")?
+    crate::threads::blocking(move || delete_files(&root, &keys)).await.internal("the deletion stopped")?
 }

@@ -15,6 +15,7 @@ use crate::error::{Context as _, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
 use crate::part::{Part, PartId, PartMeta, Place};
+use crate::threads;
 
 mod logs;
 mod merge;
@@ -31,8 +32,6 @@ use plan::{Context, Plan, plan};
 use rest::Resting;
 use rewrite::{Outcome, SpanRewriter};
 
-/// How much less than others the thread gets of a busy processor.
-const NICENESS: i32 = 10;
 /// How often one run may lose its inputs to others before it leaves the rest to the next.
 const CONFLICTS_MAX: usize = 16;
 /// New days come first, since they are asked for most; one of so many compactions is that of the oldest day, so that it
@@ -62,8 +61,7 @@ impl Compactor {
     pub(crate) fn start(core: Arc<Core>, runtime: tokio::runtime::Handle) -> Result<Self> {
         let (requests, received) = mpsc::channel(16);
         let work = move || {
-            // On Linux the niceness of "this process" is that of the calling thread. Refused: it works all the same.
-            let _ = rustix::process::setpriority_process(None, NICENESS);
+            threads::give_way();
             runtime.block_on(run(core, received));
         };
         let thread = std::thread::Builder::new().name("quiver-compact".into()).spawn(work);
@@ -244,8 +242,14 @@ async fn replace(
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
     let (read, written) = (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));
     let change = Change { job: Some(job.id), added, removed: plan.inputs.clone(), ..Change::default() };
-    core.may_commit().await?;
-    let commit = commit(core, &change).await?;
+    let (commit, change) = threads::at_once({
+        let core = Arc::clone(core);
+        async move {
+            core.may_commit().await?;
+            Result::Ok((commit(&core, &change).await?, change))
+        }
+    })
+    .await?;
     failpoint::hit("compact.after-commit");
     let outputs = change.added.len();
     core.publish(commit, change.added, &plan.inputs, None);

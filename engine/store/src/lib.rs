@@ -51,6 +51,7 @@ pub mod settings;
 pub mod snapshot;
 mod spans;
 pub mod store;
+mod threads;
 pub mod timer;
 pub mod undrop;
 mod upload;

@@ -486,7 +486,7 @@ fn s3(bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
     METRICS.object_requests.inc();
-    let done = tokio::task::spawn_blocking(work).await.internal("the store's disk thread stopped")?;
+    let done = crate::threads::blocking(work).await.internal("the store's disk thread stopped")?;
     if done.is_err() {
         METRICS.object_errors.inc();
     }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::flush::keys;
 use crate::part::{Origin, Part, PartCompression, PartId, PartSpec};
+use crate::threads;
 
 /// Registers the keys of one more output.
 pub(super) async fn begin_output(
@@ -21,7 +22,8 @@ pub(super) async fn begin_output(
 ) -> Result<PartSpec> {
     let id = PartId::now_v7();
     failpoint::hit("compact.before-pending");
-    core.catalog.add_pending(job.id, &keys(&plan.table, plan.day, id)).await?;
+    let (catalog, job_id, keys) = (core.catalog.clone(), job.id, keys(&plan.table, plan.day, id));
+    threads::at_once(async move { catalog.add_pending(job_id, &keys).await }).await?;
     failpoint::hit("compact.after-pending");
     let replaced = inputs.iter().map(|p| p.meta.id).collect();
     Ok(PartSpec {

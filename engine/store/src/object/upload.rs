@@ -39,7 +39,7 @@ pub(super) async fn verify(
 
 pub(super) async fn read_chunk(file: &Path, start: u64, length: u64) -> object_store::Result<Bytes> {
     let path = file.to_owned();
-    let read = tokio::task::spawn_blocking(move || local::read_range(&path, start..start + length)).await?;
+    let read = crate::threads::blocking(move || local::read_range(&path, start..start + length)).await?;
     read.map_err(|e| object_store::Error::NotSupported { source: Box::new(e) })
 }
 
