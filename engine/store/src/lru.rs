@@ -38,6 +38,12 @@ impl Room {
         self.clock.fetch_add(1, Relaxed)
     }
 
+    /// Says whether a map could hold so many bytes if it had nothing else, and others no more than their shares.
+    fn reaches(&self, bytes: u64, own: &dyn Borrower) -> bool {
+        let kept: u64 = self.maps.lock().iter().filter_map(Weak::upgrade).map(|map| map.kept()).sum();
+        kept.saturating_sub(own.kept()) + bytes <= self.bytes_max
+    }
+
     /// Forgets entries of maps that hold more than their share, the least recently used first, until all fits.
     fn fit(&self) {
         if self.held.load(Relaxed) <= self.bytes_max {
@@ -58,6 +64,9 @@ impl Room {
 trait Borrower: Send + Sync {
     /// Says whether it holds more than its share.
     fn borrows(&self) -> bool;
+
+    /// Bytes that nobody else may claim: what it holds, at most its share.
+    fn kept(&self) -> u64;
 
     /// When the entry was used that was not used for longest.
     fn oldest(&self) -> Option<u64>;
@@ -165,11 +174,11 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
     }
 
     /// Adds or replaces an entry, and forgets old ones to make room. One that is larger than a half of what all maps of the
-    /// room have, or than all that a map alone has, is not kept.
+    /// room have, than all that a map alone has, or than what others leave of their shares, is not kept.
     pub fn insert(&self, key: K, value: V, bytes: u64) {
         self.remove(&key);
         let Entries { room, share, entry_bytes_max, .. } = &*self.entries;
-        if bytes > *entry_bytes_max || *share == 0 {
+        if bytes > *entry_bytes_max || *share == 0 || (bytes > *share && !room.reaches(bytes, &*self.entries)) {
             return;
         }
         self.entries.take(bytes);
@@ -242,6 +251,10 @@ impl<K, V> Drop for Entries<K, V> {
 impl<K: Hash + Eq + Send + Sync, V: Send + Sync> Borrower for Entries<K, V> {
     fn borrows(&self) -> bool {
         self.bytes.load(Relaxed) > self.share
+    }
+
+    fn kept(&self) -> u64 {
+        self.bytes.load(Relaxed).min(self.share)
     }
 
     fn oldest(&self) -> Option<u64> {
@@ -417,6 +430,19 @@ mod tests {
         assert_eq!((a.bytes(), b.bytes(), b.get(&5)), (20, 80, Some(())));
         drop(b);
         assert!(a.has_room(80) && !a.has_room(81), "what is gone holds nothing");
+    }
+
+    #[test]
+    fn what_others_keep_is_not_for_large_entries() {
+        let room = Room::new(100);
+        let (a, b) = (Lru::within(&room, 60, 1), Lru::within(&room, 40, 1));
+        (0..6).for_each(|key| a.insert(key, (), 10));
+        b.insert(0, (), 10);
+        b.insert(1, (), 50);
+        assert_eq!((a.bytes(), b.bytes(), b.get(&1)), (60, 10, None), "nothing went for what cannot be kept");
+        a.remove(&0);
+        b.insert(1, (), 50);
+        assert_eq!((a.bytes(), b.bytes(), b.get(&1)), (50, 50, Some(())), "others keep less");
     }
 
     /// Threads that add and look up at once: no more than the room is held, and all of it is given back.

@@ -21,7 +21,7 @@ use crate::run::FloatRun;
 /// Samples of a block; a longer series is a block by itself.
 const BLOCK_SAMPLES: u64 = 1 << 16;
 /// Blocks of which uses are remembered.
-const SEEN_MAX: usize = 1 << 16;
+const SEEN_MAX: usize = 1 << 17;
 /// Little is held while less than this part of the budget is taken.
 const LITTLE_SHARE: u64 = 4;
 
@@ -167,8 +167,32 @@ impl SampleBlock {
         (&self.ts.values()[ts], &self.values.values()[values])
     }
 
+    /// Copies them.
+    pub(crate) fn run(&self, place: Place) -> FloatRun {
+        let (ts, values) = self.samples(place);
+        FloatRun { ts: ts.to_vec(), values: values.to_vec(), start_ts: Vec::new() }
+    }
+
     fn bytes(&self) -> u64 {
         (8 * self.ts.len() + 8 * self.values.len() + 4 * (self.ts_at.len() + self.at.len()) + 256) as u64
+    }
+}
+
+/// What a use of a block costs, in samples.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Use {
+    /// Decoded for what is asked, whole pages of each series.
+    pub(crate) wanted: u64,
+    /// Decoded for all series of the block.
+    pub(crate) decoded: u64,
+    /// Kept of these: those in the window.
+    pub(crate) kept: u64,
+}
+
+impl Use {
+    /// A small part of the block is wanted.
+    pub(crate) fn is_small(self) -> bool {
+        self.wanted * 8 < self.decoded
     }
 }
 
@@ -204,26 +228,33 @@ impl SampleBlocks {
     /// only a small part of it is wanted, once that was decoded so often that the whole costs no more. `again`: the same
     /// query will want it once more. While little is held the first use of most of a block is enough: nothing has to go
     /// for it, and it is not decoded twice.
-    pub(crate) fn admits(&self, (part, block): (PartId, u32), (wanted, rows): (u64, u64), again: bool) -> bool {
-        if self.bytes_max < 16 * rows {
+    pub(crate) fn admits(&self, (part, block): (PartId, u32), own: Use, again: bool) -> bool {
+        let Use { wanted, decoded, kept } = own;
+        if self.bytes_max < 16 * kept {
             return false;
         }
         let uses = {
             let mut seen = self.seen.lock();
             if seen.len() >= SEEN_MAX {
-                seen.clear();
+                // Those that were wanted once go, others are half as warm.
+                seen.retain(|_, uses| {
+                    *uses /= 2;
+                    *uses > 0
+                });
             }
             let uses = seen.entry((part, block)).or_insert(0);
             *uses = uses.saturating_add(1);
             *uses
         };
-        let enough = if wanted * 8 < rows { rows / wanted.max(1) } else { 2 };
-        let little = self.blocks.bytes() + 16 * rows <= self.bytes_max / LITTLE_SHARE;
-        if u64::from(uses) < enough && !((again || little) && wanted * 2 >= rows) {
+        let enough = if own.is_small() { decoded / wanted.max(1) } else { 2 };
+        let little = self.blocks.bytes() + 16 * kept <= self.bytes_max / LITTLE_SHARE;
+        if u64::from(uses) < enough && !((again || little) && wanted * 2 >= decoded) {
             return false;
         }
-        // When more is hot than there is room for, holding some of it beats replacing all of it again and again.
-        self.blocks.has_room(16 * rows) || uses.is_multiple_of(8)
+        // When more is hot than there is room for, holding some of it beats replacing all of it again and again. Blocks that
+        // are always asked for together take turns, so that no query decodes all of them.
+        let turn = block.wrapping_mul(0x9e37_79b1) >> 29;
+        self.blocks.has_room(16 * kept) || uses.wrapping_add(turn).is_multiple_of(8)
     }
 
     pub(crate) fn insert(&self, key: (PartId, u32, Window), samples: &Arc<SampleBlock>) {
@@ -315,18 +346,48 @@ mod tests {
     }
 
     #[test]
+    fn blocks_take_turns_where_there_is_no_room() {
+        let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
+        let own = Use { wanted: 1000, decoded: 1000, kept: 1000 };
+        cache.blocks.insert((part, u32::MAX, Window::WHOLE), Arc::new(SampleBlock::new(0, &[])), 1 << 20);
+        let mut admitted = HashMap::<u32, u32>::new();
+        for _ in 0..16 {
+            let blocks = (0..400).map(|block| block * 7).filter(|&block| cache.admits((part, block), own, false));
+            let blocks: Vec<u32> = blocks.collect();
+            assert!(blocks.len() < 100, "{} at once", blocks.len());
+            blocks.iter().for_each(|&block| *admitted.entry(block).or_default() += 1);
+        }
+        assert_eq!(admitted.len(), 400, "each has its turn");
+        assert!(admitted.values().all(|&times| times <= 2));
+    }
+
+    #[test]
+    fn uses_of_many_blocks_are_remembered() {
+        let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
+        let cold = Use { wanted: 100, decoded: 300, kept: 300 };
+        assert!(!cache.admits((part, 0), cold, false) && cache.admits((part, 0), cold, false));
+        (1..SEEN_MAX as u32).for_each(|block| assert!(!cache.admits((part, block), cold, false)));
+        assert!(!cache.admits((part, u32::MAX), cold, false));
+        assert!(cache.seen.lock().len() < 3, "those of one use went");
+        assert!(cache.admits((part, 0), cold, false), "it is still warm");
+    }
+
+    #[test]
     fn blocks_are_admitted_at_their_second_use() {
         let (cache, whole) = (share_of(1 << 20), Window::WHOLE);
         let part = Uuid::now_v7();
-        assert!(!cache.admits((part, 0), (40, 100), false));
-        assert!(cache.admits((part, 0), (40, 100), false));
-        assert!(cache.admits((part, 4), (50, 100), false), "little is held");
+        let own = |wanted: u64, decoded: u64| Use { wanted, decoded, kept: decoded };
+        assert!(!cache.admits((part, 0), own(40, 100), false));
+        assert!(cache.admits((part, 0), own(40, 100), false));
+        assert!(cache.admits((part, 4), own(50, 100), false), "little is held");
         let large = cache.bytes_max / LITTLE_SHARE / 16 + 1;
-        assert!(!cache.admits((part, 1), (large, large), false), "much would be held");
-        assert!(cache.admits((part, 5), (large, large), true), "wanted again by the same query");
-        let little = |cache: &SampleBlocks| cache.admits((part, 2), (5, 100), false);
+        assert!(!cache.admits((part, 1), own(large, large), false), "much would be held");
+        assert!(cache.admits((part, 5), own(large, large), true), "wanted again by the same query");
+        let little = |cache: &SampleBlocks| cache.admits((part, 2), own(5, 100), false);
         assert!((1..20).all(|_| !little(&cache)) && little(&cache), "a twentieth, twenty times");
-        assert!(!cache.admits((part, 3), (100, 1 << 20), true), "more than there is room for");
+        assert!(!cache.admits((part, 3), own(100, 1 << 20), true), "more than there is room for");
+        let window = Use { wanted: 100, decoded: 1 << 20, kept: 200 };
+        assert!(window.is_small() && !cache.admits((part, 6), window, true), "all pages for a few samples");
         let block = Arc::new(SampleBlock::new(0, &[run(&[1], 1.0)]));
         cache.insert((part, 0, whole), &block);
         assert!(cache.get(part, 0, whole).is_some() && cache.get(part, 1, whole).is_none());

@@ -80,15 +80,24 @@ impl Weights {
 /// Estimates what is decoded of a series of a part for the range; a histogram counts as [`HIST_WEIGHT`].
 pub(super) fn samples_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u32 {
     let rows = series.samples(number).rows + HIST_WEIGHT * series.hists(number).rows;
-    let own = series.range(number);
+    decoded(rows, series.range(number), range) as u32
+}
+
+/// The same of its floats.
+pub(super) fn floats_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u64 {
+    decoded(series.samples(number).rows, series.range(number), range)
+}
+
+/// What is decoded of so many rows, which last over a range of their own.
+fn decoded(rows: u64, own: MillisRange, range: MillisRange) -> u64 {
     if range.min <= own.min && own.max <= range.max {
-        return rows as u32;
+        return rows;
     }
     // In floating point: the ends may be those of all time.
     let (min, max) = (own.min.max(range.min) as f64, own.max.min(range.max) as f64);
     let share = (max - min + 1.0) / (own.max as f64 - own.min as f64 + 1.0);
     // Pages are decoded whole: whatever is wanted of a series costs up to a page at its ends, too.
-    rows.min((rows as f64 * share.clamp(0.0, 1.0)) as u64 + PAGE_ROWS as u64) as u32
+    rows.min((rows as f64 * share.clamp(0.0, 1.0)) as u64 + PAGE_ROWS as u64)
 }
 
 #[cfg(test)]

@@ -15,11 +15,11 @@ use quiver_types::{ReadStats, Result, stats};
 
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
-use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, samples_in};
+use super::plan::{HIST_WEIGHT, LIVE_WEIGHT, Weights, floats_in};
 use crate::error::{Context, leave_out};
-use crate::part::SeriesRows;
+use crate::part::{PAGE_ROWS, Part, SeriesRows};
 use crate::run::{FloatRun, HistRun};
-use crate::sample_blocks::{Place, SampleBlock, Window as Times};
+use crate::sample_blocks::{Place, SampleBlock, Use, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
 
 /// A batch is given out when it has about so many samples.
@@ -32,6 +32,8 @@ const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
 const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, and as it stands in the batch.
 const SAMPLE_BYTES: u64 = 48;
+/// The same of one that stands in the batch alone.
+const BATCH_SAMPLE_BYTES: usize = 16;
 
 /// What the partitions of one scan share.
 #[derive(Debug)]
@@ -265,7 +267,9 @@ impl SampleStream {
         let rows =
             |live: &LiveRows| live.rows.partition_point(|&r| r < end) - live.rows.partition_point(|&r| r < start);
         let live: usize = self.scan.selection.live.iter().map(rows).sum();
-        ((read + live as u64 * u64::from(LIVE_WEIGHT)) * SAMPLE_BYTES) as usize
+        let window = (read + live as u64 * u64::from(LIVE_WEIGHT)) * SAMPLE_BYTES;
+        // The batch has rows of earlier windows, too.
+        window as usize + self.batch.weight() * BATCH_SAMPLE_BYTES
     }
 
     /// Says whether all samples of the window come from one part, as floats.
@@ -440,7 +444,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
     let SampleRequest { range, again, .. } = scan.request;
     let (id, cache) = (source.meta.id, &source.cache().samples);
     let times = Times::around(range, source.meta.range());
-    let mut blocks: Vec<Option<Arc<SampleBlock>>> = Vec::with_capacity(numbers.len());
+    let mut floats: Vec<Option<Floats>> = Vec::with_capacity(numbers.len());
     let mut missing: Vec<SeriesRows> = Vec::new();
     let mut at = 0;
     while at < numbers.len() {
@@ -449,44 +453,63 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         // Blocks are known by their first series.
         let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
-        let held = if let Some(held) = cache.get(id, block, times) {
-            stats::add(&stats.cache_hits, 1);
-            Some(held)
-        } else {
-            stats::add(&stats.cache_misses, 1);
-            let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
-            let rows = times.samples_of(series.block_samples(block_of), source.meta.range());
-            if rows > 0 && cache.admits((id, block), (wanted, rows), again) {
-                let page = source.series_page(block, stats).await?;
-                let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
-                let own = ReadStats::default();
-                let runs = source.read_floats(&all, times.range(), false, &own).await?;
-                // Those that are wanted count below.
-                own.samples.store(0, Relaxed);
-                count_once(&own, stats);
-                let held = Arc::new(SampleBlock::new(members.start, &runs));
-                cache.insert((id, block, times), &held);
-                Some(held)
-            } else {
-                missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
-                None
-            }
-        };
-        blocks.resize(blocks.len() + end - at, held);
+        let asked = &numbers[at..end];
         at = end;
+        if let Some(held) = cache.get(id, block, times) {
+            stats::add(&stats.cache_hits, 1);
+            floats.extend(asked.iter().map(|&n| Some(Floats::Held(Arc::clone(&held), held.place(n, range)))));
+            continue;
+        }
+        stats::add(&stats.cache_misses, 1);
+        let samples = series.block_samples(block_of);
+        let kept = times.samples_of(samples, source.meta.range());
+        // Where less than all of a series is kept, up to a page of each is decoded for it.
+        let pages = if kept < samples { PAGE_ROWS * members.len() } else { 0 };
+        let wanted = asked.iter().map(|&n| floats_in(series, n, range)).sum();
+        let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept };
+        let admitted = kept > 0 && cache.admits((id, block), own, again);
+        let decoded = if admitted { block_of_part(source, members, times, stats).await } else { None };
+        if let Some(decoded) = decoded {
+            cache.insert((id, block, times), &decoded);
+            // A batch of a few samples would hold all of the block, in the cache or not.
+            let give = |&n: &u32| {
+                let place = decoded.place(n, range);
+                if own.is_small() {
+                    Floats::Read(decoded.run(place))
+                } else {
+                    Floats::Held(Arc::clone(&decoded), place)
+                }
+            };
+            floats.extend(asked.iter().map(|n| Some(give(n))));
+        } else {
+            missing.extend(asked.iter().map(|&n| series.samples(n)));
+            floats.extend(asked.iter().map(|_| None));
+        }
     }
+    let known = floats.iter().flatten().map(|floats| floats.len() as u64).sum();
+    stats::add(&stats.samples, known);
     let own = ReadStats::default();
     let mut read = source.read_floats(&missing, range, false, &own).await?.into_iter();
     count_once(&own, stats);
-    let floats = blocks.into_iter().zip(numbers).map(|(block, &number)| match block {
-        Some(block) => {
-            let place = block.place(number, range);
-            Floats::Held(block, place)
-        }
-        None => Floats::Read(read.next().unwrap_or_default()),
-    });
-    let floats: Vec<Floats> = floats.collect();
-    let held = floats.iter().map(|f| if let Floats::Held(_, place) = f { u64::from(place.len) } else { 0 }).sum();
-    stats::add(&stats.samples, held);
-    Ok(floats)
+    let read = |known: Option<Floats>| known.unwrap_or_else(|| Floats::Read(read.next().unwrap_or_default()));
+    Ok(floats.into_iter().map(read).collect())
+}
+
+/// Decodes a block of a part. None where a page of it is damaged: of a series that nobody asks for this is no error, and
+/// that of another says so when it is read by itself.
+async fn block_of_part(
+    source: &Part,
+    members: Range<u32>,
+    times: Times,
+    stats: &ReadStats,
+) -> Option<Arc<SampleBlock>> {
+    let first = members.start;
+    let page = source.series_page(first, stats).await.ok()?;
+    let all: Vec<SeriesRows> = members.map(|n| page.samples(n)).collect();
+    let own = ReadStats::default();
+    let runs = source.read_floats(&all, times.range(), false, &own).await.ok()?;
+    // Those that are wanted are counted by who asks.
+    own.samples.store(0, Relaxed);
+    count_once(&own, stats);
+    Some(Arc::new(SampleBlock::new(first, &runs)))
 }

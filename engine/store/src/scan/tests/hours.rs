@@ -65,3 +65,31 @@ fn hours_of_a_day_are_the_same_however_they_are_read() {
         }
     });
 }
+
+/// One series of twenty that stand in one block: read by itself, until that cost as much as all of the block.
+#[test]
+fn one_series_of_many_is_read_alone_at_first() {
+    const SERIES: usize = 20;
+    let series: Vec<LabelSet> = (0..SERIES).map(|i| labels(&[("__name__", "m"), ("i", &format!("{i:02}"))])).collect();
+    let mut world = World::new();
+    let runs = series.iter().enumerate().map(|(at, labels)| {
+        let mut run = SeriesRun::new(labels.clone(), Arc::from(""));
+        day(6 * at).into_iter().for_each(|(ts, value)| run.samples.push(ts, value, 0));
+        run
+    });
+    world.add_runs(runs.collect());
+    let range = MillisRange::new(5 * HOUR, 6 * HOUR);
+    let floats = day(42).range(range.min..=range.max).map(|(&ts, value)| (ts, value.to_bits(), 0)).collect();
+    let wanted = BTreeMap::from([(series[7].canonical().to_vec(), Content { floats, hists: Vec::new() })]);
+    wait(async {
+        for time in 1..=SERIES + 1 {
+            let stats = Arc::new(ReadStats::default());
+            let selected = select(&*world.snapshot(), vec![Matcher::equal("i", "07")], range, &stats).await;
+            let request = SampleRequest { range, ..SampleRequest::default() };
+            let (_, batches) = scan(&selected, request, 1, &stats).await;
+            assert_eq!(contents(&selected, &batches), wanted, "time {time}");
+            let held = selected.parts[0].part.cache().samples.stats().entries;
+            assert_eq!(held, u64::from(time >= SERIES), "time {time}");
+        }
+    });
+}
