@@ -87,12 +87,18 @@ impl<'a> FloatView<'a> {
     }
 }
 
-/// Float samples of the rows so far. A row's `starts` are empty when none is known.
+/// Float samples of the rows so far. A row's `starts` are empty when none is known. Rows one behind the other that have the same
+/// times, as series of one target have, share them: half as much is copied, and who looks for windows of time finds them once.
 #[derive(Debug)]
 struct Floats {
     ts: Vec<Millis>,
     values: Vec<f64>,
+    /// Per row, where its times begin.
+    ts_at: Vec<i32>,
+    /// Where the values of a row end, behind a zero.
     ends: Vec<i32>,
+    /// Where the times of the current row begin.
+    row_ts: usize,
     starts: Vec<Millis>,
     start_ends: Vec<i32>,
     /// Whether start times of the current row are kept.
@@ -102,11 +108,24 @@ struct Floats {
 impl Floats {
     fn new() -> Self {
         let (ends, start_ends) = (vec![0], vec![0]);
-        Self { ts: Vec::new(), values: Vec::new(), ends, starts: Vec::new(), start_ends, row_has_starts: false }
+        Self {
+            ts: Vec::new(),
+            values: Vec::new(),
+            ts_at: Vec::new(),
+            ends,
+            row_ts: 0,
+            starts: Vec::new(),
+            start_ends,
+            row_has_starts: false,
+        }
     }
 
     fn copy(&mut self, view: &FloatView<'_>) {
         self.ts.extend_from_slice(view.ts);
+        self.copy_values(view);
+    }
+
+    fn copy_values(&mut self, view: &FloatView<'_>) {
         self.values.extend_from_slice(view.values);
         if self.row_has_starts {
             let len = self.starts.len() + view.ts.len();
@@ -123,16 +142,38 @@ impl Floats {
         }
     }
 
+    /// Says where the times of the row before stand, when the views, one behind the other, have the same.
+    fn times_before(&self, views: &FloatViews<'_>) -> Option<usize> {
+        let (&at, [.., start, end]) = (self.ts_at.last()?, &self.ends[..]) else { return None };
+        let mut before = &self.ts[at as usize..][..(end - start) as usize];
+        for view in views {
+            let (own, rest) = before.split_at_checked(view.ts.len())?;
+            if own != view.ts {
+                return None;
+            }
+            before = rest;
+        }
+        before.is_empty().then_some(at as usize)
+    }
+
     /// Appends the samples of a series without those at the given times.
     fn append(&mut self, views: &mut FloatViews<'_>, without: &[Millis], with_starts: bool) {
-        let (first, first_start) = (self.ts.len(), self.starts.len());
+        let (first, first_start) = (self.values.len(), self.starts.len());
+        self.row_ts = self.ts.len();
         views.retain(|v| !v.ts.is_empty());
         self.row_has_starts = with_starts && views.iter().any(|v| !v.starts.is_empty());
         if !views.is_sorted_by_key(|v| v.ts[0]) {
             views.sort_by_key(|v| v.ts[0]);
         }
         if views.windows(2).all(|w| w[0].last_ts() < w[1].ts[0]) {
-            views.iter().for_each(|view| self.copy(view));
+            match self.times_before(views) {
+                // Those that go are taken out of times of its own.
+                Some(at) if without.is_empty() => {
+                    self.row_ts = at;
+                    views.iter().for_each(|view| self.copy_values(view));
+                }
+                _ => views.iter().for_each(|view| self.copy(view)),
+            }
         } else {
             self.merge(views);
         }
@@ -176,31 +217,34 @@ impl Floats {
         }
     }
 
-    /// Drops samples from position `first` on that stand at one of the ascending times.
+    /// Drops samples of the current row, whose values begin at `first`, that stand at one of the ascending times.
     fn drop_times(&mut self, first: usize, first_start: usize, times: &[Millis]) {
-        let mut kept = first;
+        let first_ts = self.row_ts;
+        let mut kept = 0;
         let mut at = 0;
-        for i in first..self.ts.len() {
-            at += times[at..].partition_point(|&t| t < self.ts[i]);
-            if times.get(at) == Some(&self.ts[i]) {
+        for i in 0..self.ts.len() - first_ts {
+            let ts = self.ts[first_ts + i];
+            at += times[at..].partition_point(|&t| t < ts);
+            if times.get(at) == Some(&ts) {
                 continue;
             }
-            self.ts[kept] = self.ts[i];
-            self.values[kept] = self.values[i];
+            self.ts[first_ts + kept] = ts;
+            self.values[first + kept] = self.values[first + i];
             if self.row_has_starts {
-                self.starts[first_start + kept - first] = self.starts[first_start + i - first];
+                self.starts[first_start + kept] = self.starts[first_start + i];
             }
             kept += 1;
         }
-        self.ts.truncate(kept);
-        self.values.truncate(kept);
+        self.ts.truncate(first_ts + kept);
+        self.values.truncate(first + kept);
         if self.row_has_starts {
-            self.starts.truncate(first_start + kept - first);
+            self.starts.truncate(first_start + kept);
         }
     }
 
     fn end_row(&mut self) {
-        self.ends.push(self.ts.len() as i32);
+        self.ts_at.push(self.row_ts as i32);
+        self.ends.push(self.values.len() as i32);
         self.start_ends.push(self.starts.len() as i32);
     }
 }
@@ -256,13 +300,13 @@ impl BatchBuilder {
 
     /// Number of samples so far; a histogram counts as ten.
     pub(super) fn weight(&self) -> usize {
-        self.floats.ts.len() + 10 * self.hists.ts.len()
+        self.floats.values.len() + 10 * self.hists.ts.len()
     }
 
     /// Adds a series. A histogram hides the float sample at its time, also when histograms are not asked for. A series
     /// without samples is left out.
     pub(super) fn push(&mut self, row: u32, floats: &mut FloatViews<'_>, hists: &HistRun) {
-        let before = self.floats.ts.len();
+        let before = self.floats.values.len();
         if self.request.floats {
             self.floats.append(floats, &hists.ts, self.request.start_times);
         }
@@ -270,7 +314,7 @@ impl BatchBuilder {
         if has_hists {
             self.hists.append(hists);
         }
-        if self.floats.ts.len() > before || has_hists {
+        if self.floats.values.len() > before || has_hists {
             self.rows.push(row);
             self.floats.end_row();
             self.hists.end_row();
@@ -287,7 +331,7 @@ impl BatchBuilder {
             let sizes: Vec<i32> = floats.ends.windows(2).map(|w| w[1] - w[0]).collect();
             let mut starts = floats.ends;
             starts.pop();
-            columns.push(view(starts.clone(), sizes.clone(), times(floats.ts))?);
+            columns.push(view(floats.ts_at, sizes.clone(), times(floats.ts))?);
             columns.push(view(starts, sizes, Arc::new(Float64Array::from(floats.values)))?);
             if self.request.start_times {
                 columns.push(list(offsets(floats.start_ends), times(floats.starts))?);
@@ -345,7 +389,7 @@ fn list(ends: OffsetBuffer<i32>, values: ArrayRef) -> arrow::error::Result<Array
 #[cfg(test)]
 mod tests {
     use arrow::array::AsArray;
-    use arrow::datatypes::Int64Type;
+    use arrow::datatypes::{Float64Type, Int64Type};
     use quiver_types::{Histogram, MillisRange, stale_nan};
     use smallvec::smallvec;
 
@@ -422,6 +466,43 @@ mod tests {
 
     fn rows_of(batch: &RecordBatch) -> Vec<u32> {
         batch["row"].as_primitive::<arrow::datatypes::UInt32Type>().values().to_vec()
+    }
+
+    #[test]
+    fn rows_of_the_same_times_share_them() {
+        let request = SampleRequest { histograms: true, start_times: true, ..SampleRequest::default() };
+        let mut builder = BatchBuilder::new(request);
+        let none = HistRun::default();
+        let mut hists = HistRun::default();
+        hists.push(2, Histogram::default(), 0);
+        let whole = run(&[(1, 1.0, 0), (2, 2.0, 0), (3, 3.0, 0)]);
+        let (first, last) = (run(&[(1, 4.0, 0)]), run(&[(2, 5.0, 9), (3, 6.0, 0)]));
+        let (less, more) =
+            (run(&[(1, 7.0, 0), (2, 8.0, 0)]), run(&[(1, 7.0, 0), (2, 8.0, 0), (3, 0.0, 0), (4, 9.0, 0)]));
+        builder.push(0, &mut smallvec![FloatView::new(&whole)], &none);
+        builder.push(1, &mut smallvec![FloatView::new(&last), FloatView::new(&first)], &none);
+        builder.push(2, &mut smallvec![FloatView::new(&whole)], &hists);
+        builder.push(3, &mut smallvec![FloatView::new(&whole)], &none);
+        builder.push(4, &mut smallvec![FloatView::new(&less)], &none);
+        builder.push(5, &mut smallvec![FloatView::new(&more)], &none);
+        builder.push(6, &mut smallvec![FloatView::new(&more)], &none);
+        builder.push(7, &mut smallvec![], &hists);
+        builder.push(8, &mut smallvec![FloatView::new(&whole)], &none);
+        assert_eq!(builder.weight(), 3 + 3 + 2 + 3 + 2 + 4 + 4 + 3 + 2 * 10);
+        let batch = builder.finish().expect("a batch");
+        let (whole, more) = (vec![1, 2, 3], vec![1, 2, 3, 4]);
+        let times = [&whole, &whole, &vec![1, 3], &whole, &vec![1, 2], &more, &more, &vec![], &whole].map(Clone::clone);
+        assert_eq!(times_of(&batch, "ts"), times);
+        let values = batch["v"].as_list_view::<i32>();
+        let values_of = |row: usize| values.value(row).as_primitive::<Float64Type>().values().to_vec();
+        assert_eq!(
+            (values_of(1), values_of(2), values_of(6)),
+            (vec![4.0, 5.0, 6.0], vec![1.0, 3.0], vec![7.0, 8.0, 0.0, 9.0])
+        );
+        assert_eq!(times_of(&batch, "start_ts")[1], [0, 9, 0]);
+        let ts = batch["ts"].as_list_view::<i32>();
+        assert_eq!(ts.values().len(), 3 + 2 + 3 + 2 + 4 + 3, "two of them stand once");
+        assert_eq!((ts.value_offset(0), ts.value_offset(5)), (ts.value_offset(1), ts.value_offset(6)));
     }
 
     #[test]
