@@ -194,6 +194,8 @@ impl WindowUDFImpl for Excluding {
             .alias(self.inner.name())
             .with_distinct(self.is_distinct)
             .build()?;
+        // What it does not take is refused while a statement is planned.
+        aggregate.create_accumulator()?;
         Ok(Box::new(Frames {
             aggregate,
             exclusion: self.exclusion,
