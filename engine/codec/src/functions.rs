@@ -8,7 +8,7 @@ use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use datafusion::physical_expr::aggregate::{AggregateExprBuilder, AggregateFunctionExpr};
-use quiver_query::{Around, Written};
+use quiver_query::{Around, Written, aggregate_within, over_aggregate};
 use serde::{Deserialize, Serialize};
 
 use crate::body::{SortKey, broken, of_bytes, to_bytes};
@@ -27,6 +27,8 @@ enum Function {
     Around { bytes: Vec<u8>, inner: Vec<u8> },
     /// Another one, told by the planner that rows come in the order that it asks for.
     InOrder(Vec<u8>),
+    /// One of the engine's over the frames of an aggregate.
+    OfAggregate { bytes: Vec<u8>, inner: Vec<u8> },
 }
 
 /// A kind of functions.
@@ -39,6 +41,15 @@ pub(crate) trait Kind: Around + PartialEq {
     /// The same for rows that come in the order that it asks for; `None`: that makes no difference to it.
     fn in_order(&self) -> Option<Arc<Self>> {
         None
+    }
+
+    /// What it has beside the aggregate that it is of, and that one; `None`: it is of none.
+    fn aggregate_within(&self) -> Result<Option<(Vec<u8>, Arc<AggregateUDF>)>> {
+        Ok(None)
+    }
+
+    fn over_aggregate(_bytes: &[u8], inner: Arc<AggregateUDF>) -> Result<Arc<Self>> {
+        Err(broken(format_args!("no such function is of the aggregate `{}`", inner.name())))
     }
 
     fn written_by(&self, written: &dyn Written) -> Result<Option<Vec<u8>>>;
@@ -95,6 +106,14 @@ impl Kind for WindowUDF {
         session.udwf(name).ok()
     }
 
+    fn aggregate_within(&self) -> Result<Option<(Vec<u8>, Arc<AggregateUDF>)>> {
+        aggregate_within(self)
+    }
+
+    fn over_aggregate(bytes: &[u8], inner: Arc<AggregateUDF>) -> Result<Arc<Self>> {
+        over_aggregate(bytes, inner)
+    }
+
     fn written_by(&self, _: &dyn Written) -> Result<Option<Vec<u8>>> {
         Ok(None)
     }
@@ -113,6 +132,9 @@ pub(crate) fn write<F: Kind>(pass: &Pass, function: &F) -> Result<Vec<u8>> {
     }
     if let Some((bytes, inner)) = function.taken_apart()? {
         return to_bytes(&Function::Around { bytes, inner: write(pass, &*inner)? });
+    }
+    if let Some((bytes, inner)) = function.aggregate_within()? {
+        return to_bytes(&Function::OfAggregate { bytes, inner: write(pass, &*inner)? });
     }
     for written in &pass.shared.written {
         if let Some(bytes) = function.written_by(&**written)? {
@@ -148,6 +170,7 @@ pub(crate) fn read<F: Kind>(pass: &Pass, bytes: &[u8]) -> Result<Arc<F>> {
             inner.in_order().ok_or_else(|| broken(format_args!("`{}` takes rows in any order", inner.name())))
         }
         Function::Around { bytes, inner } => F::put_around(&pass.shared.engine, &bytes, read(pass, &inner)?),
+        Function::OfAggregate { bytes, inner } => F::over_aggregate(&bytes, read(pass, &inner)?),
     }
 }
 

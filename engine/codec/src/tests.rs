@@ -70,6 +70,12 @@ const STATEMENTS: &[&str] = &[
     "select value, sum(value) filter (where value % 3 > 0) over (order by value rows between 2 preceding and current row), \
      count(*) filter (where value > 5) over (partition by value % 2), string_agg('x' || value, ',') filter (where value < 4) \
      over (order by value) from generate_series(1, 9) order by value",
+    "select value, sum(value) over (partition by exclude_current_row() order by value rows between 2 preceding and 1 following), \
+     max(value) over (partition by value % 2, exclude_group() order by value / 3 range between 1 preceding and 1 following), \
+     first_value(nullif(value % 4, 1)) ignore nulls over (partition by exclude_ties() order by value), count(*) filter (where \
+     value % 3 > 0) over (partition by exclude_ties() order by value / 4 groups 1 preceding), array_agg('x' || value) over \
+     (partition by exclude_current_row() order by value), avg(value) over (partition by exclude_current_row() order by value \
+     rows between 2 preceding and 1 following) from generate_series(1, 9) order by value",
     "select a.value, b.value from generate_series(1, 9) a join generate_series(5, 12) b on a.value = b.value order by 1",
     "select a.value, b.value from generate_series(1, 9) a left join generate_series(5, 12) b on a.value = b.value and \
      b.value > 6 order by 1",

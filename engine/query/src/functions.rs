@@ -17,6 +17,7 @@ pub(crate) mod decimals;
 mod digests;
 mod distinct;
 mod divisor;
+mod excluding;
 mod format;
 mod fractional;
 mod gathering;
@@ -88,6 +89,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use excluding::{Exclusion, exclusion, is_mark};
 pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::COUNTED as CONSTANT_CALL_MAX;
 pub(crate) use held::Room;
@@ -284,6 +286,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     }
     for function in trees::functions().into_iter().chain(gauges::functions()).chain(bits::functions()) {
         state.register_udaf(function)?;
+    }
+    for function in excluding::marks() {
+        state.register_udf(function)?;
     }
     state.register_udaf(averages::function())?;
     state.register_udaf(mode::function())?;

@@ -63,7 +63,7 @@ pub use engine::{EngineSettings, QueryEngine, THREAD_KEEP_ALIVE, ThroughCodec};
 pub use error::{BY_ZERO, from_datafusion, no_moment, own_error, to_datafusion};
 pub use explaining::Explaining;
 pub use forms::PlanForms;
-pub use functions::around::Around;
+pub use functions::around::{Around, aggregate_within, over_aggregate};
 pub use in_turn::in_turn;
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;

@@ -17,7 +17,6 @@ mod data_types;
 mod divisors;
 mod documents;
 mod empty;
-mod excluded;
 mod exists;
 mod expressions;
 mod factors;

@@ -1,27 +1,20 @@
 //! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
-//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE NO OTHERS`. They are left out, or written as what they mean, in the text;
-//! the rest of it keeps its place.
+//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE TIES`. They are left out, or written as what they mean, in the text; the
+//! rest of it keeps its place.
 
 use std::borrow::Cow;
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::Result;
 
 use crate::error::unreadable;
-
-/// Stands for the name of a window in one that leaves the row at hand out.
-pub(crate) const WITHOUT_ROW: &str = "exclude current row";
-/// The same for the rows that are equal to it.
-pub(crate) const WITHOUT_GROUP: &str = "exclude group";
-/// The same for these but for itself.
-pub(crate) const WITHOUT_TIES: &str = "exclude ties";
 
 /// A statement as the parser takes it.
 ///
 /// # Errors
-/// Invalid: it has no words. Unsupported: the frame of a window leaves rows out.
+/// Invalid: it has no words.
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
@@ -32,12 +25,8 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
     let mut tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
     tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
-    let is = |at: usize, keywords: &[Keyword]| match tokens.get(at).map(|token| &token.token) {
-        Some(Token::Word(word)) => word.quote_style.is_none() && keywords.contains(&word.keyword),
-        _ => false,
-    };
-    // Places, and what stands there instead of a word.
-    let mut others = Vec::new();
+    let is = |at: usize, keywords: &[Keyword]| keywords.iter().any(|keyword| is_word(&tokens, at, *keyword));
+    let mut others: Vec<Other> = Vec::new();
     if is(0, &[Keyword::TABLE]) {
         others.push((0, "table", "SELECT * FROM"));
     }
@@ -56,23 +45,7 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         }
         let ends_frame = at > 0 && is(at - 1, &[Keyword::ROW, Keyword::PRECEDING, Keyword::FOLLOWING]);
         if ends_frame && is(at, &[Keyword::EXCLUDE]) {
-            let is_others = |token: &TokenWithSpan| token.token.to_string().eq_ignore_ascii_case("others");
-            others.push((at, "exclude", "       "));
-            if is(at + 1, &[Keyword::NO]) && tokens.get(at + 2).is_some_and(is_others) {
-                others.extend([(at + 1, "no", "  "), (at + 2, "others", "      ")]);
-            } else if let Some((opens, mark)) = excluding(&tokens, at) {
-                // The tree has no place for it but that of the name of another window.
-                others.push((opens, "(", mark));
-                if is(at + 1, &[Keyword::GROUP]) {
-                    others.push((at + 1, "group", "     "));
-                } else if is(at + 1, &[Keyword::TIES]) {
-                    others.push((at + 1, "ties", "    "));
-                } else {
-                    others.extend([(at + 1, "current", "       "), (at + 2, "row", "   ")]);
-                }
-            } else {
-                return Err(leaves_out(tokens[at].span.start));
-            }
+            others.extend(excluded(&tokens, at));
         }
         // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
         let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
@@ -106,36 +79,61 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     Ok(Cow::Owned(out))
 }
 
-/// Where the bracket of a window opens that leaves rows out, and how it is marked; none: it is built on another window.
-fn excluding(tokens: &[TokenWithSpan], at: usize) -> Option<(usize, &'static str)> {
-    let word = |at: usize| match &tokens.get(at)?.token {
-        Token::Word(word) => Some(word),
-        _ => None,
-    };
-    let is = |at: usize, keyword: Keyword| word(at).is_some_and(|word| word.keyword == keyword);
-    let mark = if is(at + 1, Keyword::GROUP) {
-        "(\"exclude group\" "
+/// A word of a statement, and what stands there instead of it.
+type Other = (usize, &'static str, &'static str);
+
+/// What stands instead of what the frame of a window leaves out: the tree has no place for that, so that it is a key of the
+/// partitions, which the engine knows. None: it is no such frame.
+fn excluded(tokens: &[TokenWithSpan], at: usize) -> Vec<Other> {
+    let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
+    let is_others = |token: &TokenWithSpan| token.token.to_string().eq_ignore_ascii_case("others");
+    let (mark, first, words): (_, _, &[(&str, &str)]) = if is(at + 1, Keyword::GROUP) {
+        ("exclude_group(), ", "PARTITION BY exclude_group() ", &[("group", "     ")])
     } else if is(at + 1, Keyword::TIES) {
-        "(\"exclude ties\" "
+        ("exclude_ties(), ", "PARTITION BY exclude_ties() ", &[("ties", "    ")])
     } else if is(at + 1, Keyword::CURRENT) && is(at + 2, Keyword::ROW) {
-        "(\"exclude current row\" "
+        let words = &[("current", "       "), ("row", "   ")];
+        ("exclude_current_row(), ", "PARTITION BY exclude_current_row() ", words)
+    } else if is(at + 1, Keyword::NO) && tokens.get(at + 2).is_some_and(is_others) {
+        ("", "", &[("no", "  "), ("others", "      ")])
     } else {
-        return None;
+        return Vec::new();
     };
+    let Some((keys, has_keys)) = partitions(tokens, at) else { return Vec::new() };
+    let key = (keys, "", if has_keys { mark } else { first });
+    let words = words.iter().zip(at + 1..).map(|((word, other), at)| (at, *word, *other));
+    [key, (at, "exclude", "       ")].into_iter().chain(words).collect()
+}
+
+/// Where the keys of partitions stand, or would, in the window of a frame, and whether there are any; none: it is no window.
+fn partitions(tokens: &[TokenWithSpan], frame: usize) -> Option<(usize, bool)> {
+    let is = |at: usize, keyword: Keyword| is_word(tokens, at, keyword);
     let mut depth = 0_usize;
-    for opens in (0..at).rev() {
+    for opens in (1..frame).rev() {
         match tokens[opens].token {
             Token::RParen => depth += 1,
             Token::LParen if depth == 0 => {
-                let is_built = word(opens + 1).is_some_and(|word| word.keyword == Keyword::NoKeyword);
-                let is_window = opens > 0 && (is(opens - 1, Keyword::OVER) || is(opens - 1, Keyword::AS));
-                return (is_window && !is_built).then_some((opens, mark));
+                let is_window = is(opens - 1, Keyword::OVER) || is(opens - 1, Keyword::AS);
+                let clauses = [Keyword::PARTITION, Keyword::ORDER, Keyword::ROWS, Keyword::RANGE, Keyword::GROUPS];
+                // The name of another window comes before all.
+                let is_built = !clauses.iter().any(|keyword| is(opens + 1, *keyword));
+                let first = opens + 1 + usize::from(is_built);
+                let has_keys = is(first, Keyword::PARTITION) && is(first + 1, Keyword::BY);
+                return is_window.then_some(if has_keys { (first + 2, true) } else { (first, false) });
             }
             Token::LParen => depth -= 1,
             _ => {}
         }
     }
     None
+}
+
+/// Whether a word stands at a place, without quotes.
+fn is_word(tokens: &[TokenWithSpan], at: usize, keyword: Keyword) -> bool {
+    match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) => word.quote_style.is_none() && word.keyword == keyword,
+        _ => false,
+    }
 }
 
 /// The order by an operator.
@@ -145,15 +143,6 @@ fn order_of(operator: &Token) -> Option<&'static str> {
         Token::Gt => Some("DESC"),
         _ => None,
     }
-}
-
-fn leaves_out(at: Location) -> Error {
-    let text = format!(
-        "`EXCLUDE` in the frame of a window that is built on another one is not supported: write its `PARTITION BY` and \
-         `ORDER BY` out at line {}, column {}",
-        at.line, at.column
-    );
-    Error::new(ErrorKind::Unsupported, text)
 }
 
 /// Whether what stands before a word is no `UNION`, `INTERSECT` or `EXCEPT`.
@@ -199,6 +188,8 @@ impl Cursor<'_> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::ErrorKind;
+
     use super::*;
 
     #[test]
@@ -226,26 +217,6 @@ mod tests {
             "select sum(a) over (rows 1 preceding                  )",
         );
         check("select * exclude (a) from t", "select * exclude (a) from t");
-        let error = known("select sum(a) over (w\nrows current row exclude ties)").unwrap_err();
-        assert!(error.kind == ErrorKind::Unsupported && error.message.ends_with("line 2, column 18"), "{error}");
-        check(
-            "select sum(a) over (order by f(a) rows between 1 preceding and current row exclude current row)",
-            "select sum(a) over (\"exclude current row\" order by f(a) rows between 1 preceding and current row                    )",
-        );
-        check(
-            "select sum(a) over(groups 1 preceding EXCLUDE Group)",
-            "select sum(a) over(\"exclude group\" groups 1 preceding              )",
-        );
-        check(
-            "select sum(a) over (groups 1 preceding exclude TIES)",
-            "select sum(a) over (\"exclude ties\" groups 1 preceding             )",
-        );
-        let built = "select sum(a) over (w rows 1 preceding exclude current row) from t window w as (order by a)";
-        assert_eq!(known(built).unwrap_err().kind, ErrorKind::Unsupported);
-        check(
-            "select sum(a) over w from t window w as (groups 1 preceding exclude ties)",
-            "select sum(a) over w from t window w as (\"exclude ties\" groups 1 preceding             )",
-        );
         let set = "SELECT * FROM (VALUES";
         check(
             "select x = any (values (1), (f(2))) and y <> ALL(Values (3)) from t",
@@ -288,12 +259,54 @@ mod tests {
     }
 
     #[test]
+    fn what_frames_leave_out_is_a_key_of_their_partitions() {
+        let check = |text: &str, expected: &str| assert_eq!(known(text).unwrap(), expected, "{text}");
+        let blank = |words: &str| " ".repeat(words.len());
+        let row = blank(" exclude current row");
+        check(
+            "select sum(a) over (order by f(a) rows between 1 preceding and current row exclude current row)",
+            &format!(
+                "select sum(a) over (PARTITION BY exclude_current_row() order by f(a) rows between 1 preceding and current \
+                 row{row})"
+            ),
+        );
+        check(
+            "select sum(a) over(groups 1 preceding EXCLUDE Group)",
+            "select sum(a) over(PARTITION BY exclude_group() groups 1 preceding              )",
+        );
+        check(
+            "select sum(a) over ( partition by b, c range 1 preceding exclude TIES)",
+            "select sum(a) over ( partition by exclude_ties(), b, c range 1 preceding             )",
+        );
+        check(
+            "select sum(a) over w from t window w as (groups 1 preceding exclude ties)",
+            "select sum(a) over w from t window w as (PARTITION BY exclude_ties() groups 1 preceding             )",
+        );
+        // The name of the window that it is built on comes first.
+        let ties = blank(" exclude ties");
+        check(
+            "select sum(a) over (\"w\" rows 1 preceding exclude ties)",
+            &format!("select sum(a) over (\"w\" PARTITION BY exclude_ties() rows 1 preceding{ties})"),
+        );
+        check(
+            "select sum(a) over (w\norder by b rows current row exclude ties)",
+            &format!("select sum(a) over (w\nPARTITION BY exclude_ties() order by b rows current row{ties})"),
+        );
+        // These are no frames.
+        for same in
+            ["select following exclude ties", "select (1 following exclude ties)", "select preceding exclude (a)"]
+        {
+            check(same, same);
+        }
+    }
+
+    #[test]
     fn windows_within_windows_are_marked_by_themselves() {
         let text = "select sum(a) over (order by (select max(b) over (rows 1 preceding exclude group)) \
                     rows 1 preceding exclude current row), min(c) over (rows 1 preceding exclude no others)";
         let expected = format!(
-            "select sum(a) over (\"exclude current row\" order by (select max(b) over (\"exclude group\" rows 1 \
-             preceding{})) rows 1 preceding{}), min(c) over (rows 1 preceding{})",
+            "select sum(a) over (PARTITION BY exclude_current_row() order by (select max(b) over (PARTITION BY \
+             exclude_group() rows 1 preceding{})) rows 1 preceding{}), min(c) over (rows 1 preceding{})",
             " ".repeat(" exclude group".len()),
             " ".repeat(" exclude current row".len()),
             " ".repeat(" exclude no others".len()),

@@ -10,7 +10,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
 use super::bounded::Bounded;
 use super::held::Room;
 use super::joined::Joined;
-use super::{decimals, intervals, printed, results, sums, windowed};
+use super::{decimals, excluding, intervals, printed, results, sums, windowed};
 use crate::engine::QueryEngine;
 use crate::relational::{overflow, patterns};
 
@@ -71,6 +71,23 @@ impl Around for WindowUDF {
         let collects: bool = postcard::from_bytes(bytes).map_err(damaged)?;
         Ok(windowed::function_of(collects, inner, &engine.planning.room))
     }
+}
+
+/// What a window function has beside the aggregate that it is of, and that one; `None`: it is of none.
+///
+/// # Errors
+/// Internal: it cannot be written.
+pub fn aggregate_within(function: &WindowUDF) -> Result<Option<(Vec<u8>, Arc<AggregateUDF>)>> {
+    let Some((parts, inner)) = excluding::parts(function) else { return Ok(None) };
+    Ok(Some((postcard::to_allocvec(&parts).map_err(damaged)?, inner)))
+}
+
+/// Puts it together again.
+///
+/// # Errors
+/// Internal: these are no bytes of it.
+pub fn over_aggregate(bytes: &[u8], inner: Arc<AggregateUDF>) -> Result<Arc<WindowUDF>> {
+    Ok(excluding::function(postcard::from_bytes(bytes).map_err(damaged)?, inner))
 }
 
 /// The functions that rules put into plans, which nobody calls by name.

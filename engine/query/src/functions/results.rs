@@ -1,7 +1,7 @@
 //! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
 //! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of its query as long as it is
 //! there ([`held`](super::held)): a statement that has many of them over long texts is refused where it would take the
-//! process down.
+//! process down. Windows whose frames leave rows out become what they are by [`excluding`] here, too.
 //!
 //! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
 
@@ -20,6 +20,7 @@ use datafusion::logical_expr::{
 };
 
 use super::bounded::{Bounded, is_bounded};
+use super::excluding;
 use super::held::{self, Room};
 use super::windowed;
 
@@ -40,7 +41,8 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
         let names = NamePreserver::new(&node);
         node.map_expressions(|expr| {
             let name = names.save(&expr);
-            let changed = expr.transform_up(|e| Ok(counting.expr(e, &schema, collects)))?;
+            let changed = expr
+                .transform_up(|e| excluding::applied(e)?.transform_data(|e| Ok(counting.expr(e, &schema, collects))))?;
             Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
         })
     });

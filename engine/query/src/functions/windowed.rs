@@ -28,6 +28,7 @@ use datafusion::physical_expr::expressions::Literal;
 use quiver_types::{Error, ErrorKind};
 use serde::{Deserialize, Serialize};
 
+use super::excluding::exclusion;
 use super::growth;
 use super::held::{BYTES_MAX, Room};
 use crate::error::to_datafusion;
@@ -51,7 +52,7 @@ pub(super) fn collects(expr: &Expr) -> bool {
         WindowFunctionDefinition::AggregateUDF(_) => true,
         WindowFunctionDefinition::WindowUDF(function) => STREAMING.contains(&function.name()),
     };
-    !is_streaming || call.params.window_frame.end_bound.is_unbounded()
+    !is_streaming || call.params.window_frame.end_bound.is_unbounded() || exclusion(&call.params).is_some()
 }
 
 /// Whether a call is of an aggregate with a condition (FILTER). It becomes an argument: as such it is a part of the call that

@@ -15,6 +15,8 @@ use datafusion::logical_expr::{
 };
 use datafusion::optimizer::AnalyzerRule;
 
+use crate::functions::{Exclusion, exclusion, is_mark};
+
 /// The rule; it comes before all others, so that they see the keys as if they were written.
 #[derive(Debug)]
 pub(crate) struct InnerOrder;
@@ -250,14 +252,16 @@ fn may_take_order(call: &WindowFunction) -> bool {
     let name = call.fun.name();
     let counts_rows = call.params.window_frame.units == WindowFrameUnits::Rows;
     let same_rows = counts_rows || is_whole(call) || OF_PARTITIONS.contains(&name);
-    call.params.order_by.is_empty() && same_rows && !RANKS.contains(&name)
+    // Without an order all rows are equal, and may be left out together.
+    let by_equals = matches!(exclusion(&call.params), Some(Exclusion::Group | Exclusion::Ties));
+    call.params.order_by.is_empty() && same_rows && !by_equals && !RANKS.contains(&name)
 }
 
 /// Whether rows leave a window in this order.
 fn has_order(expr: &Expr, keys: &[SortExpr]) -> bool {
     window_in(expr).is_some_and(|call| {
         let params = &call.params;
-        params.partition_by.is_empty() && (params.order_by.is_empty() || params.order_by == keys)
+        params.partition_by.iter().all(is_mark) && (params.order_by.is_empty() || params.order_by == keys)
     })
 }
 

@@ -2,7 +2,8 @@
 //! `OVER (w ORDER BY x)` as `OVER (ORDER BY x)`.
 //!
 //! Aggregates over frames whose beginning moves on (`ROWS BETWEEN 1 PRECEDING AND …`): some of DataFusion's cannot leave a
-//! row out again, and others that can give the same.
+//! row out again, and others that can give the same. Frames that leave rows out by themselves (`EXCLUDE TIES`, which is a key
+//! of their partitions here) are each made anew.
 
 use std::ops::ControlFlow;
 
@@ -13,7 +14,8 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::expressions::{arguments, bare, expr};
-use super::{excluded, gathered, operators};
+use super::{gathered, operators};
+use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{look_outside_subqueries, refused, selects, walk_mut};
 
@@ -105,16 +107,19 @@ impl Windows {
 
     /// Gives a window what it has of the one that it is built on.
     fn complete(&mut self, spec: &mut WindowSpec) -> Result<()> {
-        let Some(name) = spec.window_name.take_if(|name| !excluded::is_mark(name)) else { return Ok(()) };
+        let Some(name) = spec.window_name.take() else { return Ok(()) };
         let base = self.find(&name)?;
+        let (left_out, own): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut spec.partition_by).into_iter().partition(leaves_out);
         let clash = if base.window_frame.is_some() {
             "has a frame: write `OVER` and its name alone"
-        } else if !spec.partition_by.is_empty() {
+        } else if !own.is_empty() {
             "says how rows are partitioned: leave `PARTITION BY` out"
         } else if !spec.order_by.is_empty() && !base.order_by.is_empty() {
             "has an order: leave `ORDER BY` out"
         } else {
             spec.partition_by = base.partition_by;
+            spec.partition_by.extend(left_out);
             if spec.order_by.is_empty() {
                 spec.order_by = base.order_by;
             }
@@ -149,24 +154,45 @@ impl VisitorMut for Windows {
             }
             None => Ok(()),
         };
-        match done.and_then(|()| excluded::translate(function)) {
-            Ok(None) => {}
-            // What it becomes is visited.
-            Ok(Some(found)) => *place = found,
-            Err(error) => return refused(error),
-        }
-        ControlFlow::Continue(())
+        done.map_or_else(refused, ControlFlow::Continue)
     }
 }
+
+/// Whether a key of partitions says what their frames leave out.
+fn leaves_out(key: &Expr) -> bool {
+    let is_mark = |name: &str| matches!(name, "exclude_current_row" | "exclude_group" | "exclude_ties");
+    matches!(key, Expr::Function(call) if bare(&call.name).as_deref().is_some_and(is_mark))
+}
+
+/// Functions of windows that are no aggregates.
+const OF_ROWS: [&str; 11] = [
+    "row_number",
+    "rank",
+    "dense_rank",
+    "percent_rank",
+    "cume_dist",
+    "ntile",
+    "lag",
+    "lead",
+    "first_value",
+    "last_value",
+    "nth_value",
+];
 
 /// Puts such a call as the planner takes it.
 ///
 /// # Errors
-/// Limit exceeded: calls that stand in each other would make a statement of any length.
+/// Limit exceeded: calls that stand in each other would make a statement of any length. Unsupported: a condition beside a
+/// function that is no aggregate, of which the planner says nothing.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
     let Some(over) = &function.over else { return Ok(()) };
     let name = bare(&function.name);
+    if let Some(name) = name.as_deref().filter(|name| OF_ROWS.contains(name))
+        && function.filter.is_some()
+    {
+        return Err(unsupported(format!("`FILTER` beside `{name}`, which is no aggregate")));
+    }
     if let Some((variance, is_root)) = name.as_deref().and_then(variance)
         && moves(over)
     {
@@ -214,9 +240,12 @@ fn variance(name: &str) -> Option<(&'static str, bool)> {
     })
 }
 
-/// Whether frames begin at other rows than the first.
+/// Whether frames begin at other rows than the first, and what they had is taken out again.
 fn moves(over: &WindowType) -> bool {
     let WindowType::WindowSpec(window) = over else { return false };
+    if window.partition_by.iter().any(leaves_out) {
+        return false;
+    }
     let begins = window.window_frame.as_ref().map(|frame| &frame.start_bound);
     begins.is_some_and(|start| *start != WindowFrameBound::Preceding(None))
 }

@@ -446,6 +446,11 @@ fn variances_of_frames_that_move_are_not_below_zero() {
          ELSE var_pop(a) OVER (ORDER BY b ROWS 1 PRECEDING) END FROM t",
     );
     check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
+    // Nothing is taken out again where frames are made anew.
+    check(
+        "select stddev(a) over (rows 1 preceding exclude ties) from t",
+        "SELECT stddev(a) OVER (PARTITION BY exclude_ties() ROWS 1 PRECEDING) FROM t",
+    );
 }
 
 #[test]
@@ -504,6 +509,12 @@ fn windows_stand_where_their_names_do() {
          window w as (partition by b), v as (w order by c) order by sum(a) over w",
         "SELECT sum(a) OVER (PARTITION BY b), sum(a) OVER (PARTITION BY b ORDER BY c), \
          sum(a) OVER (PARTITION BY b ORDER BY c ROWS 1 PRECEDING) FROM t ORDER BY sum(a) OVER (PARTITION BY b)",
+    );
+    check(
+        "select sum(a) over w, sum(a) over (v rows 1 preceding exclude ties) from t \
+         window w as (order by c rows 1 preceding exclude group), v as (partition by b order by c)",
+        "SELECT sum(a) OVER (PARTITION BY exclude_group() ORDER BY c ROWS 1 PRECEDING), \
+         sum(a) OVER (PARTITION BY b, exclude_ties() ORDER BY c ROWS 1 PRECEDING) FROM t",
     );
     // Those of a subquery are its own.
     let refused = |text: &str, said: &str| {

@@ -444,13 +444,21 @@ fn windows_leave_rows_out() {
         ("groups 1 preceding exclude ties", ["1|1|1.0|1", "1|2|2.0|2", "3|6|2.0|3", "2|3|3.0|3"]),
         ("range unbounded preceding exclude ties", ["1|1|1.0|1", "1|2|2.0|2", "3|6|2.0|3", "4|6|2.0|3"]),
         ("groups between current row and 1 following exclude ties", ["2|4|2.0|3", "2|5|2.5|3", "2|3|3.0|3", "1|-|-|-"]),
+        (
+            "range between 1 preceding and 1 following exclude ties",
+            ["2|4|2.0|3", "2|5|2.5|3", "4|6|2.0|3", "2|3|3.0|3"],
+        ),
+        (
+            "range between 1 preceding and 1 following exclude group",
+            ["1|3|3.0|3", "1|3|3.0|3", "3|3|1.5|2", "1|3|3.0|3"],
+        ),
     ] {
         let text = ties.replace("order by g, x )", &format!("order by g {frame})"));
         assert_eq!(shown(asked(text)).1, expected, "{frame}");
     }
-    is_refused(&of("stddev(x) over e", near), "`stddev`");
-    is_refused(&of("sum(x) over e", "range between 1 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
-    is_refused(&of("sum(x) over e", "rows between 20 preceding and 1 following exclude ties"), "`EXCLUDE TIES`");
+    assert_eq!(shown(asked(of("var_pop(x) over e", near))).1, ["0.0", "1.0", "0.0", "0.0"]);
+    assert_eq!(shown(asked(of("string_agg(x::text, ',') over e", whole))).1, ["2,3", "1,3", "1,2", "1,2,3"]);
+    is_refused(&of("first_value(x) filter (where x > 1) over e", near), "no aggregate");
 }
 
 /// Values that are equal, so that it does not matter which of them comes first.
@@ -474,6 +482,11 @@ fn rows_of_a_frame_leave_equal_ones_out() {
         ("last_value(x)", format!("{near} group"), ["1", "2", "2", "8"]),
         ("sum(x)", "rows between 3 preceding and 2 following exclude group".to_owned(), ["4", "5", "9", "9"]),
         ("sum(x)", "rows unbounded preceding exclude ties".to_owned(), ["1", "3", "3", "13"]),
+        ("sum(x)", "rows between 20 preceding and 1 following exclude ties".to_owned(), ["3", "3", "11", "13"]),
+        ("sum(x)", "rows between 20 preceding and 20 following exclude group".to_owned(), ["5", "9", "9", "12"]),
+        ("sum(x)", "rows between unbounded preceding and 2 preceding exclude group".to_owned(), ["1", "3", "-", "-"]),
+        ("sum(x)", "rows between 2 following and unbounded following exclude ties".to_owned(), ["8", "10", "-", "-"]),
+        ("sum(x)", "range between 1 preceding and 1 following exclude current row".to_owned(), ["4", "4", "11", "11"]),
         ("sum(x)", "rows between unbounded preceding and 1 following exclude ties".to_owned(), ["3", "3", "11", "13"]),
         ("sum(x)", "groups between 1 preceding and 1 following exclude current row".to_owned(), ["4", "4", "11", "11"]),
         ("sum(x)", "range unbounded preceding exclude current row".to_owned(), ["3", "3", "5", "-"]),
@@ -486,4 +499,7 @@ fn rows_of_a_frame_leave_equal_ones_out() {
     let named = "select sum(x) over w, count(*) over w from (values (1), (2), (4)) v (x) \
                  window w as (order by x rows between 1 preceding and 1 following exclude current row) order by x";
     assert_eq!(shown(asked(named)).1, ["2|1", "5|2", "2|1"]);
+    let built = "select sum(x) over (w rows between 1 preceding and 1 following exclude current row) from (values (1, 1), (2, 1), \
+                 (4, 2), (7, 2)) v (x, g) window w as (partition by g order by x) order by x";
+    assert_eq!(shown(asked(built)).1, ["2", "1", "7", "4"]);
 }
