@@ -3,6 +3,7 @@
 //! them; what it does take is a join of the values that they read of the tables before (each once) with their own tables,
 //! numbered by these values or grouped by them, and a join of that by the same values.
 
+mod gathered;
 mod look_ups;
 mod names;
 mod reading;
@@ -21,7 +22,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use super::columns::{Known, called, constraint, factors};
 use super::expressions::{bare, expr};
 use super::stars::factors_mut;
-use super::{empty, queries, rows, windows};
+use super::{empty, lookups, queries, rows, windows};
 use crate::catalog::schemas::INFORMATION_SCHEMA;
 use crate::error::unsupported;
 use crate::names::{normal, parts};
@@ -43,7 +44,12 @@ pub(super) struct Making<'m> {
 /// Puts joins in the place of such subqueries of a `FROM`, and of such look-ups.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
-    select.from.iter_mut().flat_map(factors_mut).for_each(names::of_row);
+    for factor in select.from.iter_mut().flat_map(factors_mut) {
+        names::of_row(factor);
+        if let TableFactor::Derived { lateral: true, subquery, .. } = factor {
+            lookups::unlimited(subquery, making.is_aggregate);
+        }
+    }
     let own = select.from.first().map_or(0, |from| from.joins.len());
     look_ups::translate(select, making)?;
     let mut made = Vec::new();
@@ -117,6 +123,7 @@ impl Lateral {
         };
         let mut query = (**subquery).clone();
         queries::translate(&mut query)?;
+        lookups::unlimited(&mut query, making.is_aggregate);
         windows::written_out(&mut query)?;
         names::all(&mut query);
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
@@ -125,7 +132,7 @@ impl Lateral {
             return Ok(None);
         }
         let SetExpr::Select(select) = &*query.body else { return Ok(None) };
-        let aggregates = empty::aggregates(select, making.is_aggregate);
+        let aggregates = empty::is_ungrouped(select) && empty::aggregates(select, making.is_aggregate);
         let takes_some = query.limit_clause.is_some();
         let has_windows = windowed::has(&select.projection) || windowed::has(&query.order_by);
         let is_planned = is_own
@@ -240,9 +247,8 @@ impl Lateral {
     }
 
     /// The values as columns of their table.
-    fn key_columns(&self) -> String {
-        let column = |at: usize| format!("{}.{}", quoted(KEYS), quoted(&key(at)));
-        (1..=self.keys.len()).map(column).collect::<Vec<_>>().join(", ")
+    fn key_columns(&self) -> Vec<String> {
+        (1..=self.keys.len()).map(|at| format!("{}.{}", quoted(KEYS), quoted(&key(at)))).collect()
     }
 
     /// The outputs of the subquery by their names, and its tables beside the values.
@@ -280,16 +286,19 @@ impl Lateral {
         let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
         let own_keys: Vec<String> = (1..=self.keys.len()).map(|at| quoted(&key(at))).collect();
         let (shown, own_keys) = ([columns.join(", "), own_keys.join(", ")].join(", "), own_keys.join(", "));
+        let SetExpr::Select(select) = &*self.query.body else { return Err(Error::internal("no select")) };
+        let is_gathered = gathered::is_one(select);
         let (keys, (items, tables), mut order) = (self.key_columns(), self.parts()?, self.order()?);
-        let named = windowed::named(&mut order);
+        let named = windowed::named(&mut order, is_gathered);
         let order = order.iter().map(OrderByExpr::to_string).collect::<Vec<_>>().join(", ");
         let order = if order.is_empty() { order } else { format!(" ORDER BY {order}") };
         let nth = |keys: &str| format!("row_number() OVER (PARTITION BY {keys}{order}) AS \"nth row\"");
-        let items = items.join(", ");
-        let rows = if named.is_empty() {
-            format!("SELECT {items}, {keys}, {} FROM {values}{tables}", nth(&keys))
+        let rows = if named.is_empty() && !is_gathered {
+            format!("SELECT {}, {}, {} FROM {values}{tables}", items.join(", "), keys.join(", "), nth(&keys.join(", ")))
         } else {
-            let inner = format!("SELECT {items}, {keys}, {} FROM {values}{tables}", named.join(", "));
+            let outputs = [items.as_slice(), keys.as_slice(), named.as_slice()].concat().join(", ");
+            let (begins, groups) = (gathered::begins(select), gathered::groups(select, &keys));
+            let inner = format!("{begins} {outputs} FROM {values}{tables}{groups}");
             format!("SELECT {shown}, {} FROM ({inner}) AS \"windowed\"", nth(&own_keys))
         };
         Ok(format!("SELECT {shown} FROM ({rows}) AS \"numbered\"{condition}"))
@@ -327,7 +336,7 @@ impl Lateral {
 
     /// A row of the subquery's aggregates for each of the values: without rows of its own, too.
     fn grouped(&self, values: &str) -> Result<String> {
-        let keys = self.key_columns();
+        let keys = self.key_columns().join(", ");
         let (items, tables) = self.parts()?;
         let SetExpr::Select(select) = &*self.query.body else { return Err(Error::internal("no select")) };
         let columns = self.columns.iter().zip(&select.projection).map(|(column, item)| {
@@ -381,7 +390,7 @@ fn is_simple(item: &SelectItem, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     matches!(value, Expr::Function(call) if bare(&call.name).is_some_and(|name| is_aggregate(&name)) && call.over.is_none())
 }
 
-/// Whether a query is one select without what stands for itself in each of the rows (groups, sets).
+/// Whether a query is one select without what stands for itself in each of the rows (sets, and those of keys of groups).
 fn is_plain(query: &Query) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
     // A parameter is a cast of its value by then.
@@ -402,12 +411,11 @@ fn is_plain(query: &Query) -> bool {
     is_limited
         && query.with.is_none()
         && query.fetch.is_none()
-        && select.distinct.is_none()
-        && select.having.is_none()
         && select.qualify.is_none()
         && select.named_window.is_empty()
         && !select.from.is_empty()
-        && empty::is_ungrouped(select)
+        && gathered::is_plain(select)
+        && gathered::is_ordered(select, query.order_by.as_ref())
         && visit_expressions(query, in_rows).is_continue()
         && !reads_catalog(query)
 }

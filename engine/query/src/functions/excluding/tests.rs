@@ -31,11 +31,11 @@ fn counts(exclusion: Exclusion, row: (i64, i64), own: (i64, i64)) -> bool {
 /// The number of rows that are left of each frame, and the sum, the least and the greatest of their keys.
 fn expected(exclusion: Exclusion, by_rows: bool, frame: &Range<i64>) -> Vec<String> {
     let rows = || (0..ROWS).map(|row| (row, row / 3));
+    let place = |row: (i64, i64)| if by_rows { row.0 } else { row.1 };
     let mut lines = Vec::new();
     for own in rows() {
-        let of = |row: (i64, i64)| if by_rows { row.0 } else { row.1 };
-        let within = (of(own) + frame.start)..(of(own) + frame.end);
-        let left = rows().filter(|row| within.contains(&of(*row)) && counts(exclusion, *row, own));
+        let within = (place(own) + frame.start)..(place(own) + frame.end);
+        let left = rows().filter(|row| within.contains(&place(*row)) && counts(exclusion, *row, own));
         let left: Vec<i64> = left.map(|row| row.1).collect();
         let shown = |value: Option<i64>| value.map_or("NULL".to_owned(), |value| value.to_string());
         let sum = (!left.is_empty()).then(|| left.iter().sum());

@@ -66,7 +66,7 @@ impl Finder<'_> {
                 if matches!(&limit.value, Value::Number(rows, _) if rows == "1")
         );
         let SetExpr::Select(select) = &mut *query.body else { return Ok(None) };
-        let has_one = is_first || empty::aggregates(select, self.making.is_aggregate);
+        let has_one = is_first || (empty::is_ungrouped(select) && empty::aggregates(select, self.making.is_aggregate));
         let [item] = select.projection.as_mut_slice() else { return Ok(None) };
         let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
             return Ok(None);

@@ -37,11 +37,12 @@ pub(super) fn reads_otherwise(condition: Option<&Expr>) -> bool {
     is_other
 }
 
-/// Whether outputs beside a table read [`KEYS`]: the planner looks for these in conditions alone, and a rule of ours takes
-/// what has no rows of its own.
+/// Whether outputs beside a table, or conditions of groups, read [`KEYS`]: the planner looks for these in the `WHERE` alone,
+/// and a rule of ours takes what has no rows of its own.
 pub(super) fn gives_beside_table(select: &Select) -> bool {
     let is_table = |factor: &TableFactor| matches!(factor, TableFactor::Table { args: None, .. });
-    select.from.iter().flat_map(factors).any(is_table) && reads_keys(&select.projection)
+    let reads = reads_keys(&select.projection) || reads_keys(&select.having);
+    select.from.iter().flat_map(factors).any(is_table) && reads
 }
 
 fn reads_keys(part: &impl Visit) -> bool {

@@ -34,10 +34,10 @@ pub(super) fn divide(query: &mut Query, keys: usize) -> Result<()> {
     change_outside_subqueries(order_by, divided)
 }
 
-/// Gives the keys of an order names that nobody writes, where windows are among them: a window takes no other one as a key.
-/// These are the outputs of such names.
-pub(super) fn named(order: &mut [OrderByExpr]) -> Vec<String> {
-    if !order.iter().any(|key| has(&key.expr)) {
+/// Gives the keys of an order names that nobody writes, `always` or where windows are among them: a window takes no other one
+/// as a key. These are the outputs of such names.
+pub(super) fn named(order: &mut [OrderByExpr], always: bool) -> Vec<String> {
+    if !always && !order.iter().any(|key| has(&key.expr)) {
         return Vec::new();
     }
     let name = |(at, key): (usize, &mut OrderByExpr)| {

@@ -179,7 +179,10 @@ fn laterals_are_joins() {
     for other in [
         "select l.x from t cross join lateral (select max(c.a) x from pg_catalog.pg_constraint c where c.n < t.n) l",
         "select l.x from t cross join lateral (select unnest(u.l) x from u where u.n < t.n limit 1) l",
-        "select l.x from t cross join lateral (select u.b x, count(*) from u where u.n < t.n group by u.b limit 1) l",
+        "select l.x from t cross join lateral (select u.b x, count(*) from u where u.n < t.n group by rollup (u.b) limit 1) l",
+        "select l.x from t cross join lateral (select count(*) x from u where u.n < t.n having count(*) > 1) l",
+        "select l.x from t cross join lateral (select distinct on (u.b) u.b x from u where u.n < t.n limit 1) l",
+        "select l.x from t cross join lateral (select distinct u.b x from u where u.n < t.n order by u.c limit 1) l",
     ] {
         assert!(!translated(other).unwrap().contains("of rows"), "{other}");
     }
@@ -194,8 +197,42 @@ fn laterals_are_joins() {
         "SELECT l.x FROM t CROSS JOIN LATERAL (SELECT t.x AS x) l",
     );
     // The planner takes these.
-    let plain = "select 1 from t cross join lateral (select u.b from u where u.k = t.k) l";
-    assert!(translated(plain).unwrap().contains("LATERAL"));
+    for plain in [
+        "select 1 from t cross join lateral (select u.b from u where u.k = t.k) l",
+        "select 1 from t cross join lateral (select distinct u.b from u where u.k = t.k) l",
+        "select 1 from t cross join lateral (select max(u.b) from u where u.k = t.k limit 1) l",
+    ] {
+        let found = translated(plain).unwrap();
+        assert!(found.contains("LATERAL") && !found.contains("LIMIT"), "{found}");
+    }
+}
+
+#[test]
+fn rows_of_laterals_that_stand_for_several_are_of_one_row_at_hand() {
+    let rows = |subquery: &str| {
+        let found = translated(&format!("select 1 from t cross join lateral ({subquery}) l")).unwrap();
+        let (_, rows) = found.split_once(" AS \"nth row\" FROM (").expect("numbered rows");
+        rows.split_once(") AS \"windowed\") AS \"numbered\"").expect("numbered rows").0.to_owned()
+    };
+    let tables = "FROM (SELECT DISTINCT t.n AS \"key 1\" FROM t) AS \"of rows\", u WHERE u.n < \"of rows\".\"key 1\"";
+    assert_eq!(
+        rows("select distinct u.b, u.c from u where u.n < t.n order by c desc limit 2"),
+        format!("SELECT DISTINCT u.b AS b, u.c AS c, \"of rows\".\"key 1\", (u.c) AS \"order 1\" {tables}")
+    );
+    assert_eq!(
+        rows(
+            "select u.b, count(*) n from u where u.n < t.n group by u.b, t.n having count(*) > t.n order by n limit 1"
+        ),
+        format!(
+            "SELECT u.b AS b, count(*) AS n, \"of rows\".\"key 1\", (count(*)) AS \"order 1\" {tables} \
+             GROUP BY \"of rows\".\"key 1\", u.b HAVING count(*) > \"of rows\".\"key 1\""
+        )
+    );
+    let looked_up = "select (select distinct b from u where u.n < t.n order by b limit 1) from t";
+    assert!(translated(looked_up).unwrap().contains("SELECT DISTINCT b AS \"value 1\""));
+    // Several groups are several values.
+    let several = "select (select count(*) from u where u.n < t.n group by u.b) from t";
+    assert!(!translated(several).unwrap().contains("of rows"));
 }
 
 #[test]
