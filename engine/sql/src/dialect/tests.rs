@@ -7,6 +7,7 @@ use super::*;
 use crate::parse::{Params, Parsed, parse};
 
 mod joined;
+mod rows;
 mod values;
 
 fn catalog() -> Catalog {
