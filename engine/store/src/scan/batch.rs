@@ -569,7 +569,7 @@ mod tests {
             assert_eq!(times_of(&batch, "ts"), [vec![2, 3], vec![2], vec![], vec![]]);
             let values = batch["v"].as_list_view::<i32>();
             let first = values.value(0);
-            assert_eq!(first.as_primitive::<arrow::datatypes::Float64Type>().values().to_vec(), [2.0, 3.0]);
+            assert_eq!(first.as_primitive::<Float64Type>().values().to_vec(), [2.0, 3.0]);
             if start_times {
                 assert_eq!(times_of(&batch, "start_ts"), [const { Vec::<Millis>::new() }; 4]);
             }

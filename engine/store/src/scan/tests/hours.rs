@@ -88,7 +88,9 @@ fn one_series_of_many_is_read_alone_at_first() {
             let request = SampleRequest { range, ..SampleRequest::default() };
             let (_, batches) = scan(&selected, request, 1, &stats).await;
             assert_eq!(contents(&selected, &batches), wanted, "time {time}");
-            let held = selected.parts[0].part.cache().samples.stats().entries;
+            let selection =
+                Arc::clone(&selected.handle).downcast::<crate::select::Selection>().expect("that of the store");
+            let held = selection.parts[0].part.cache().samples.stats().entries;
             assert_eq!(held, u64::from(time >= SERIES), "time {time}");
         }
     });
