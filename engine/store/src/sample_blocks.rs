@@ -349,7 +349,9 @@ mod tests {
     fn blocks_take_turns_where_there_is_no_room() {
         let (cache, part) = (share_of(1 << 20), Uuid::now_v7());
         let own = Use { wanted: 1000, decoded: 1000, kept: 1000 };
-        cache.blocks.insert((part, u32::MAX, Window::WHOLE), Arc::new(SampleBlock::new(0, &[])), 1 << 20);
+        for block in [u32::MAX - 1, u32::MAX] {
+            cache.blocks.insert((part, block, Window::WHOLE), Arc::new(SampleBlock::new(0, &[])), 1 << 19);
+        }
         let mut admitted = HashMap::<u32, u32>::new();
         for _ in 0..16 {
             let blocks = (0..400).map(|block| block * 7).filter(|&block| cache.admits((part, block), own, false));
