@@ -92,7 +92,8 @@ fn name_all(query: &mut Query, is_table: bool) {
     if let (Some(order), Some(_)) = (order, &select.distinct)
         && let OrderByKind::Expressions(keys) = &mut order.kind
     {
-        for key in keys {
+        // A number is a place, whichever output is that number.
+        for key in keys.iter_mut().filter(|key| !is_number(&key.expr)) {
             let same = select.projection.iter().find_map(|item| match item {
                 SelectItem::ExprWithAlias { expr, alias } => (*expr == key.expr).then(|| alias.clone()),
                 _ => None,
@@ -102,6 +103,10 @@ fn name_all(query: &mut Query, is_table: bool) {
             }
         }
     }
+}
+
+fn is_number(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
 }
 
 fn of_select(select: &mut Select, is_table: bool) {
@@ -226,6 +231,7 @@ mod tests {
             "select distinct lower(a) from t order by lower(a) desc",
             "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
         );
+        check("select distinct a, 1 as c from t order by 1", "SELECT DISTINCT a, 1 AS c FROM t ORDER BY 1");
         check(
             "with c as (select count(*) from t) select count from (select count, 1 from c) s \
              where a in (select max(a) from t)",
