@@ -98,7 +98,7 @@ impl Frames {
         };
         // Without an order all rows are equal.
         let all = args.first().map_or(0, Array::len);
-        let groups = if keys.is_empty() { vec![0..all] } else { partition(keys)?.ranges() };
+        let groups = if keys.is_empty() { std::iter::once(0..all).collect() } else { partition(keys)?.ranges() };
         let (condition, args) = args.split_at(usize::from(self.is_filtered));
         let mut kept = match condition.first() {
             Some(condition) => match condition.as_boolean_opt() {
