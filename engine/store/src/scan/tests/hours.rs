@@ -74,7 +74,9 @@ fn one_series_of_many_is_read_alone_at_first() {
     let mut world = World::new();
     let runs = series.iter().enumerate().map(|(at, labels)| {
         let mut run = SeriesRun::new(labels.clone(), Arc::from(""));
-        day(6 * at).into_iter().for_each(|(ts, value)| run.samples.push(ts, value, 0));
+        for (ts, value) in day(6 * at) {
+            run.samples.push(ts, value, 0);
+        }
         run
     });
     world.add_runs(runs.collect());
