@@ -57,9 +57,11 @@ const FUNCTIONS: [(&str, &[&str], Asked, bool); 8] = [
 
 /// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    FUNCTIONS
-        .into_iter()
-        .map(|(name, others, asked, as_text)| Arc::new(made(name, asked, as_text).with_aliases(others.iter().copied())))
+    FUNCTIONS.into_iter().map(|(name, others, asked, as_text)| {
+        let function = made(name, asked, as_text);
+        // One with a list of other names is another function, even where none are in it.
+        Arc::new(if others.is_empty() { function } else { function.with_aliases(others.iter().copied()) })
+    })
 }
 
 fn made(name: &'static str, asked: Asked, as_text: bool) -> ScalarUDF {

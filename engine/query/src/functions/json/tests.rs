@@ -3,6 +3,14 @@ use super::*;
 
 const DOCUMENT: &str = r#" {"a": {"b": [1, "x\"y", null, {"c" : 1.50}]}, "k\n": "", "e": []} "#;
 
+/// A plan that is read elsewhere finds a function by its name.
+#[test]
+fn operators_have_the_functions_of_the_session() {
+    for function in [get(), get_text()] {
+        assert!(functions().any(|known| known == function), "{}", function.name());
+    }
+}
+
 #[test]
 fn pieces_stay_as_they_were_written() {
     let check = |place: &str, expected: Option<&str>| {
