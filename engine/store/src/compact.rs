@@ -1,5 +1,6 @@
-//! Compaction: fewer, larger, better packed parts. One thread of low priority plans, merges and commits, one
-//! compaction at a time; a commit names its inputs and fails when one of them is not live any more.
+//! Compaction: fewer, larger, better packed parts. One thread of low priority plans and merges, one compaction
+//! at a time. Its commits, which flushes wait for, go on at the priority of others; a commit names its inputs and fails when one
+//! of them is not live any more.
 
 use std::collections::HashSet;
 use std::sync::Arc;

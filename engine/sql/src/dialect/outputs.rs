@@ -105,8 +105,9 @@ fn name_all(query: &mut Query, is_table: bool) {
     }
 }
 
+/// Whether a number is written there. What takes the place of a parameter stands nowhere.
 fn is_number(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(value) if matches!(value.value, Value::Number(..)))
+    matches!(expr, Expr::Value(value) if value.span.start.line > 0 && matches!(value.value, Value::Number(..)))
 }
 
 fn of_select(select: &mut Select, is_table: bool) {
@@ -194,7 +195,7 @@ pub(super) fn no_texts(select: &Select) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::parse::{Parsed, parse_open};
+    use crate::parse::{Param, Params, Parsed, parse, parse_open};
 
     #[test]
     fn outputs_are_named_as_in_postgresql() {
@@ -232,6 +233,11 @@ mod tests {
             "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
         );
         check("select distinct a, 1 as c from t order by 1", "SELECT DISTINCT a, 1 AS c FROM t ORDER BY 1");
+        let params = Params::positional(vec![Param::Number("1".to_owned())]);
+        let text = "select distinct a, $1 as c from t order by $1";
+        let Parsed::Query(mut query) = parse(text, &params).expect(text).statement else { panic!("{text}") };
+        translate(&mut query).expect(text);
+        assert_eq!(query.to_string(), "SELECT DISTINCT a, 1 AS c FROM t ORDER BY c", "a parameter is no place");
         check(
             "with c as (select count(*) from t) select count from (select count, 1 from c) s \
              where a in (select max(a) from t)",
