@@ -75,84 +75,90 @@ settings! {
     http: Http {
         /// Address and port; port 0 picks a free one and prints it.
         listen: String = "\"127.0.0.1:8800\"";
-        /// Largest body as it comes over the wire.
+        /// Largest request body as sent, before decompression.
         body_max: Size = "\"64MiB\"";
-        /// Largest body after decompression.
+        /// Largest request body after decompression.
         decoded_body_max: Size = "\"64MiB\"";
-        /// Largest form body of a query.
+        /// Largest form-encoded body of a query.
         form_max: Size = "\"10MiB\"";
-        /// Largest answer; a query, federation or remote read (samples) whose answer is larger fails.
+        /// Largest response; a query, federation request or remote read (samples) whose response would be larger fails.
         answer_max: Size = "\"100MiB\"";
-        /// Connections at once, of all ports together; fewer where the limit of open files leaves no room for them. Those
-        /// beyond get 503.
+        /// Most open connections on all ports together; fewer if the limit of open files does not allow as many.
+        /// Further connections get 503.
         connections_max: usize = "20000";
-        /// Largest head of a request: request line, names and values of headers. A token has up to 16 KiB of it; all else
-        /// has half of it at most.
+        /// Largest request head (request line and headers). An access token may take up to 16 KiB of it; everything
+        /// else together at most half of it.
         head_max: Size = "\"32KiB\"";
-        /// How long a client may take to send a head; the first one counts from when it connected.
+        /// How long a client may take to send a request head; for the first one the time counts from when it connected.
         header_timeout: Span = "\"10s\"";
-        /// How long a connection may stay without a request.
+        /// How long a connection may stay open without a request.
         keep_alive: Span = "\"2m\"";
-        /// Bytes per second that the sender of a body must keep up, else it gets 408; 0: any, unless it falls silent.
+        /// Slowest rate, in bytes per second, at which a request body may arrive; a slower sender gets 408. 0: any
+        /// rate, as long as something arrives.
         body_rate_min: Size = "\"1KiB\"";
-        /// How long the sender of a body may be slower than that, or silent.
+        /// How long a sender may stay below `body_rate_min`, or send nothing, before it gets 408.
         body_grace: Span = "\"10s\"";
-        /// How long a reader may take nothing of its answer before the connection is closed.
+        /// How long a client may read nothing of its response before the connection is closed.
         send_timeout: Span = "\"1m\"";
-        /// How long `/health/ready` answers 503 after SIGTERM before connections are closed. Behind a load balancer: a
-        /// little more than it takes to notice; without one a stop need not wait.
+        /// How long `/health/ready` answers 503 after SIGTERM before connections are closed. Behind a load balancer,
+        /// set it to a little more than the balancer takes to notice; without one, leave it at 0.
         lame_duck: Span = "\"0s\"";
-        /// How long requests may go on after that.
+        /// How long running requests may take to finish after that.
         drain_timeout: Span = "\"10s\"";
-        /// Origins that browsers may call from; `*` for all, which is not enough for `/admin`.
+        /// Origins that browsers may call from; `*` allows any, except for `/admin`, which needs the origin by name.
         cors_origins: Vec<String> = "[]";
-        /// Names (without port) by which browsers and operators call this server, besides those of loopback; `*` for any.
+        /// Host names (without port) under which browsers and operators reach this server, besides the loopback names;
+        /// `*` for any.
         hosts: Vec<String> = "[]";
-        /// Networks of proxies that are believed: whom a request comes from (`X-Forwarded-For`), and, without
-        /// `auth.public_url`, by which address clients reach this server (`X-Forwarded-Proto`, `X-Forwarded-Host`).
+        /// Networks of trusted proxies: the server believes their `X-Forwarded-For` (who the client is) and, if
+        /// `auth.public_url` is not set, their `X-Forwarded-Proto` and `X-Forwarded-Host` (under which address clients
+        /// reach this server).
         trusted_proxies: Vec<String> = "[]";
-        /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
-        /// `/admin` answers whoever is on this machine and comes through no proxy.
+        /// File with the secret that requests to `/admin` must show (`Authorization: Bearer …`), wherever they come
+        /// from. Empty: `/admin` answers only requests from this machine that did not come through a proxy.
         admin_token_file: String = "\"\"";
-        /// Whether `/rulesapi/swagger` is shown to whoever asks; `false`: to those who are let in.
+        /// Whether anyone may see `/rulesapi/swagger`; `false`: only callers that are authenticated.
         docs_public: bool = "true";
-        /// Whether to listen on other than loopback addresses while there is no access control. For containers.
+        /// Whether the server may listen on addresses other than loopback while access control is off. For containers.
         rbac_off_on_network: bool = "false";
     }
-    /// TLS on every port. Files that change are read anew, also on SIGHUP and `POST /admin/reload`; open connections stay.
+    /// TLS on every port. Changed files are reloaded, also on SIGHUP and `POST /admin/reload`; open connections stay.
     tls: Tls {
-        /// File (PEM) with the certificate of this server, then those that lead to its authority; empty: no TLS.
+        /// File (PEM) with the certificate of this server, followed by its intermediate certificates; empty: no TLS.
         certificate_file: String = "\"\"";
-        /// File (PEM) with its private key, without a passphrase.
+        /// File (PEM) with the private key of that certificate, without a passphrase.
         key_file: String = "\"\"";
-        /// File (PEM) with authorities. A client with a certificate that one of them signed is the service account whose
-        /// `clientId` is the common name of its subject. Empty: clients are not asked for certificates.
+        /// File (PEM) with the authorities that sign client certificates. A client that presents such a certificate
+        /// acts as the service account whose `clientId` equals the common name of the certificate's subject. Empty:
+        /// clients are not asked for certificates.
         client_ca_file: String = "\"\"";
-        /// Whether clients without such a certificate are turned away.
+        /// Whether clients without such a certificate are rejected.
         client_required: bool = "false";
-        /// How often the files are looked at.
+        /// How often the files are checked for changes.
         reload_interval: Span = "\"10s\"";
-        /// Whether the server refuses to listen on other than loopback addresses without TLS.
+        /// Whether the server refuses to listen on addresses other than loopback without TLS.
         required: bool = "false";
     }
-    /// Ports of OTLP, and how its metrics become series.
+    /// Ports of OTLP, and how OTLP metrics become series.
     otlp: Otlp {
         /// Address and port of OTLP over HTTP; empty switches it off.
         http_listen: String = "\"127.0.0.1:4318\"";
         /// Address and port of OTLP over gRPC; empty switches it off.
         grpc_listen: String = "\"127.0.0.1:4317\"";
-        /// What becomes of delta temporality: `accumulate` (added up per series) or `raw` (stored as sent).
+        /// How metrics of delta temporality are stored: `accumulate` (summed up per series into cumulative values) or
+        /// `raw` (as sent).
         delta: String = "\"accumulate\"";
-        /// Memory for the sums of delta series.
+        /// Memory for the running sums of delta series.
         delta_memory: Size = "\"64MiB\"";
-        /// A delta series that is idle for so long begins anew.
+        /// A delta series that receives nothing for this long starts again from zero.
         delta_idle: Span = "\"1h\"";
-        /// Whether histograms with explicit bounds become native ones with custom buckets.
+        /// Whether histograms with explicit bounds are stored as native histograms with custom buckets.
         native_custom_buckets: bool = "false";
-        /// Whether series get labels of their instrumentation scope (`otel_scope_name`, …).
+        /// Whether series get labels for their instrumentation scope (`otel_scope_name`, …).
         scope_labels: bool = "false";
-        /// Resource attributes that become labels of each series, besides `target_info`; a last `*` stands for the rest
-        /// of a name. `[]` gives the label sets of Prometheus, where series of resources without a service are one.
+        /// Resource attributes that become labels of each series, besides being in `target_info`; a `*` at the end
+        /// stands for any rest of the name. `[]` gives the labels that Prometheus gives; resources without a service
+        /// name then share their series.
         promoted_attributes: Vec<String> = "['service.name', 'service.namespace', 'service.version', \
             'deployment.environment.name', 'deployment.environment', \
             'host.name', 'host.id', 'host.type', 'host.arch', 'os.type', 'os.description', \
@@ -166,230 +172,246 @@ settings! {
             'server.address', 'server.port', \
             'postgresql.*', 'mysql.*', 'redis.*', 'mongodb.*', 'sqlserver.*', 'oracledb.*']";
     }
-    /// Bounds of traces, and the port of Zipkin.
+    /// Limits of traces, and the port of Zipkin.
     traces: Traces {
-        /// Most spans that one trace may have in an answer.
+        /// Most spans of one trace in a response.
         export_spans_max: usize = "500000";
-        /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. It is on the main port too.
+        /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. The main port serves the
+        /// same API.
         zipkin_listen: String = "\"\"";
     }
     /// PostgreSQL's wire protocol, for `psql`, drivers and tools that speak it; see `docs/sql.md`.
     postgres: Postgres {
         /// Address and port (usually `127.0.0.1:5432`); empty switches it off.
         listen: String = "\"\"";
-        /// How long a connection may stay without a statement.
+        /// How long a connection may stay open without a statement.
         idle_timeout: Span = "\"1h\"";
     }
-    /// Where and how long data is kept.
+    /// Where data is kept, and for how long.
     store: Store {
         /// Data directory: WAL, catalog database, local object store, spool, spill files.
         data: String = "\"./quiver-data\"";
         /// Object store: `file:///…` or `s3://bucket/prefix` (AWS variables, `AWS_ENDPOINT`); empty: under `data`.
         url: String = "\"\"";
-        /// How long data is kept; `none` keeps all and lifts the limits on the age of samples.
+        /// How long data is kept; `none` keeps everything and also lifts the limits on the age of samples.
         retention: Span = "\"30d\"";
-        /// Retention of metrics, where it differs; empty: that of `retention`.
+        /// Retention of metrics, if it differs; empty: as `retention`.
         retention_metrics: OwnSpan = "\"\"";
-        /// The same of logs.
+        /// Retention of logs, if it differs; empty: as `retention`.
         retention_logs: OwnSpan = "\"\"";
-        /// The same of traces.
+        /// Retention of traces, if it differs; empty: as `retention`.
         retention_traces: OwnSpan = "\"\"";
-        /// Most bytes of all parts together; above it the oldest days of all signals are dropped, the newest never. 0: no limit.
+        /// Most bytes of all parts together; above it the oldest days of all signals are dropped, but never the newest
+        /// day. 0: no limit.
         size_max: Size = "\"0\"";
-        /// How long the files of days that retention dropped stay, for `quiver store undrop`.
+        /// How long the files of days that retention dropped are kept, so that `quiver store undrop` can bring them
+        /// back.
         drop_grace: Span = "\"6h\"";
-        /// How long a clock that jumped by more than a day must hold, with samples of its time, before retention goes by it.
+        /// After the clock has jumped by more than a day, retention follows the new time only once it has held for this
+        /// long and samples of that time have arrived.
         clock_confirm: Span = "\"6h\"";
-        /// Most bytes of parts that wait for an object store that is down; then writes get 503.
+        /// Most bytes of parts that may wait locally for an object store that cannot be reached; beyond it writes get
+        /// 503.
         spool_limit: Size = "\"20GiB\"";
-        /// Free bytes on the disk below which writes get 503.
+        /// Writes get 503 while the disk has fewer free bytes than this.
         disk_reserve: Size = "\"64MiB\"";
-        /// Requests to the object store at once.
+        /// Most concurrent requests to the object store.
         requests_max: usize = "16";
-        /// How long one operation of the object store is repeated before it counts as failed.
+        /// How long an operation on the object store is retried before it counts as failed.
         retry_budget: Span = "\"30s\"";
     }
     /// The write-ahead log.
     wal: Wal {
-        /// When a write is acknowledged: `sync` (after fdatasync) or `os` (after write, synced each second).
+        /// When a write is acknowledged: `sync` (after fdatasync) or `os` (after the write call; synced once a second).
         level: String = "\"sync\"";
-        /// Size of a segment.
+        /// Size at which a new segment file is started.
         segment: Size = "\"64MiB\"";
     }
     /// Memory of the process.
     memory: Memory {
-        /// Budget of the whole process; 0 means 60 % of the machine or of its control group.
+        /// Memory budget of the whole process; 0 means 60 % of the memory of the machine or of its control group.
         limit: Size = "\"0\"";
-        /// Live data of one generation; 0 means the smaller of 72MiB and a 16th of the limit.
+        /// Size at which writes held in memory (a generation) are flushed to a part; 0 means 72 MiB, or a 16th of the
+        /// limit if that is less.
         generation: Size = "\"0\"";
-        /// Whether columns of logs are kept decoded for queries that use them again, within the memory of caches.
+        /// Whether decoded columns of logs are cached for later queries, within the memory of the caches.
         decoded_cache: bool = "true";
     }
     /// What is accepted from senders.
     ingest: Ingest {
         /// How old a sample may be when it arrives; `none`: as old as the retention allows.
         accept_past: Span = "\"none\"";
-        /// How far in the future a sample may be; lifted by retention `none`.
+        /// How far in the future a sample may be; no limit when `store.retention` is `none`.
         accept_future: Span = "\"10m\"";
-        /// How far in the future a log row may be; `none`: any time. Rows beyond are dropped and counted.
+        /// How far in the future a log row may be; `none`: no limit. Rows beyond are dropped and counted.
         logs_accept_future: Span = "\"2d\"";
-        /// Imports of exposition text at once, each with a thread and 8 MiB; others get 429.
+        /// Most concurrent imports of exposition text, each with a thread and 8 MiB; further ones get 429.
         imports_max: usize = "16";
-        /// The message of log rows that come without one; empty: they stay without.
+        /// Message of log rows that come without one; empty: they keep none.
         logs_default_message: String = "\"\"";
-        /// Labels that name the service of a series; the first non-empty one counts.
+        /// Labels that name the service of a series; the first one that is not empty counts.
         service_labels: Vec<String> = "[\"service_name\", \"service\", \"job\"]";
-        /// Series new to the live data that one service may bring within an hour; more of them are refused (400 or partial
-        /// success), what is there already goes on; 0: no limit.
+        /// Most new series that one service may create within an hour. Samples of further new series are refused (400
+        /// or partial success), existing series continue. 0: no limit.
         service_new_series_per_hour: u64 = "1000000";
     }
     /// Merging of parts in the background.
     compaction: Compaction {
-        /// Whether it runs by itself; `POST /admin/compact` works without.
+        /// Whether it runs by itself; `POST /admin/compact` works in either case.
         enabled: bool = "true";
         /// How often it looks for work.
         interval: Span = "\"30s\"";
-        /// Size at which a part of a day is cut.
+        /// Size at which a merged part is complete and the next one of the same day is begun.
         part: Size = "\"256MiB\"";
     }
-    /// Bounds of queries.
+    /// Limits of queries.
     query: Query {
-        /// Longest run; the `timeout` parameter can only shorten it.
+        /// Longest time a query may run; its `timeout` parameter can only shorten it.
         timeout: Span = "\"2m\"";
-        /// Queries that run at once; others queue within their time.
+        /// Most queries that run at once; others wait, and the wait counts towards their timeout.
         concurrent_max: usize = "20";
-        /// Remote reads at once; others wait.
+        /// Most remote reads at once; others wait.
         remote_reads_max: usize = "10";
-        /// Longest run of a query of logs; its `timeout` parameter can only shorten it.
+        /// Longest time a query of logs may run; its `timeout` parameter can only shorten it.
         logs_timeout: Span = "\"30s\"";
-        /// Series of a matrix, elements of a vector, or collected rows of logs that one answer may have.
+        /// Most series of a matrix, elements of a vector, or collected log rows in one response.
         rows_max: u64 = "1000000";
-        /// Samples that one query or remote read may load; `peakSamples` in its statistics is held against it.
+        /// Most samples that one query or remote read may load, and that PromQL may hold (`peakSamples` in the
+        /// statistics).
         samples_max: u64 = "50000000";
-        /// Series that one query may select.
+        /// Most series that one query may select.
         series_max: u64 = "2000000";
-        /// Bytes that one query may fetch.
+        /// Most bytes that one query may read from the store.
         bytes_max: Size = "\"10GiB\"";
-        /// Threads for queries; 0 means one per core.
+        /// Threads that run queries; 0 means one per core.
         threads: usize = "0";
-        /// Most bytes of spill files.
+        /// Most bytes of spill files of all queries.
         spill_max: Size = "\"20GiB\"";
-        /// Default look-back of PromQL, and how old samples may be that `/federate` gives.
+        /// Default lookback of PromQL, and how old the samples may be that `/federate` returns.
         lookback: Span = "\"5m\"";
-        /// Whether experimental functions of PromQL are allowed, in queries and where expressions are only parsed.
+        /// Whether experimental functions of PromQL are allowed, both where expressions run and where they are only
+        /// parsed.
         experimental_functions: bool = "true";
-        /// Most bytes of results of range queries that are kept; at most a sixteenth of `memory.limit`. 0: none are, of
-        /// analytics neither.
+        /// Memory for cached results of range queries; at most a sixteenth of `memory.limit`. 0: nothing is cached, nor
+        /// are results of analytics.
         result_cache: Size = "\"256MiB\"";
-        /// Whether queries go on without files that are damaged. Such an answer says so: in the header
-        /// `Quiver-Partial`, and by name in `warnings` (PromQL), `meta` (traces), `errors` (Jaeger). Otherwise they fail.
+        /// Whether a query continues without files that turn out to be damaged. Such a response is marked by the header
+        /// `Quiver-Partial` and names the files in `warnings` (PromQL), `meta` (traces) or `errors` (Jaeger). `false`:
+        /// the query fails.
         partial_answers: bool = "true";
         /// Queries of any language that take longer are logged with their text (cut to 4 KiB) and what they used.
         slow: Span = "\"5s\"";
-        /// Whether each plan is written and read by a second engine before it runs. For tests: only a binary that was built
-        /// with the feature `codec` can.
+        /// Whether each plan is serialized and read by a second engine before it runs. For tests; needs a binary that
+        /// was built with the feature `codec`.
         through_codec: bool = "false";
     }
     /// Analytics: models and tables of the operator.
     olap: Olap {
-        /// Folders with models (`*.yml`, `*.yaml`), read anew when a file changes.
+        /// Folders with models (`*.yml`, `*.yaml`); reloaded when a file changes.
         model_dirs: Vec<String> = "[]";
         /// Folders with tables: `NAME.csv` (types in `NAME.types.json`) and `NAME.parquet` become `public.NAME`.
         table_dirs: Vec<String> = "[]";
-        /// Whether the models of the product are there: `on` or `off`.
+        /// Whether the built-in models are available: `on` or `off`.
         builtin: String = "\"on\"";
     }
     /// Access control.
     rbac: Rbac {
-        /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
-        /// everybody may do everything.
+        /// `on`: every request must be authenticated and sees only what its account may see; see `docs/identity.md`.
+        /// `off`: anyone may do anything.
         mode: String = "\"on\"";
-        /// Requests per second that one API key may send, ingest apart; more get 429. 0: any number.
+        /// Requests per second that one API key may send, not counting ingest; more get 429. 0: no limit.
         key_requests_per_second: usize = "100";
-        /// Requests that it may send at once after it was quiet.
+        /// Requests that an API key may send at once after a pause.
         key_requests_burst: usize = "200";
-        /// Bytes of telemetry per second that one API key may send, as they are on the wire, and twice that at once; who sent
-        /// more gets 429 until it is made up for. 0: any number.
+        /// Bytes of telemetry, as sent, that one API key may send per second, and twice as many in a burst; above it
+        /// requests get 429 until the average is met again. 0: no limit.
         key_ingest_bytes_per_second: Size = "\"0\"";
-        /// The same of records: samples, log rows, spans.
+        /// The same limit counted in records (samples, log rows, spans).
         key_ingest_records_per_second: usize = "0";
-        /// Fields that name the service of a log row; the first non-empty one counts.
+        /// Fields that name the service of a log row; the first one that is not empty counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }
     /// Where configuration and accounts are kept.
     config: Configuration {
-        /// PostgreSQL that keeps them, for one server or several: `postgres://user:password@host:5432/database`, with
-        /// `?sslmode=verify-full` (and `&sslrootcert=…`) where the network is not trusted. Servers that share a database
-        /// share its accounts, and need the same master key. Empty: `config.db`, a file of SQLite in the data directory.
+        /// PostgreSQL database for them, which one server or several use:
+        /// `postgres://user:password@host:5432/database`, with `?sslmode=verify-full` (and `&sslrootcert=…`) if the
+        /// network is not trusted. Servers with the same database share its accounts and need the same master key.
+        /// Empty: the SQLite file `config.db` in the data directory.
         database_url: Hidden = "\"\"";
-        /// File with that URL; wins over `config.database_url`.
+        /// File with that URL; takes precedence over `config.database_url`.
         database_url_file: String = "\"\"";
     }
     /// Accounts and tokens.
     auth: Auth {
-        /// Address by which clients reach this server (`https://quiver.example`), which tokens name as their issuer; empty:
-        /// that of `http.listen`. A token is good only where it names the issuer that the server stands for.
+        /// Address under which clients reach this server (`https://quiver.example`), which is the issuer that tokens
+        /// name; empty: that of `http.listen`. A token is accepted only if it names this issuer.
         public_url: String = "\"\"";
-        /// Whether people's passwords are taken as Basic credentials on every path, not just to change them.
+        /// Whether users may authenticate by Basic credentials with their password on every path; `false`: only to
+        /// change their password.
         basic_passwords: bool = "false";
-        /// Whether analytics (`/olap-api`) takes API keys and secrets of service accounts, too, not only access tokens.
+        /// Whether analytics (`/olap-api`) accepts API keys and secrets of service accounts, besides access tokens.
         olap_api_keys: bool = "false";
         /// Bits of the RSA keys that sign tokens: 2048, 3072 or 4096.
         key_bits: usize = "2048";
-        /// Issuers whose tokens are taken, too, each as `[[auth.oidc]]`: `issuer`, `audiences`, and by default
+        /// External issuers whose tokens are accepted, each as `[[auth.oidc]]`: `issuer`, `audiences`, and optionally
         /// `client_id_claim` (`azp`), `roles_claim` (`realm_access.roles`), `username_claim` (`preferred_username`),
-        /// `jwks_refresh` (`5m`). What their roles may do is said by bindings to an `externalRole`.
+        /// `jwks_refresh` (`5m`). Bindings to an `externalRole` say what their roles may do.
         oidc: Vec<OidcIssuer> = "[]";
-        /// File with the 32 bytes under which private keys are encrypted; made when it is not there. Empty:
-        /// `master-key` in the data directory. `QUIVER_MASTER_KEY_FILE` says the same.
+        /// File with the 32 bytes with which private keys are encrypted; created if missing. Empty: `master-key` in the
+        /// data directory. `QUIVER_MASTER_KEY_FILE` sets the same.
         master_key_file: String = "\"\"";
     }
     /// Rules and notifications.
     alerting: Alerting {
-        /// Rule files of Prometheus or vmalert that are evaluated; names with `*`, `?` and `[a-z]`. Read anew with the
-        /// settings.
+        /// Rule files of Prometheus or vmalert to evaluate; file names may hold `*`, `?` and `[a-z]`. Read again when
+        /// settings are reloaded.
         rules: Vec<String> = "[]";
-        /// Alertmanager configuration (YAML) that says who is told; empty: nobody. Read anew with the settings.
+        /// Alertmanager configuration (YAML) that says who is notified; empty: nobody. Read again when settings are
+        /// reloaded.
         policy: String = "\"\"";
-        /// Interval of rule groups that name none.
+        /// Evaluation interval of rule groups that set none.
         evaluation_interval: Span = "\"1m\"";
-        /// Rule groups that are evaluated at once; others wait. Rules of a group that run beside its first one count, too.
+        /// Most rule groups that are evaluated at once; others wait. Rules of one group that run in parallel each
+        /// count.
         concurrent_max: usize = "16";
-        /// Elements that one rule may have in its result; a rule with more fails.
+        /// Most elements in the result of one rule; a rule with more fails.
         results_max: u64 = "100000";
-        /// Time between two reports of a rule's alert to the router.
+        /// How often a rule reports a firing alert again to the router.
         resend_delay: Span = "\"1m\"";
-        /// How long alerts of a rule that fails are taken as firing.
+        /// How long the alerts of a rule keep firing while its evaluation fails.
         error_hold: Span = "\"1h\"";
-        /// Address of this server as people reach it, in messages and templates; empty: that of `auth.public_url`, else of
-        /// `http.listen`.
+        /// Address of this server as people reach it, for messages and templates; empty: `auth.public_url`, else the
+        /// address of `http.listen`.
         external_url: String = "\"\"";
-        /// Labels of all alerts that do not have them, each as `name=value`.
+        /// Labels added to every alert that does not have them, each as `name=value`.
         external_labels: Vec<String> = "[]";
-        /// Directory below which files of secrets (`…_file`) and templates of the policy are read; empty: none is.
+        /// Directory in which secret files (`…_file`) and templates that the policy names must lie; empty: none are
+        /// read.
         files_dir: String = "\"\"";
-        /// Alerts that are known at once; more are refused with 503, as is what takes more than a sixteenth of `memory.limit`.
+        /// Most alerts known at once; more are refused with 503, as are alerts that together take more than a sixteenth
+        /// of `memory.limit`.
         alerts_max: usize = "100000";
     }
-    /// Calls to the outside: notifications.
+    /// Outgoing calls: notifications.
     egress: EgressSection {
-        /// Networks that calls may go to, whatever they are (`127.0.0.0/8` for receivers on this machine); a metadata
-        /// address of a cloud must be named alone. Loopback, link-local and multicast addresses are closed otherwise.
+        /// Networks that calls may go to even if they are closed by default (`127.0.0.0/8` for receivers on this
+        /// machine). Closed are loopback, link-local and multicast addresses; the metadata address of a cloud must be
+        /// listed as a single address.
         allow: Vec<String> = "[]";
-        /// Networks that calls may not go to; wins over `allow`.
+        /// Networks that calls must not go to; takes precedence over `allow`.
         deny: Vec<String> = "[]";
         /// Whether calls may go to private networks.
         allow_private: bool = "true";
     }
     /// Managed resources.
     resources: Resources {
-        /// How often resources and their relationships are looked for in what came in; `0s`: never.
+        /// How often resources and their relationships are discovered in incoming telemetry; `0s`: never.
         discovery_interval: Span = "\"30s\"";
     }
-    /// Tables of what the server is asked and of what it keeps.
+    /// Tables about the server itself: what it is asked and what it stores.
     usage: Usage {
-        /// How often queries that ended get rows in `query_log`, and what came in in `ingest_usage_1m`; `0s`: never,
-        /// and none in `storage_stats` and `resource_health` either.
+        /// How often ended queries are written to `query_log` and received telemetry to `ingest_usage_1m`; `0s`: never,
+        /// and then `storage_stats` and `resource_health` get no rows either.
         interval: Span = "\"60s\"";
     }
     /// The log of the service itself.
@@ -398,7 +420,7 @@ settings! {
         filter: String = "\"info,quiver=info\"";
         /// `text` or `json`.
         format: String = "\"text\"";
-        /// Whether each request is logged when it is over (area `quiver::access`, level `info`): path, status, bytes, time,
+        /// Whether each finished request is logged (area `quiver::access`, level `info`): path, status, bytes, time,
         /// request id, peer; never parameters or bodies.
         access: bool = "false";
     }
