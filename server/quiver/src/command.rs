@@ -1,6 +1,6 @@
-//! Runs a command; of a server start, signals, stop.
+//! Runs the command that the command line names; for `serve` also start, signals and stop of the server.
 
-#![allow(clippy::doc_markdown, reason = "the docs of options are the text of `--help`")]
+#![allow(clippy::doc_markdown, reason = "doc comments of options are the text of `--help`")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 
 mod cli;
@@ -32,16 +32,18 @@ use crate::{
     analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
 };
 
-/// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
+/// Stack size of a thread. Large, because parsers recurse once per level of nesting in their input; the system commits
+/// memory only for the depth that is reached.
 const STACK_BYTES: usize = 16 << 20;
 
-/// How commands are told what to work on: those that a running server answers, too, and others.
+/// For error messages, how to name the data to work on: for commands that can also ask a running server, and for those
+/// that cannot.
 const ANY: &str = "by `--data`, or a running server by `--server`";
 const STOPPED: &str = "by `--data`";
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
-/// Does what the command line says, and says on the terminal what went wrong.
+/// Runs the command line; prints what went wrong, with all its causes, to standard error.
 pub fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {
@@ -132,32 +134,32 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-/// The settings of a server that has run: opened by a name that is misspelt, a data directory would be made, with nothing in it.
-/// `by`: how to name what was meant.
+/// Loads the settings of a server that has run before. Without this check a misspelt path would create an empty data
+/// directory. `by` tells the user how to name the right one.
 fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
     let settings = args.load()?.settings;
     let data = &settings.store.data;
     if DataDir::is_known(Path::new(data)) {
         return Ok(settings);
     }
-    let lost = "where only its catalog is lost, `quiver catalog rebuild` makes that anew";
+    let lost = "if only its catalog is lost, `quiver catalog rebuild` restores it";
     Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
 }
 
-/// The settings of a server whose catalog may be lost: what it wrote is in its data directory, or in a store of its own, over
-/// which any directory may be made.
+/// Loads the settings of a server whose catalog may be lost. Its data lies in the data directory, or in a separate object
+/// store; then the data directory may be a new one.
 fn written(args: &ServeArgs) -> Result<Settings, Failure> {
     let settings = args.load()?.settings;
     let data = &settings.store.data;
     if !settings.store.url.is_empty() || DataDir::is_written(Path::new(data)) {
         return Ok(settings);
     }
-    let lost = "where only that is lost, say where its store is by `store.url`";
+    let lost = "if only the directory is lost, name its object store by `store.url`";
     Err(format!("no server has run over the data directory `{data}`; name another one {STOPPED}; {lost}").into())
 }
 
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
-    // The server's own folder may be another than ours.
+    // A running server resolves a relative path against its own working directory, so send an absolute one.
     let to =
         if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
     let request = BackupRequest { to, keep: args.keep };
@@ -184,7 +186,7 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
     if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
 }
 
-/// Asks a statement, and writes what it gives.
+/// Runs a query and writes its rows to standard output.
 fn ask(args: &SqlArgs) -> Result<(), Failure> {
     let statement = match &args.statement {
         Some(statement) => statement.clone(),
@@ -216,7 +218,7 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
         done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
     match done {
         Ok(()) => Ok(()),
-        // Nobody reads on, as `head` does not.
+        // The reader of our output has closed it, as `head` does: no failure.
         Err(e) if e.kind == ErrorKind::Cancelled => Ok(()),
         Err(e) => {
             if let Some(place) = sql::place(&e, &asked.statement) {
@@ -269,7 +271,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
     let served = runtime.block_on(async {
         let (stop, serves) = (CancellationToken::new(), Arc::<AtomicBool>::default());
         stop::on_signal(stop.clone(), Arc::clone(&serves))?;
-        // From the start on, as its default is to end the process.
+        // Before anything else: until a handler is set, SIGHUP ends the process.
         let hangup = signal(SignalKind::hangup())?;
         let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
         let paths = alerts.as_ref().map(DemoAlerts::paths);
@@ -326,11 +328,11 @@ fn listening(a: &Addresses) -> String {
     format!("quiver listens: http {}, {otlp}{zipkin}{postgres}", a.http)
 }
 
-/// Reads settings anew at each SIGHUP; one that came before the store was open counts, too.
+/// Reloads the settings at each SIGHUP, also for one that came before the store was open.
 async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
     while hangup.recv().await.is_some() {
         let app = Arc::clone(&app);
-        // Reads files. What came of it is in the log.
+        // On a blocking thread, since it reads files. It logs its outcome itself.
         let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
     }
 }

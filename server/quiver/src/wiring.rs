@@ -1,4 +1,4 @@
-//! Builds every component, top to bottom, and lets store and languages meet.
+//! Builds every component, bottom to top, and connects the store with the query languages.
 
 pub(crate) mod engines;
 mod given;
@@ -40,10 +40,10 @@ use tables::{StoreSpans, StoreTables};
 
 pub use given::{admin_token, live_settings, secret_in, store_settings};
 
-/// Memory of unit tests that a server runs, in bytes, however little it has itself.
+/// Least memory in bytes for unit tests of rules that the server runs, however little memory the server itself has.
 const BENCH_MEMORY_MIN: u64 = 128 << 20;
 
-/// Opens the store and builds what stands above it; accounts only where access control is on.
+/// Opens the store and builds everything above it; accounts only if access control is on.
 ///
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
@@ -51,13 +51,13 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
     assemble(settings, clock, accounts_at(settings), None).await
 }
 
-/// The address that tokens name, where access control is on.
+/// The address that tokens name as their issuer; `None` if access control is off.
 fn accounts_at(settings: &Settings) -> Option<&str> {
     Some(settings.http.listen.as_str()).filter(|_| settings.rbac.mode == "on")
 }
 
-/// The same for a server, whose token service and administration are there without access control, too. Tokens and links
-/// in messages name the address that was bound, also where another one was asked for (port 0).
+/// As [`build`], for a running server: token service and administration exist even if access control is off. Tokens and
+/// links in messages name the address that was actually bound, which differs from the configured one for port 0.
 ///
 /// # Errors
 /// As [`build`].
@@ -65,7 +65,7 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
     assemble(settings, clock, Some(&http.to_string()), Some(http)).await
 }
 
-/// The tables that statements and models name.
+/// The sources of the tables that SQL statements and analytics models may name.
 fn product_tables(
     settings: &Settings,
     store: &Arc<Store>,
@@ -88,16 +88,16 @@ fn product_tables(
     })
 }
 
-/// What statements over a directory at rest need.
+/// What SQL queries over the data directory of a stopped server need.
 #[derive(Debug)]
 pub struct AtRest {
-    /// The language.
+    /// Plans and runs the queries.
     pub sql: SqlEngine,
-    /// Bounds of a statement.
+    /// Limits of one query.
     pub limits: Limits,
 }
 
-/// Opens a store that nobody serves, to look at it: nothing of what it holds is changed.
+/// Opens the store of a stopped server read-only.
 ///
 /// # Errors
 /// Those of the store (a server has it, newer formats, …) and of the engine.
@@ -113,7 +113,7 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     let promql =
         PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
     let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
-    // Configuration stands in a database of its own, which belongs to its server.
+    // Configuration is kept in a separate database, which only its server opens.
     let tables = product_tables(settings, &store, &engine, Arc::new(NothingConfigured), &clock);
     let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
     let models = ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(&clock));
@@ -123,7 +123,7 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     Ok(AtRest { sql, limits })
 }
 
-/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
+/// `listen` is the address that tokens name, `None` for no accounts; `address` is the one that links in messages lead to.
 async fn assemble(
     settings: &Settings,
     clock: Arc<dyn Clock>,
@@ -150,7 +150,7 @@ async fn assemble(
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
     if address.is_some() {
-        // Before queries are watched: these are nobody's.
+        // Before the observer is set, so that these warm-up queries are not counted as anyone's.
         Box::pin(warm::up(&promql, &logsql, &traces)).await;
     }
     engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));

@@ -10,20 +10,21 @@ use super::Failure;
 
 /// Where settings come from, and what signals do.
 const SETTINGS_HELP: &str = "\
-Settings: defaults < file (--config) < environment < flags. `quiver --print-settings` lists all of them.
+Settings: defaults < file (--config) < environment < flags (later wins). `quiver --print-settings` lists them all.
 Environment: QUIVER_SECTION__KEY for each setting (QUIVER_HTTP__LISTEN, QUIVER_LOG__FILTER), QUIVER_CONFIG for the file,
-  RUST_LOG over log.filter, AWS_… for S3.
-Signals: SIGTERM and SIGINT stop in order, SIGHUP reads settings anew.";
+  RUST_LOG in place of log.filter, AWS_… for S3.
+Signals: SIGTERM and SIGINT stop the server gracefully, SIGHUP reloads the settings.";
 
-/// Quiver takes in metrics, logs and traces, keeps them as Parquet on object storage, and answers `PromQL`, `LogsQL`,
-/// SQL, analytics and the trace APIs of Jaeger, Zipkin and Tempo over them.
+/// Quiver stores metrics, logs and traces as Parquet on object storage and answers `PromQL`, `LogsQL`, SQL, analytics
+/// and the trace APIs of Jaeger, Zipkin and Tempo over them.
 #[derive(Debug, Parser)]
 #[command(name = "quiver", version, arg_required_else_help = true, after_help = SETTINGS_HELP)]
 pub(super) struct Cli {
-    /// Write all settings with their documentation and defaults, a file to start from.
+    /// Print all settings with their documentation and defaults, as a settings file to start from.
     #[arg(long)]
     pub(super) print_settings: bool,
-    /// Arm what `QUIVER_FAILPOINT` says: the process aborts or waits there. For tests; without it the variable is nothing.
+    /// Arm the fail points that `QUIVER_FAILPOINT` names: the process aborts or waits there. For tests; without this flag
+    /// the variable is ignored.
     #[arg(long, global = true, hide = true)]
     pub(super) failpoints: bool,
     #[command(subcommand)]
@@ -35,32 +36,32 @@ pub(super) enum Command {
     /// Run the server.
     #[command(after_help = SETTINGS_HELP)]
     Serve(ServeArgs),
-    /// Run the server with demo telemetry flowing in.
+    /// Run the server with a built-in generator of demo telemetry.
     Demo(ServeArgs),
-    /// Read the settings and the files that they name, say whether a server would start with them.
+    /// Check the settings and the files that they name, without starting a server.
     CheckConfig(ServeArgs),
-    /// Copy the store into a folder or bucket of backups: of a running server with --server, else of a stopped one.
+    /// Back up the store to a folder or bucket: from a running server with --server, else from a stopped one.
     Backup(BackupArgs),
-    /// Make an empty data directory and store hold what a backup holds.
+    /// Restore a backup into an empty data directory and object store.
     Restore(RestoreArgs),
-    /// Ask an SQL statement: of a running server with --server, else of a data directory that nobody serves.
+    /// Run an SQL query: on a running server with --server, else on the data directory of a stopped one.
     Sql(SqlArgs),
-    /// Work on the catalog while the server is down.
+    /// Repair the catalog while the server is down.
     Catalog {
         #[command(subcommand)]
         command: CatalogCommand,
     },
-    /// Work on the object store while the server is down.
+    /// Check or repair the object store while the server is down.
     Store {
         #[command(subcommand)]
         command: StoreCommand,
     },
-    /// Work on accounts while the server is down.
+    /// Manage accounts while the server is down.
     Admin {
         #[command(subcommand)]
         command: AdminCommand,
     },
-    /// Check the models of analytics; no server is needed.
+    /// Check analytics models; no server is needed.
     Models {
         #[command(subcommand)]
         command: ModelsCommand,
@@ -74,7 +75,7 @@ pub(super) enum Command {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AdminCommand {
-    /// Set the password of a user, from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a new one that is printed.
+    /// Set a user's password: from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a random one, printed.
     ResetPassword(ResetArgs),
 }
 
@@ -89,7 +90,7 @@ pub(super) struct ResetArgs {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum ModelsCommand {
-    /// Say whether the YAML files of a folder are valid models.
+    /// Check that the YAML files of a folder are valid models.
     Check {
         /// Folder with `*.yml` and `*.yaml`.
         #[arg(value_name = "DIR")]
@@ -99,15 +100,15 @@ pub(super) enum ModelsCommand {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CatalogCommand {
-    /// Make the catalog anew from the commit objects and parts in the object store.
+    /// Rebuild the catalog from the commit objects and parts in the object store.
     Rebuild(ServeArgs),
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum StoreCommand {
-    /// Compare catalog and object store: missing, unknown and damaged objects.
+    /// Compare catalog and object store; list missing, unknown and damaged objects.
     Check(ServeArgs),
-    /// Bring back the days that retention dropped and whose files are still there (`store.drop_grace`).
+    /// Bring back days that retention dropped, as long as their files are kept (`store.drop_grace`).
     Undrop(ServeArgs),
 }
 
@@ -116,7 +117,7 @@ pub(super) struct BackupArgs {
     /// Folder, file:///… or s3://bucket/prefix; later backups into the same place copy only what is new.
     #[arg(long, value_name = "PLACE")]
     pub(super) to: String,
-    /// Most backups that stay there; older ones are deleted [default: all].
+    /// Number of backups to keep there; older ones are deleted [default: all].
     #[arg(long, value_name = "N")]
     pub(super) keep: Option<usize>,
     /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
@@ -134,7 +135,7 @@ pub(super) struct BackupArgs {
 
 #[derive(Debug, Args)]
 pub(super) struct SqlArgs {
-    /// The statement [default: what comes on standard input].
+    /// The query [default: read from standard input].
     #[arg(value_name = "STATEMENT")]
     pub(super) statement: Option<String>,
     /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
@@ -146,14 +147,14 @@ pub(super) struct SqlArgs {
     /// File (PEM) with the authority of its certificate, where the system does not know it.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub(super) ca_file: Option<PathBuf>,
-    /// How rows are written.
+    /// Output format.
     #[arg(long, value_name = "FORM", default_value = "table",
           value_parser = ["table", "csv", "json", "ndjson", "arrow", "parquet"])]
     pub(super) format: String,
     /// Values of $1, $2, … as a JSON list, or of $name as an object.
     #[arg(long, value_name = "JSON")]
     pub(super) params: Option<String>,
-    /// Zone in which times are shown, such as Europe/Berlin [default: UTC].
+    /// Time zone in which times are shown, such as Europe/Berlin [default: UTC].
     #[arg(long, value_name = "ZONE")]
     pub(super) time_zone: Option<String>,
     #[command(flatten)]
@@ -168,22 +169,23 @@ pub(super) struct RestoreArgs {
     /// Name of the backup [default: the newest].
     #[arg(long, value_name = "NAME")]
     pub(super) at: Option<String>,
-    /// Write the names of the backups, oldest first, and change nothing.
+    /// List the backups, oldest first, and change nothing.
     #[arg(long)]
     pub(super) list: bool,
-    /// Restore telemetry alone: accounts and configuration begin anew, or are in a PostgreSQL that is there.
+    /// Restore telemetry only: accounts and configuration start empty, or are in a PostgreSQL that still exists.
     #[arg(long)]
     pub(super) without_configuration: bool,
-    /// The master key is lost: restore the configuration without what is encrypted under it.
+    /// Restore the configuration without its secrets, which cannot be decrypted if the master key is lost.
     #[arg(long, conflicts_with = "without_configuration")]
     pub(super) without_secrets: bool,
     #[command(flatten)]
     pub(super) serve: ServeArgs,
 }
 
-// Flags over settings. Every command takes all of them, as each reads the settings of the server whose data it works on.
+// Flags that override settings. Every command takes all of them, since each reads the settings of the server whose data
+// it works on.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Settings (over those of the file and the environment)")]
+#[command(next_help_heading = "Settings (override those of the file and the environment)")]
 pub(super) struct ServeArgs {
     /// Settings file (TOML); see --print-settings.
     #[arg(long, value_name = "FILE", env = "QUIVER_CONFIG")]
@@ -206,34 +208,34 @@ pub(super) struct ServeArgs {
     /// Address of PostgreSQL's protocol, such as 127.0.0.1:5432 [default: off].
     #[arg(long, value_name = "ADDR")]
     pub(super) postgres: Option<String>,
-    /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
+    /// How long data is kept [default: 30d]; none keeps everything and lifts the limits on the age of samples.
     #[arg(long, value_name = "30d|none")]
     pub(super) retention: Option<String>,
-    /// Access control [default: on]; off: everybody who reaches the server may do everything. See docs/identity.md.
+    /// Access control [default: on]; off: anyone who reaches the server may do anything. See docs/identity.md.
     #[arg(long, value_name = "on|off")]
     pub(super) rbac: Option<String>,
-    /// Certificate of TLS on every port (PEM), with those that lead to its authority.
+    /// TLS certificate for all ports (PEM), followed by its intermediate certificates.
     #[arg(long, value_name = "FILE")]
     pub(super) tls_cert: Option<String>,
     /// Private key of that certificate (PEM).
     #[arg(long, value_name = "FILE")]
     pub(super) tls_key: Option<String>,
-    /// Rule files of Prometheus or vmalert to evaluate; may be given more than once, with `*`.
+    /// Rule files of Prometheus or vmalert to evaluate; may hold `*`, may be repeated.
     #[arg(long, value_name = "FILE")]
     pub(super) rules: Vec<String>,
-    /// Alertmanager configuration that says who is told of alerts.
+    /// Alertmanager configuration that says who is notified of alerts.
     #[arg(long, value_name = "FILE")]
     pub(super) alert_policy: Option<String>,
-    /// Listen on other than loopback addresses without access control (containers).
+    /// Allow listening on addresses other than loopback while access control is off (for containers).
     #[arg(long)]
     pub(super) rbac_off_on_network: bool,
-    /// Folder with models of analytics; may repeat.
+    /// Folder with analytics models; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) olap_models: Vec<String>,
-    /// Folder with tables for analytics and SQL (CSV, Parquet); may repeat.
+    /// Folder with tables for analytics and SQL (CSV, Parquet); may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(super) olap_tables: Vec<String>,
-    /// Whether the models of the product are there [default: on].
+    /// Whether the built-in analytics models are available [default: on].
     #[arg(long, value_name = "on|off")]
     pub(super) olap_builtin: Option<String>,
 }

@@ -1,6 +1,6 @@
-//! The words of `quiver rules` on the command line.
+//! The command-line arguments of `quiver rules`.
 
-#![allow(clippy::doc_markdown, reason = "the docs of options are the text of `--help`")]
+#![allow(clippy::doc_markdown, reason = "doc comments of options are the text of `--help`")]
 
 use std::path::PathBuf;
 
@@ -11,52 +11,52 @@ use tokio::runtime::Runtime;
 
 use super::{Checks, Lint, Tests, check_command, test_command};
 
-/// What is to be done with files of rules.
+/// The subcommands of `quiver rules`.
 #[derive(Debug, Subcommand)]
 pub enum RulesCommand {
-    /// Say whether rule files of Prometheus or vmalert are valid, as `promtool check rules` does.
+    /// Check rule files of Prometheus or vmalert, as `promtool check rules` does.
     Check {
-        /// Rule files (YAML); without any, the standard input is checked.
+        /// Rule files (YAML) [default: read from standard input].
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// What to look for in valid files.
+        /// What to warn about in valid files.
         #[arg(long, value_enum, default_value = "duplicate-rules")]
         lint: Lint,
-        /// Exit with 3 where it is found.
+        /// Exit with status 3 if the lint finds something.
         #[arg(long)]
         lint_fatal: bool,
-        /// Take fields that nobody knows: a younger Prometheus may have them.
+        /// Accept unknown fields, which a newer Prometheus may have.
         #[arg(long)]
         ignore_unknown_fields: bool,
     },
-    /// Run unit tests of rules, as `promtool test rules` does, with the engines of the server over temporary stores.
+    /// Run unit tests of rules, as `promtool test rules` does, with the server's own engines over temporary stores.
     Test {
-        /// Files of tests (YAML), which name their rule files.
+        /// Test files (YAML), which name the rule files that they test.
         #[arg(required = true, value_name = "FILE")]
         files: Vec<PathBuf>,
-        /// Run only tests in whose names this is found; may repeat.
+        /// Run only tests whose names match; may be repeated.
         #[arg(long, value_name = "REGEX")]
         run: Vec<Regex>,
-        /// Show failures as lines that differ: `-` expected, `+` got.
+        /// Show failures as a diff: `-` expected, `+` got.
         #[arg(long)]
         diff: bool,
-        /// Tell when tests begin and end, and all samples that are stored then.
+        /// Print when each test begins and ends, and all samples stored at its end.
         #[arg(long)]
         debug: bool,
-        /// Write the results as XML for CI servers, too.
+        /// Also write the results as JUnit XML, for CI servers.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
-        /// Take fields that nobody knows: a younger Prometheus may have them.
+        /// Accept unknown fields, which a newer Prometheus may have.
         #[arg(long)]
         ignore_unknown_fields: bool,
     },
 }
 
 impl RulesCommand {
-    /// Does it; gives the exit code. Unit tests alone need a runtime.
+    /// Runs the subcommand; gives the exit code. Only unit tests need a runtime.
     ///
     /// # Errors
-    /// When that cannot be made.
+    /// The runtime cannot be created.
     pub fn run<E>(&self, runtime: impl FnOnce() -> Result<Runtime, E>) -> Result<u8, E> {
         Ok(match self {
             Self::Check { files, lint, lint_fatal, ignore_unknown_fields } => {
