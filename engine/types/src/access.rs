@@ -1,4 +1,4 @@
-//! What a caller may see. A scan, and every index look-up, takes an [`Access`]; there is no way around it.
+//! What a caller may see. Every scan and every index look-up takes an [`Access`], so nothing can be read without one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -12,23 +12,23 @@ use crate::spans::SpanFilter;
 
 /// The services whose telemetry a caller may read (`identity-and-access` section 4).
 ///
-/// Rows without a service are visible to full access only. Caches key on the whole value.
+/// Rows without a service are visible to full access only. Caches use the whole value as part of their keys.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Access {
     services: Option<Arc<Visible>>,
     within: Option<Arc<Within>>,
 }
 
-/// What a caller narrows a query to below its scans, within what he may see: a segment.
+/// A segment: a subset of what the caller may see, to which he has narrowed a query. It is applied by the scans.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Within {
-    /// Tells it from others: caches key on it.
+    /// Identifies the segment with its content: segments are equal if their identities are, and caches use it as key.
     pub identity: String,
-    /// The rows that are left of all that he may see.
+    /// The rows that belong to the segment.
     pub rows: Narrowed,
 }
 
-/// The rows of a signal that are left.
+/// The rows of one signal that belong to a segment.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Narrowed {
     /// Series that all matchers of one of these lists match.
@@ -89,23 +89,24 @@ impl Access {
         Self { services: Some(Arc::new(visible)), within: None }
     }
 
-    /// The same, narrowed further.
+    /// The same access, narrowed to a segment.
     #[must_use]
     pub fn narrowed(self, within: Within) -> Self {
         Self { within: Some(Arc::new(within)), ..self }
     }
 
-    /// Says whether a segment narrows it: what knows services alone must not answer then.
+    /// Says whether a segment narrows it. Indexes and rollups that only know services must not be used then.
     pub fn is_narrowed(&self) -> bool {
         self.within.is_some()
     }
 
-    /// What tells two segments from one another; empty: there is none.
+    /// Gives the identity of the segment; empty: there is none.
     pub fn segment(&self) -> &str {
         self.within.as_ref().map_or("", |within| &within.identity)
     }
 
-    /// Narrows selectors of series (any of them; none: all series) to the segment.
+    /// Narrows selectors of series to the segment. A series is selected if any of them matches; no selector: all
+    /// series.
     pub fn selectors(&self, selectors: &[Vec<Matcher>]) -> Vec<Vec<Matcher>> {
         let Some(Narrowed::Series(lists)) = self.within.as_ref().map(|within| &within.rows) else {
             return selectors.to_vec();
@@ -143,7 +144,7 @@ impl Access {
         visible.names.iter().cloned().chain(prefixes).collect()
     }
 
-    /// The one service that is visible, where it is one and named.
+    /// Gives the visible service if there is exactly one, given by name and not by pattern.
     pub fn only_service(&self) -> Option<&str> {
         let visible = self.services.as_ref()?;
         let one = visible.names.len() == 1 && visible.prefixes.is_empty();

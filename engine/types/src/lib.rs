@@ -1,8 +1,8 @@
-//! The words of the field, shared by every other crate: labels, matchers, time, series tables, histograms,
-//! batches, table definitions, access and errors.
+//! The vocabulary that all other crates share: labels, matchers, time, series tables, histograms, batches, table
+//! definitions, access and errors.
 //!
-//! Invariant: no I/O, no DataFusion, no tokio. The traits through which the languages read the indexes of the
-//! store (`source`) and the engine scans it (`scan`) stand here too, so that neither side knows the other.
+//! Invariant: no I/O, no DataFusion, no tokio. The traits through which languages read the indexes of the store
+//! (`source`) and the engine scans it (`scan`) are defined here too, so that neither side depends on the other.
 
 pub mod access;
 pub mod condition;
@@ -63,7 +63,7 @@ pub use time::{Clock, Millis, MillisRange, SystemClock};
 /// The bits of the NaN that Prometheus uses as stale marker (`model/value/value.go: StaleNaN`).
 pub const STALE_NAN_BITS: u64 = 0x7ff0_0000_0000_0002;
 
-/// Says whether a sample value is the stale marker: its bits count, not its being NaN.
+/// Says whether a sample value is the stale marker. Compares bits, since an ordinary NaN is a valid value.
 pub fn is_stale(value: f64) -> bool {
     value.to_bits() == STALE_NAN_BITS
 }

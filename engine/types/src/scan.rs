@@ -1,8 +1,9 @@
-//! How the engine scans what a store holds: a table that is described, a scan that is planned, batches that are read.
+//! How the engine scans a store, in three steps: a [`ScanSource`] describes a table, it plans a [`PlannedScan`], which
+//! opens [`ScanBatches`] per partition.
 //!
-//! Implemented by `store`, which so knows no engine; `query` puts one table provider and one leaf of plans in front of all
-//! of them. What a run needs (memory, counters, where its partitions meet) comes with the run, so that a planned scan is
-//! data: it may be run any number of times, its partitions in any order.
+//! `store` implements these traits and so needs not know the engine; `query` wraps any of them in one table provider
+//! and one leaf node of plans. What a run needs (memory, counters, state shared by its partitions) comes as a
+//! [`ScanTask`], so a planned scan is plain data: it can run any number of times, its partitions in any order.
 
 mod bytes;
 
@@ -21,28 +22,29 @@ use crate::{ReadStats, Result, RunShared};
 
 pub use bytes::batch_bytes;
 
-/// What a plan wants of a table.
+/// What a plan needs from a table.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScanShape {
-    /// Columns of the table in the order of the answer; none: all as they are.
+    /// Indices of the output columns, in output order; `None`: all columns of the table.
     pub projection: Option<Vec<usize>>,
-    /// So many rows of each partition are enough.
+    /// Rows after which each partition may stop; `None`: no limit.
     pub limit: Option<usize>,
-    /// Partitions that may run at once; a scan has fewer when there is little to read.
+    /// Most partitions; a scan has fewer if there is little to read.
     pub partitions: usize,
 }
 
-/// A table over a snapshot, as somebody may see it. Whatever filters it, it filters itself and exactly.
+/// A table over a snapshot, restricted to what the caller may see. Its filters are part of it, and it applies them
+/// exactly, so no filter is needed above the scan.
 pub trait ScanSource: Debug + Send + Sync {
     /// Gives its columns.
     fn schema(&self) -> SchemaRef;
 
-    /// Says how many rows it has, about; none: nobody knows without reading.
+    /// Estimates the number of rows; `None`: unknown without reading.
     fn rows_about(&self) -> Option<usize> {
         None
     }
 
-    /// Plans a scan: chooses and shares out what is read, and reads nothing.
+    /// Plans a scan: chooses what is read and distributes it over partitions, without reading it.
     ///
     /// # Errors
     /// Internal: the shape does not fit the table.
@@ -52,30 +54,30 @@ pub trait ScanSource: Debug + Send + Sync {
 /// The order of the rows of each partition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScanOrder {
-    /// The column by which they are in order.
+    /// Index of the column that they are sorted by.
     pub column: usize,
-    /// Whether the greatest comes first.
+    /// Whether the largest value comes first.
     pub descending: bool,
 }
 
-/// How a scan is shown.
+/// How `explain` shows a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanText {
-    /// On one line, as plans are listed.
+    /// On one line, as in an indented list of nodes.
     Line,
-    /// Some short lines, as in a drawing of the plan.
+    /// In several short lines, as in a tree drawing of the plan.
     Drawn,
 }
 
-/// A scan as it stands in a plan: it never changes, and keeps nothing of its runs.
+/// A scan as part of a physical plan: immutable, without state of its runs.
 pub trait PlannedScan: Any + Debug + Send + Sync {
     /// Gives the name of the node.
     fn name(&self) -> &'static str;
 
-    /// Gives the columns that come out.
+    /// Gives the schema of the output.
     fn schema(&self) -> SchemaRef;
 
-    /// Gives the order that is promised.
+    /// Gives the guaranteed order of rows within each partition; `None`: no order.
     fn order(&self) -> Option<ScanOrder> {
         None
     }
@@ -83,97 +85,97 @@ pub trait PlannedScan: Any + Debug + Send + Sync {
     /// Says how many partitions there are.
     fn partitions(&self) -> usize;
 
-    /// Writes what is scanned, the name first where it is one line. Where rows are hidden from whoever asks, nothing that
-    /// they would be told by.
+    /// Writes what is scanned; [`ScanText::Line`] begins with the name. If rows are hidden from the caller, the text
+    /// must not contain anything that reveals them, such as counts.
     ///
     /// # Errors
     /// Those of the writer.
     fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result;
 
-    /// What planning knows, as metrics of the node.
+    /// Gives what is known from planning (name, value), shown as metrics of the node.
     fn known(&self) -> Vec<(Cow<'static, str>, usize)> {
         Vec::new()
     }
 
-    /// Names of [`ReadStats`] that each partition counts for the node, too.
+    /// Gives the names of the counters of [`ReadStats`] that partitions also report as metrics of the node.
     fn counters(&self) -> Vec<&'static str> {
         Vec::new()
     }
 
-    /// Begins to read a partition for a run.
+    /// Opens a partition for one run.
     ///
     /// # Errors
-    /// Internal: this partition cannot be read, or not alone.
+    /// Internal: there is no such partition, or it needs the shared state of a run ([`ScanTask::shared`]) and has none.
     fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>>;
 }
 
-/// Written forms of the scans of a store: how a plan with them leaves the engine that made it. Who asks, what for, and how
-/// the work is shared out are data; the snapshot is named by a number ([`crate::Pins`]).
+/// Serializes the scans of a store, so that a plan can be sent to another engine. Access, filters and the division into
+/// partitions are written as data; the snapshot is referred to by a number ([`crate::Pins`]).
 pub trait ScanForms: Debug + Send + Sync {
-    /// Writes a scan; none: it is of another store.
+    /// Writes a scan; `None`: it belongs to another store.
     ///
     /// # Errors
-    /// Internal: something of it has no written form; the error names it.
+    /// Internal: some part of it cannot be serialized; the error names it.
     fn write(&self, scan: &dyn PlannedScan) -> Result<Option<Vec<u8>>>;
 
     /// Reads a scan.
     ///
     /// # Errors
-    /// Internal: these are no bytes of one, or its snapshot is not held any more.
+    /// Internal: the bytes are not a serialized scan, or its snapshot is no longer held.
     fn read(&self, bytes: &[u8]) -> Result<Arc<dyn PlannedScan>>;
 }
 
-/// What a partition reads.
+/// The batches of an open partition.
 #[async_trait]
 pub trait ScanBatches: Send {
-    /// Gives the next batch; none: it is read. Reading happens on the thread that polls, which it gives up now and then.
+    /// Gives the next batch; `None` at the end. Reads on the thread that polls, and yields now and then.
     ///
     /// # Errors
-    /// Those of reading, and LimitExceeded.
+    /// Those of reading; LimitExceeded.
     async fn next(&mut self) -> Result<Option<RecordBatch>>;
 }
 
-/// What the run of a plan hands to a partition.
+/// What a partition needs from the run of its plan.
 #[derive(Debug)]
 pub struct ScanTask {
-    /// What the partition holds counts here, until it is dropped.
+    /// Reservation for the memory that the partition holds, given back when it is dropped.
     pub memory: Arc<dyn ScanMemory>,
-    /// What it does counts here.
+    /// Metrics of the plan node.
     pub counters: Arc<dyn ScanCounters>,
-    /// What it reads counts here for the query, whose memory and time are asked through it, too.
+    /// Counters of the whole query, which also check its memory and time limits.
     pub stats: Arc<ReadStats>,
-    /// Where partitions of one run meet; none: there is no engine around them.
+    /// State that the partitions of one run share; `None` outside of an engine.
     pub shared: Option<Arc<RunShared>>,
 }
 
-/// Memory of one partition, of what its query may have.
+/// The memory reservation of one partition, part of its query's memory.
 pub trait ScanMemory: Debug + Send + Sync {
-    /// Takes more.
+    /// Reserves more bytes.
     ///
     /// # Errors
     /// LimitExceeded.
     fn try_grow(&self, bytes: usize) -> Result<()>;
 
-    /// Takes more or gives some back, so that it is as much.
+    /// Changes the reservation to exactly this many bytes.
     ///
     /// # Errors
     /// LimitExceeded.
     fn try_resize(&self, bytes: usize) -> Result<()>;
 
-    /// Gives back all that was taken.
+    /// Gives back the whole reservation.
     fn free(&self);
 }
 
 /// Metrics of one partition.
 pub trait ScanCounters: Debug + Send + Sync {
-    /// Adds time that was spent.
+    /// Adds to the time spent.
     fn worked(&self, time: Duration);
 
-    /// Adds to those counters that are the node's ([`PlannedScan::counters`]).
+    /// Adds to the counters named by [`PlannedScan::counters`]; others are ignored.
     fn add(&self, counted: &[(&'static str, u64)]);
 }
 
-/// Counts the time until it is dropped.
+/// Measures the time from its start until it is dropped.
 #[derive(Debug)]
 pub struct ScanTimer {
     counters: Arc<dyn ScanCounters>,
@@ -181,7 +183,7 @@ pub struct ScanTimer {
 }
 
 impl ScanTimer {
-    /// Begins to count; the time goes to the counters when the timer is dropped.
+    /// Starts the timer; the time goes to `counters` when it is dropped.
     pub fn start(counters: &Arc<dyn ScanCounters>) -> Self {
         Self { counters: Arc::clone(counters), began: Instant::now() }
     }

@@ -1,6 +1,6 @@
-//! How the languages read the store's indexes: traits implemented by `store`, wired by the binary.
+//! How the query languages read the store's indexes: traits that `store` implements and the binary wires up.
 //!
-//! Async, Arrow only, each call with the caller's [`Access`]; what they read counts in [`ReadStats`].
+//! Every call takes the caller's [`Access`] and counts what it reads in [`ReadStats`].
 
 use std::any::Any;
 use std::fmt;
@@ -14,34 +14,34 @@ use crate::metrics::MetricMetadata;
 use crate::tables::TableDef;
 use crate::{Access, LabelSet, Matcher, Millis, MillisRange, ReadStats, Result, SeriesTable};
 
-/// Matchers and the time that the answer needs.
+/// Which series a query selects: matchers, and the time range that the query needs.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesSelector {
-    /// What the labels of a series must match, all of them.
+    /// Matchers on labels; a series must match all of them.
     pub matchers: Vec<Matcher>,
-    /// Samples outside are of no interest. Series that have none inside may still be given.
+    /// The time range whose samples are needed. The result may still hold series without samples in it.
     pub range: MillisRange,
-    /// Labels that the operators around the selector look at; `None`: all. The table of the answer has no others.
+    /// Labels that the operators around the selector use; `None`: all. The resulting table has only these.
     pub labels: Option<Arc<[String]>>,
 }
 
-/// The series that a selector gave, pinned to the snapshot that it was asked of.
+/// The series that a selector matched, tied to the snapshot that resolved it.
 #[derive(Clone)]
 pub struct SelectedSeries {
-    /// Labels; rows in no promised order. No two series are alike, but rows may be where some labels were asked for.
+    /// Their labels, one row per series, in no particular order. Rows may repeat if only some labels were asked for.
     pub table: Arc<SeriesTable>,
     /// Whether any of the series may hold native histograms in the range.
     pub has_histograms: bool,
-    /// Which rows are wanted after all; `None`: every row.
+    /// Which rows are still wanted, one entry per row; `None`: all rows. See [`Self::restrict`].
     pub keep: Option<Arc<Vec<bool>>>,
-    /// Where their samples are: known to the store alone, which scans it (`quiver_store::samples_table`).
+    /// Where their samples are. Opaque to all but the store, which scans it (`quiver_store::samples_table`).
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
 impl SelectedSeries {
-    /// Drops the rows that `keep` does not have (one entry per row); what was dropped before stays so. An operator that
-    /// matches series of two sides narrows each to those that have a partner on the other, before any sample is read.
-    /// Tables that were made of the selection stay as they are.
+    /// Drops the rows whose entry in `keep` (one per row) is false, in addition to rows dropped before. A binary
+    /// operator thus narrows each side to the series that have a partner on the other side, before any sample is read.
+    /// Scan tables made from the selection earlier are not affected.
     pub fn restrict(&mut self, keep: Vec<bool>) {
         self.keep = Some(Arc::new(match &self.keep {
             None => keep,
@@ -59,29 +59,29 @@ impl fmt::Debug for SelectedSeries {
     }
 }
 
-/// Gives snapshots of the series and samples of a store.
+/// Gives snapshots of the series and samples in a store.
 pub trait SeriesSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now. All selectors of one query read from one snapshot.
     fn snapshot(&self) -> Arc<dyn SeriesSnapshot>;
 }
 
-/// A moment of a source, told by what had been written and dropped.
+/// A state of a source, identified by how much had been written and dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Version {
-    /// Sequence number of the last write that is visible.
+    /// Sequence number of the last visible write.
     pub written: u64,
-    /// How often data had been dropped.
+    /// Number of times that data had been dropped (by retention, for example).
     pub dropped: u64,
 }
 
-/// What was visible at one moment: parts, live generations, last inserted record.
+/// What was visible at one moment: parts, and live generations up to the last inserted record.
 #[async_trait]
 pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
-    /// Gives the moment.
+    /// Gives the version of the source at that moment.
     fn version(&self) -> Version;
 
-    /// Gives the first moment of a range at which samples may have been written or dropped since an older snapshot was
-    /// taken; `None`: what that one saw in the range is what this one sees.
+    /// Gives the earliest timestamp in the range at which samples may have been written or dropped since the snapshot
+    /// `since` was taken; `None`: both snapshots see the same samples in the range.
     fn first_change(&self, since: Version, range: MillisRange) -> Option<Millis>;
 
     /// Resolves a selector.
@@ -96,7 +96,7 @@ pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
         stats: &ReadStats,
     ) -> Result<Vec<String>>;
 
-    /// Gives the sorted values of a label, likewise.
+    /// Gives the sorted values of a label of the same series.
     async fn label_values(
         &self,
         access: &Access,
@@ -106,7 +106,7 @@ pub trait SeriesSnapshot: Send + Sync + fmt::Debug {
         stats: &ReadStats,
     ) -> Result<Vec<String>>;
 
-    /// Gives type, help and unit, sorted by metric; of `metric` alone when it is named.
+    /// Gives type, help and unit of all metrics, or of `metric` only; sorted by metric.
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>>;
 
     /// Gives exemplars of the series that match one of the selectors, by series.
@@ -128,7 +128,7 @@ pub struct SeriesExemplars {
     pub exemplars: Vec<(Millis, f64, LabelSet)>,
 }
 
-/// Gives snapshots of the tables of one file whose rows are kept as they came (`tables::history`).
+/// Gives snapshots of tables whose rows are stored unchanged in one file per part (`tables::history`).
 pub trait RowSource: Send + Sync + fmt::Debug {
     /// Pins what is visible now.
     fn snapshot(&self) -> Arc<dyn RowSnapshot>;
@@ -137,8 +137,8 @@ pub trait RowSource: Send + Sync + fmt::Debug {
 /// Rows that were visible at one moment.
 #[async_trait]
 pub trait RowSnapshot: Send + Sync + fmt::Debug {
-    /// Gives the rows of a closed range of time that the caller may see, with the named columns in their order. What
-    /// they take counts in the memory of `stats`.
+    /// Gives the rows in a time range (both ends included) that the caller may see, with the named columns in that
+    /// order. The memory that they take is charged to the query through `stats`.
     async fn rows(
         &self,
         table: &'static TableDef,

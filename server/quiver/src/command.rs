@@ -146,8 +146,8 @@ fn installed(args: &ServeArgs, by: &str) -> Result<Settings, Failure> {
     Err(format!("no server has run over the data directory `{data}`; name another one {by}; {lost}").into())
 }
 
-/// Loads the settings of a server whose catalog may be lost. Its data lies in the data directory, or in a separate object
-/// store; then the data directory may be a new one.
+/// Loads the settings of a server whose catalog may be lost. Its data lies in the data directory or in a separate
+/// object store; in the latter case the data directory may be a new one.
 fn written(args: &ServeArgs) -> Result<Settings, Failure> {
     let settings = args.load()?.settings;
     let data = &settings.store.data;
