@@ -1,7 +1,7 @@
-//! `QueryEngine`: one session, one memory pool with spill, a runtime of its own for CPU work.
+//! `QueryEngine`: sessions, one memory pool with spilling, and a runtime of its own for CPU work.
 //!
-//! PromQL, LogsQL and traces build `LogicalPlan`s directly, so their session carries no optimizer rules (planning a small
-//! query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
+//! PromQL, LogsQL and traces build the `LogicalPlan` that they want, so their session has no optimizer rules (planning
+//! a small query must stay below 0.2 ms, `architecture` 8); `relational` is the session with rules.
 
 mod lists;
 mod relational;
@@ -47,20 +47,21 @@ use crate::used::{Ending, Gauge, QueryUse};
 use crate::watched::{Watched, hand_on};
 use crate::{explain, failpoint};
 
-/// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
+/// How long cancelled work may take to finish its current batch before the caller stops waiting for it.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
-/// How often a query that waits for memory looks again.
+/// How often a query that waits for memory checks again.
 const PRESSURE_WAIT_STEP: Duration = Duration::from_millis(10);
 
-/// Stack of a thread: plans nest as deeply as queries do, and whoever plans and runs them calls himself for each level.
-/// Memory is taken only as far down as a query goes.
+/// Stack size of a thread. Large, because planning and running recurse once per level of a plan, and plans nest as
+/// deeply as queries do. The system commits memory only for the depth that is reached.
 const STACK_BYTES: usize = 32 << 20;
 
-/// How long a thread for blocking work waits for more of it. Long, so that there is one when the system has no other to
-/// give: work waits for it then, where it would fail without any.
+/// How long an idle thread for blocking work is kept. Long, because the system may be unable to start another one
+/// later: with an existing thread work waits its turn, without any it would fail.
 pub const THREAD_KEEP_ALIVE: Duration = Duration::from_hours(1);
 
-/// Values under way between nodes may come to this part of the memory of queries, beside it; and to so much in any case.
+/// Values in transit between plan nodes may take this fraction (1/n) of the queries' memory in addition to it, but are
+/// always allowed `UNDERWAY_MIN` bytes.
 const UNDERWAY_PART: usize = 4;
 const UNDERWAY_MIN: usize = 8 << 20;
 
@@ -69,35 +70,36 @@ const UNDERWAY_MIN: usize = 8 << 20;
 pub struct EngineSettings {
     /// Memory of all queries together, in bytes.
     pub memory_bytes: usize,
-    /// Folder to which operators write what finds no room in memory.
+    /// Folder for the spill files of operators that run out of memory.
     pub spill_dir: PathBuf,
-    /// Most bytes that may lie there.
+    /// Most bytes of all spill files.
     pub spill_bytes: u64,
     /// Threads of the CPU runtime, and partitions of a plan.
     pub threads: usize,
-    /// Queries that run at once; others queue within their time limit.
+    /// Most queries that run at once; others queue, and the wait counts towards their time limit.
     pub concurrent_max: usize,
-    /// Whether the memory of the process is short: then queries get no more of it.
+    /// Whether the process is short of memory: then queries get no more of it.
     pub pressure: Arc<MemoryPressure>,
 }
 
-/// Writes plans and reads them in another engine. Crate `codec` has it; who does not ask for it does not link that.
+/// Serializes plans and deserializes them for another engine, which then runs them (tests of contract P6). Implemented
+/// by crate `codec`; a trait, so that a product without that feature does not link it.
 pub trait ThroughCodec: fmt::Debug + Send + Sync {
-    /// Gives a plan that was made with a session as the other engine reads it.
+    /// Gives the plan, made with `session`, as the other engine deserializes it.
     ///
     /// # Errors
-    /// Internal: something of it has no written form; the error names it.
+    /// Internal: some part of it cannot be serialized; the error names it.
     fn pass(&self, plan: &Arc<dyn ExecutionPlan>, session: &SessionState) -> Result<Arc<dyn ExecutionPlan>>;
 
     /// The other engine.
     fn engine(&self) -> &Arc<QueryEngine>;
 }
 
-/// Plans and runs queries of all languages, within one pool of memory and on threads of its own.
+/// Plans and runs queries of all languages, within one memory pool and on threads of its own.
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
-    /// What its plans are made with.
+    /// Options that functions of `relational` are planned with.
     pub(crate) planning: PlanOptions,
     pub(crate) lists: SessionState,
     pub(crate) small_lists: SessionState,
@@ -105,7 +107,7 @@ pub struct QueryEngine {
     runtime_env: Arc<RuntimeEnv>,
     pub(crate) memory: Arc<SharedPool>,
     spill: Arc<SpillRoom>,
-    /// Dropped in the background: a runtime must not be dropped inside of another.
+    /// Shut down in the background on drop, since a runtime must not be dropped within another one.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
     used: Arc<QueryUse>,
@@ -137,7 +139,7 @@ impl QueryEngine {
         Self::with_functions(settings, Vec::new())
     }
 
-    /// The same with functions of languages above, so that relational statements may call them, too.
+    /// As [`Self::new`], with functions of the crates above, which SQL and analytics may then call.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -194,9 +196,9 @@ impl QueryEngine {
         }))
     }
 
-    /// Runs the work of one query on the CPU runtime, when a place is free, within its deadline.
+    /// Runs the work of one query on the CPU runtime, once fewer than `concurrent_max` others run, within its deadline.
     ///
-    /// Dropping the returned future (the client went away) cancels the work. A panic becomes an Internal error.
+    /// Dropping the returned future (the client disconnected) cancels the work. A panic becomes an Internal error.
     ///
     /// # Errors
     /// Those of the work; Timeout, Cancelled.
@@ -208,8 +210,9 @@ impl QueryEngine {
         self.run_from(Start::Away, ctx, work.boxed()).await
     }
 
-    /// The same for work that is short, or gives way before it is not: before it reads files or many rows, or waits. Up
-    /// to there it stays on the thread of its caller. Its place, its deadline and its share of memory are those of any.
+    /// As [`Self::run`], but begins on the caller's thread, which saves two thread switches for short work. Work that
+    /// turns out to be long (reads files or many rows, waits) must call [`give_way`] first, which moves it to the CPU
+    /// runtime.
     ///
     /// # Errors
     /// As [`Self::run`].
@@ -232,7 +235,7 @@ impl QueryEngine {
         self.running.begin(ctx.query());
         let outcome = self.run_listed(start, ctx, work).await;
         ctx.query().enter(Phase::Encode);
-        // Whatever noticed it first: who asked hears that an operator ended the query.
+        // If an operator of the server ended the query, say so, whatever noticed the cancellation first.
         outcome.map_err(|e| match e.kind {
             ErrorKind::Cancelled if ctx.query().is_stopped() => ctx.query().cancelled("query execution"),
             _ => e,
@@ -265,8 +268,9 @@ impl QueryEngine {
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
         let work = Watched::new(Watch::new(self.gate(ctx)), work);
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
-        // A timer of the caller's runtime: a thread of ours that waits would be woken to learn of each first one. It is asked
-        // after work that has had its turn, and has none to wait for.
+        // The timer is created here, on the caller's runtime: on ours, registering it would wake an idle thread for
+        // every query. `unconstrained`, since it is polled only after the work, which may have used up the task's
+        // budget.
         let expired = unconstrained(tokio::time::sleep_until(deadline));
         let evaluated = async move {
             let _place = place;
@@ -275,7 +279,7 @@ impl QueryEngine {
             failpoint::hit("query.begin");
             let asked = inner.check("query preparation");
             let answer = tokio::select! {
-                // In this order: work that is done at once needs no timer.
+                // Polled in this order, so that work that completes at once never registers the timer.
                 biased;
                 answer = async { asked?; work.await } => answer,
                 () = cancel.cancelled() => Err(inner.query().cancelled("query execution")),
@@ -292,8 +296,8 @@ impl QueryEngine {
             return answer;
         }
         let mut task = AbortOnDrop(cpu.spawn(evaluated));
-        // Work that never yields cannot see its deadline or that it was cancelled; its caller does, and leaves it to its
-        // next batch.
+        // Work that does not yield cannot notice its deadline or cancellation before its next batch. The caller answers
+        // without waiting for that.
         let left_behind = async {
             tokio::select! {
                 () = tokio::time::sleep_until(deadline + Duration::from_millis(500)) => timeout("expression evaluation"),
@@ -312,7 +316,7 @@ impl QueryEngine {
         }
     }
 
-    /// Waits while the process is short of memory and other queries run that will give some back.
+    /// Waits while the process is short of memory and other queries run, whose end will free some.
     async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
         while self.memory.pressure.is_short() && self.used.running.load(Relaxed) > 0 {
             if tokio::time::Instant::now() >= deadline {
@@ -324,7 +328,7 @@ impl QueryEngine {
         Ok(())
     }
 
-    /// Makes the physical plan.
+    /// Makes the physical plan, with the session that has no optimizer rules.
     ///
     /// # Errors
     /// Those of the planners.
@@ -333,7 +337,8 @@ impl QueryEngine {
         self.passed(physical, &self.state)
     }
 
-    /// Plans and starts a plan; call it inside of [`Self::run`]. Partitions run on the threads of the engine.
+    /// Plans a logical plan and starts it. To be called within [`Self::run`], so that partitions run on the CPU
+    /// runtime.
     ///
     /// # Errors
     /// Those of planning; the stream carries those of running.
@@ -341,7 +346,7 @@ impl QueryEngine {
         self.execute_shared(plan, ctx, &|_| RunShared::default()).await
     }
 
-    /// The same for a plan whose nodes look for something of their query.
+    /// As [`Self::execute`], for a plan whose nodes share state: `shared` creates it anew for each run of the plan.
     ///
     /// # Errors
     /// As [`Self::execute`].
@@ -361,7 +366,7 @@ impl QueryEngine {
             physical = rehearsed(physical, ctx, task).await?;
         }
         if physical.properties().output_partitioning().partition_count() > 1 {
-            // Each runs as a task of its own, on the threads of whoever starts it: those of the engine.
+            // Each partition becomes a task on the runtime that starts it, so move to the engine's first.
             give_way().await;
         }
         self.execute_physical(physical, ctx, shared(PlanRun::Answer))
@@ -377,8 +382,8 @@ impl QueryEngine {
         execute_stream(physical, self.task(ctx, shared)).map_err(from_datafusion)
     }
 
-    /// What one run of a plan needs: memory, room for values under way, what its nodes share, counters of what is read. Not
-    /// the session's functions: plans hold those that they call, and a copy of all takes longer than many a query.
+    /// Makes the context of one run of a plan: memory, state that its nodes share, counters. It has no functions: plans
+    /// hold the ones that they call, and copying the whole registry takes longer than many queries.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
         let (config, runtime) = self.bound(ctx, shared);
         Self::task_in(config, runtime)
@@ -386,13 +391,13 @@ impl QueryEngine {
 
     /// The context of one run with these settings and this environment.
     pub(crate) fn task_in(config: SessionConfig, runtime: Arc<RuntimeEnv>) -> Arc<TaskContext> {
-        // A default one would first make an environment and settings of its own.
+        // `TaskContext::default()` would first build an environment and settings only to throw them away.
         let (scalars, higher, aggregates, windows) = Default::default();
         let id = "DEFAULT".to_owned();
         Arc::new(TaskContext::new(None, id, config, scalars, higher, aggregates, windows, runtime))
     }
 
-    /// The settings and the environment of one run.
+    /// Makes the settings and the environment of one run.
     pub(crate) fn bound(&self, ctx: &QueryContext, shared: RunShared) -> (SessionConfig, Arc<RuntimeEnv>) {
         let own = self.runs();
         let disk_manager = own.spill.files(own.share(ctx));
@@ -423,17 +428,18 @@ impl QueryEngine {
         Arc::clone(gate)
     }
 
-    /// Begins to reserve memory of a query's share, for what it holds outside of plans.
+    /// Makes an empty reservation in the query's share of memory, for data held outside of plans.
     pub fn reservation(&self, name: &str, ctx: &QueryContext) -> MemoryReservation {
         MemoryConsumer::new(name).register(&self.memory(ctx))
     }
 
-    /// Begins to collect something outside of plans, in a query's share of memory.
+    /// As [`Self::reservation`], for data that grows as it is collected.
     pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
         Collected(self.reservation(name, ctx))
     }
 
-    /// Gives the plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
+    /// Gives logical and physical plan as JSON; with `analyze` also runs the plan and shows what each node did. Gives
+    /// no rows in either case.
     ///
     /// # Errors
     /// Those of planning and running.
@@ -441,7 +447,7 @@ impl QueryEngine {
         self.explain_shared(plan, ctx, RunShared::default(), analyze).await
     }
 
-    /// The same for a plan whose nodes look for something of their query.
+    /// As [`Self::explain`], for a plan whose nodes share state.
     ///
     /// # Errors
     /// As [`Self::explain`].
@@ -469,35 +475,35 @@ impl QueryEngine {
         Ok(shown)
     }
 
-    /// Lists a query before it runs, so that what comes first (parsing, waiting for another) shows too.
+    /// Adds a query to the list of running ones before it runs, so that time spent parsing or waiting shows too.
     pub fn begin(&self, ctx: &QueryContext) {
         self.running.begin(ctx.query());
     }
 
-    /// The queries that are under way.
+    /// The list of running queries.
     pub fn running(&self) -> &Running {
         &self.running
     }
 
-    /// What queries used so far.
+    /// Counters of what all queries have used.
     pub fn used(&self) -> &QueryUse {
         &self.used
     }
 
-    /// Bytes that running queries, and results that are kept, hold of the pool.
+    /// Bytes of the pool that running queries and cached results hold.
     pub fn memory_reserved(&self) -> usize {
         self.memory.pool.reserved()
     }
 
-    /// Sends all plans through a codec from now on.
+    /// Has every plan from now on serialized and run by another engine.
     ///
     /// # Errors
-    /// Internal: they go through one already.
+    /// Internal: a codec has been set already.
     pub fn send_through(&self, codec: Arc<dyn ThroughCodec>) -> Result<()> {
         self.through.set(codec).map_err(|_| Error::internal("plans of an engine go through one codec"))
     }
 
-    /// A plan as it runs.
+    /// Gives the plan that will run: itself, or what a codec makes of it.
     pub(crate) fn passed(
         &self,
         plan: Arc<dyn ExecutionPlan>,
@@ -509,12 +515,12 @@ impl QueryEngine {
         }
     }
 
-    /// The engine whose sessions and pools plans run with.
+    /// The engine whose session and pools plans run with: this one, or the one behind the codec.
     pub(crate) fn runs(&self) -> &Self {
         self.through.get().map_or(self, |codec| &**codec.engine())
     }
 
-    /// Checks limits for operators that only see DataFusion's errors.
+    /// Checks limits, for operators that can only return DataFusion's errors.
     ///
     /// # Errors
     /// See [`QueryContext::check`].

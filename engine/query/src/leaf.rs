@@ -1,5 +1,5 @@
-//! The one leaf of plans over the store: what implements `quiver_types::scan` becomes a table of DataFusion's, and a node
-//! that runs within the memory, the counters and the metrics of a query.
+//! The one leaf of all plans over the store: wraps what implements `quiver_types::scan` as a DataFusion table provider
+//! and as a plan node, which charges memory to the query and reports its counters and metrics.
 
 mod node;
 mod task;
@@ -26,7 +26,7 @@ use crate::provider::scan_by_plan;
 pub use node::ScanExec;
 pub use written::LeafForms;
 
-/// Makes a table of what a store gives.
+/// Makes a DataFusion table of a scannable source.
 pub fn scan_table(source: Arc<dyn ScanSource>) -> Arc<dyn TableProvider> {
     Arc::new(ScanTable { schema: source.schema(), source })
 }

@@ -1,16 +1,16 @@
-//! The one engine: every language hands it a DataFusion `LogicalPlan`, and it plans, limits, runs, cancels and explains.
+//! The one engine: every language hands it a DataFusion `LogicalPlan`; it plans, limits, runs, cancels and explains it.
 //!
 //! | Module | What |
 //! |---|---|
-//! | `engine`, `near`, `pool`, `spill` | the session, the CPU runtime, what begins before it, memory |
-//! | `context`, `running`, `used` | what a query brings along (access, deadline, limits, counters) · which queries are under way · what all used |
-//! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf of scans, the doors through which languages scan, look-ups |
-//! | `operator`, `written`, `forms` | nodes of languages · plans as bytes, and back |
-//! | `lists` | the session of lists |
-//! | `relational`, `functions`, `tables` | the session of SQL and analytics, its functions, what its statements may name |
-//! | `explain`, `explaining` | plans made visible · those of a request noted |
-//! | `rows` | what a query finds, batch by batch |
-//! | `durations`, `moments`, `quoted`, `regular` | intervals and times as people write them · names and texts of statements · PostgreSQL's regular expressions |
+//! | `engine`, `near`, `pool`, `spill` | sessions and the CPU runtime · short work on the caller's thread · memory pools · spill files |
+//! | `context`, `running`, `used` | what a query brings along (access, deadline, limits, counters) · the list of running queries · totals of all queries |
+//! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf node of scans · the traits through which languages scan · index look-ups |
+//! | `operator`, `written`, `forms` | plan nodes of the languages · serialized plans |
+//! | `lists` | the session for lists (labels, values, services, …) |
+//! | `relational`, `functions`, `tables` | the session of SQL and analytics · its functions · the tables that statements may name |
+//! | `explain`, `explaining` | plans as JSON · collecting the plans of a request that is explained |
+//! | `rows` | the rows of a result, batch by batch |
+//! | `durations`, `moments`, `quoted`, `regular` | intervals and times as people write them · quoted names and strings · PostgreSQL's regular expressions |
 //!
 //! Invariant: knows no query language and no store.
 

@@ -1,8 +1,8 @@
-//! Work that begins on the thread of its caller: to wake another thread for it, and to be woken by that one, takes longer
-//! than many a look-up in what is in memory.
+//! Short work runs on the caller's thread: handing it to another thread and waking up again when it is done takes
+//! longer than many look-ups in memory.
 //!
-//! It is polled there once. What it has not come to the end of by then goes on on the threads of the engine: whoever
-//! waits, reads files or has much before him gives way first (`tokio::task::yield_now`), and so is moved.
+//! The future of the work is polled once there. If that does not complete it, it is moved to the CPU runtime. So work
+//! that is about to wait, read files or process many rows calls [`give_way`] first.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::task::Poll;
@@ -14,16 +14,17 @@ use quiver_types::{Error, Result, failpoint};
 /// Where the work of a query begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// On the thread of its caller, up to where it waits or gives way for the first time.
+    /// On the caller's thread, until it waits or gives way for the first time.
     Near,
-    /// On the threads of the engine.
+    /// On the CPU runtime.
     Away,
 }
 
 impl Start {
-    /// Does what can be done here of work; none: it goes on away from here. A panic is an error, as it is there.
+    /// Polls the work once if it may begin here; `None`: it is not done and must be spawned on the CPU runtime. A panic
+    /// becomes an error, as it does there.
     pub(crate) async fn done<T>(self, work: &mut BoxFuture<'static, Result<T>>) -> Option<Result<T>> {
-        // A fail point may hold the thread that passes it, as no work does that gives way in time.
+        // An armed fail point may block its thread, which real work never does here.
         if self == Self::Away || failpoint::is_armed() {
             return None;
         }
@@ -39,12 +40,13 @@ impl Start {
     }
 }
 
-/// Gives way before work that may be long, so that what began on the thread of its caller goes on on one of the engine.
+/// To be called before work that may take long: if the query began on its caller's thread, it continues on the CPU
+/// runtime.
 pub async fn give_way() {
     tokio::task::yield_now().await;
 }
 
-/// What is said of a panic.
+/// Message of the error that a panic becomes.
 pub(crate) const FAULT: &str = "the query met a fault of ours; the log has it";
 
 #[cfg(test)]

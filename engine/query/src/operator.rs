@@ -1,7 +1,8 @@
 //! Operators of the query languages as nodes of DataFusion plans.
 //!
-//! One logical node carries any [`Operator`], and the operator makes its physical nodes itself. Sessions carry no optimizer
-//! rules, so operators bring partitions together themselves, and [`gathered`] does so below nodes of DataFusion's.
+//! One logical node wraps any [`Operator`], and the operator itself makes its physical nodes. The sessions of the
+//! languages have no optimizer rules, so operators merge the partitions of their inputs themselves where they need to,
+//! and [`gathered`] does it below nodes of DataFusion.
 
 use std::any::Any;
 use std::cmp::Ordering;
@@ -26,21 +27,21 @@ use futures::future::{BoxFuture, ready};
 
 use crate::error::from_datafusion;
 
-/// What a node is: plain data, which says by `Eq` and `Hash` when two nodes are the same.
+/// The description of a plan node: plain data, compared by `Eq` and `Hash`.
 pub trait Operator: Any + DynEq + DynHash + fmt::Debug + Send + Sync + 'static {
-    /// Name that plans show.
+    /// Name of the node in `explain`.
     fn name(&self) -> &'static str;
 
-    /// What plans show beside the name.
+    /// What `explain` shows after the name; may be empty.
     fn detail(&self) -> String;
 
-    /// Schema of the batches that it gives.
+    /// Schema of the output.
     fn schema(&self) -> SchemaRef;
 
-    /// Makes the physical nodes.
+    /// Makes the physical node over physical inputs; one per input of the logical node, in the same order.
     ///
     /// # Errors
-    /// What it cannot do with these inputs.
+    /// The inputs are not what the operator can work on.
     fn physical(
         self: Arc<Self>,
         inputs: Vec<Arc<dyn ExecutionPlan>>,
@@ -122,7 +123,8 @@ impl UserDefinedLogicalNodeCore for OperatorNode {
     }
 }
 
-/// Brings the partitions of a plan into one, as nodes of DataFusion's expect it that its rules would put there.
+/// Merges the partitions of a plan into one. Some nodes of DataFusion need a single partition and rely on an optimizer
+/// rule to provide it, which the sessions of the languages do not have.
 ///
 /// # Errors
 /// Internal: the names of the columns are not unique.
@@ -131,7 +133,8 @@ pub fn gathered(plan: LogicalPlan) -> quiver_types::Result<LogicalPlan> {
     operator_plan(Gather(schema), vec![plan])
 }
 
-/// Lacks in DataFusion: a logical node. Its `CoalescePartitionsExec` is put into plans by a physical rule alone.
+/// Lacks in DataFusion: a logical node that merges partitions. Its `CoalescePartitionsExec` is only inserted by a
+/// physical rule.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gather(SchemaRef);
 
@@ -157,12 +160,12 @@ impl Operator for Gather {
     }
 }
 
-/// Brings partitions into one, if they are several.
+/// Merges the partitions of a physical plan into one; gives the plan itself if there is only one.
 pub fn coalesced(input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
     if input.output_partitioning().partition_count() > 1 { Arc::new(CoalescePartitionsExec::new(input)) } else { input }
 }
 
-/// Writes an operator as plans show it.
+/// Writes an operator as `explain` shows it.
 ///
 /// # Errors
 /// Those of the formatter.
@@ -170,9 +173,9 @@ pub fn write_operator(name: &str, detail: &str, f: &mut fmt::Formatter<'_>) -> f
     if detail.is_empty() { f.write_str(name) } else { write!(f, "{name}: {detail}") }
 }
 
-/// Makes the physical plan of operators over operators and over scans, as most plans of languages are; whatever lies in
-/// between DataFusion's planner makes. That one sets up tasks and locks for the leaves of each plan, and looks all of it
-/// over again for rules that sessions of languages do not have.
+/// Makes the physical plan. Operators and scans, which are most of what languages plan, are planned here directly; any
+/// other node, with all below it, by DataFusion's planner. That one is slower: it sets up tasks and locks for the
+/// leaves and walks the plan again for rules that these sessions do not have.
 pub(crate) fn planned<'p>(
     plan: &'p LogicalPlan,
     planner: &'p DefaultPhysicalPlanner,
@@ -205,7 +208,7 @@ pub(crate) fn planned<'p>(
 pub(crate) struct OperatorPlanner;
 
 impl ExtensionPlanner for OperatorPlanner {
-    // Written out for the reason that `provider` gives.
+    // Not written with `async_trait`, for the reason given in `provider`.
     fn plan_extension<'life0, 'life1, 'life2, 'life3, 'life4, 'life5, 'life6, 'life7, 'async_trait>(
         &'life0 self,
         _: &'life1 dyn PhysicalPlanner,
