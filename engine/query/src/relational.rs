@@ -1,8 +1,9 @@
-//! The session of relational languages (SQL, analytics): DataFusion's analyzer, optimizer and functions over the same pool,
-//! limits and cancellation that all other plans run under.
+//! The session of SQL and analytics: DataFusion's analyzer, optimizer and functions, under the same memory pool, limits
+//! and cancellation as all other plans.
 //!
-//! Nothing is registered in its catalog: a statement's tables come from [`crate::tables`], with the caller's rights. What the
-//! session has beside DataFusion's own rules and nodes stands in a file each, which says what DataFusion would do without it.
+//! No table is registered in its catalog: the tables of a statement come from [`crate::tables`], with the caller's
+//! rights. Each rule and node that the session adds to DataFusion's own is a file here, whose first comment says what
+//! DataFusion does without it; `docs/internals/sql.md` lists them.
 
 mod arithmetic;
 pub(crate) mod asking;

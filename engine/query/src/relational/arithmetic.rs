@@ -1,5 +1,6 @@
-//! Operators on dates, intervals and decimals as PostgreSQL and DuckDB have them, told apart while a statement is planned: types are
-//! known there, and DataFusion would refuse some of them, or lose the time of a day, or digits.
+//! Operators on dates, intervals and decimals with the results of PostgreSQL and DuckDB. They are replaced while a
+//! statement is planned, when types are known. DataFusion would reject some of them, and drop the time of day or digits
+//! in others.
 
 use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
 use datafusion::common::{DFSchema, Result, ScalarValue};

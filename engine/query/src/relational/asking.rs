@@ -1,6 +1,7 @@
-//! Rules that ask whether to go on. A few kilobytes of SQL keep DataFusion's rules busy for seconds (a hundred joins of tables
-//! with twenty columns each, a hundred common tables of hundreds of columns), and nobody could end them meanwhile: so each
-//! rule asks before it works on a node, or on a plan where it goes through that by itself.
+//! Makes DataFusion's rules cancellable. A few kilobytes of SQL (a hundred joins of tables with twenty columns each, a
+//! hundred common table expressions of hundreds of columns) keep the rules busy for seconds, in which nothing could end
+//! the query. Each rule is wrapped so that it checks whether the query goes on before it works on a node, or on a plan
+//! if the rule walks that itself.
 
 use std::sync::Arc;
 

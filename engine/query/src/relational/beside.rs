@@ -1,6 +1,6 @@
-//! What stands beside a row in a `FROM` and reads it: `unnest` of a column, `LATERAL` with expressions of the row. DataFusion
-//! makes joins of subqueries that look up rows by `=` alone; what makes its rows of the one at hand needs no join, but is
-//! calculated over the rows of the left side.
+//! Items of a `FROM` that read the current row of the items before them: `unnest` of a column, `LATERAL` with
+//! expressions of the row. DataFusion plans such an item as a join, and only if it looks up rows by `=`. An item whose
+//! rows are computed from the current row alone needs no join: it is evaluated over the rows of the left side.
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};

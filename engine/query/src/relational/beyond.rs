@@ -1,7 +1,7 @@
-//! Constant moments moved beyond the times that there are. Constants that cannot be evaluated stay in a plan, to fail where
-//! they are reached; planning then asks between which ends their values lie, and DataFusion gives the two ends of a moment
-//! that is too far away different types, one without its zone. What looks at these ends stops by an assertion in debug
-//! builds. Such a sum is an error for each row, so it is told of before.
+//! Detects constant date arithmetic whose result is out of range. A constant expression that cannot be evaluated stays
+//! in the plan, to fail when it is reached. Planning then asks for the bounds of its value, and DataFusion gives lower
+//! and upper bound of an out-of-range timestamp different types (one without its time zone), which fails an assertion
+//! in debug builds. Since such an expression is an error for every row anyway, it is reported before.
 
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};

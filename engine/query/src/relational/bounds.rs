@@ -1,10 +1,11 @@
-//! What a plan may come to, and where it gives way.
+//! Limits on the size of plans, and places where plans yield.
 //!
-//! Keys: DataFusion asks of each computed value that follows the order of another one (`round(x, 1)`, `date_trunc('day', t)`)
-//! how it stands to all others, and nobody can end it while it plans: a `GROUP BY` of a thousand, 12 KB of text, held one of
-//! few threads for minutes. Windows: it asks the same of each window and those below it, and of the keys of a partition
-//! more often still. Orders: it compares their keys in each of its rules, and sixteen hundred took three seconds. Products:
-//! each holds a batch of all columns so far, which no budget counts.
+//! Keys: for each computed key that keeps the order of its argument (`round(x, 1)`, `date_trunc('day', t)`), DataFusion
+//! works out its relation to all other keys, and cannot be cancelled while it plans: a `GROUP BY` of a thousand such
+//! keys, 12 KB of text, blocked one of few threads for minutes. Windows: the same for each window and those below it,
+//! and still more often for the keys of a partition. Orders: each rule compares their keys; sixteen hundred took three
+//! seconds. Products of tables (joins without a condition): each holds a batch of all columns so far, which no memory
+//! budget counts.
 
 use std::sync::Arc;
 

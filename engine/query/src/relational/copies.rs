@@ -1,7 +1,8 @@
-//! How large expressions become that rules write out. DataFusion puts operands of `BETWEEN`, `coalesce`, short lists of `IN`
-//! and conditions of `CASE` in several places, asks twice what the operand of a cast is, and puts conditions below a subquery
-//! with its outputs in the place of their names: forty of them one in the other, or forty common tables that each name an
-//! output of the one before twice (`v + v AS v`), are a billion parts, out of a kilobyte of text.
+//! Limits how large expressions become when rules duplicate them. DataFusion copies the operands of `BETWEEN`,
+//! `coalesce`, short `IN` lists and conditions of `CASE`, asks twice for the type of a cast's operand, and substitutes
+//! the outputs of a subquery into conditions that it pushes below it. Forty of them nested, or forty common table
+//! expressions that each use an output of the previous one twice (`v + v AS v`), make a billion nodes out of a kilobyte
+//! of text.
 
 use std::collections::HashMap;
 

@@ -1,5 +1,5 @@
-//! Dates are no numbers. DataFusion compares their days since 1970 with one, and puts both into one column of a set, as days;
-//! in PostgreSQL, both are errors.
+//! Refuses to mix dates and numbers, as PostgreSQL does. DataFusion would compare a date with a number by its days
+//! since 1970, and put both into one column of a `UNION`.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -1,4 +1,4 @@
-//! `count(DISTINCT x)` of relational plans is counted by [`functions::COUNT_DISTINCT`], beside any other measure and for any
+//! Replaces `count(DISTINCT x)` by [`functions::COUNT_DISTINCT`], which works beside any other aggregate and for any
 //! number of groups.
 
 use std::sync::Arc;

@@ -1,9 +1,9 @@
-//! Grouping by codes: the rule that puts [`node::CodedGroupExec`] in the place of DataFusion's partial aggregation where the
-//! rows come out of a table that gives texts by codes ([`ConvertExec::coded`]).
+//! Grouping by dictionary codes: the rule that replaces DataFusion's partial aggregation by [`node::CodedGroupExec`] if
+//! the rows come from a table that gives texts as codes ([`ConvertExec::coded`]).
 //!
-//! DataFusion groups by values: it hashes and compares each text of each row. A part has a text once for thousands of rows,
-//! so conditions, functions and keys of texts are found once per text here, and rows are told apart by small numbers.
-//! Filters and projections between the table and the aggregation become part of the node.
+//! DataFusion groups by values: it hashes and compares the text of each row. A part stores each distinct text once for
+//! thousands of rows, so here conditions, functions and keys of texts are evaluated once per text, and rows are grouped
+//! by small numbers. Filters and projections between the table and the aggregation become part of the node.
 
 mod alone;
 mod asked;

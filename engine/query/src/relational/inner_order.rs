@@ -1,8 +1,9 @@
-//! The order of an inner query is kept where rows are seen in it, as in PostgreSQL: by aggregates and windows that depend on
-//! order and have none of their own, by a limit, by the answer. DataFusion promises no order but that of the outermost query.
+//! Keeps the `ORDER BY` of an inner query where its effect is visible, as PostgreSQL does: to aggregates and windows
+//! that depend on the order and have none of their own, to a limit, to the result. DataFusion only honours the order of
+//! the outermost query.
 //!
-//! The keys of the order pass through filters, projections and aliases, which carry along what is no output, to the node
-//! that wants them. Where nobody sees the order (groups, joins, sets, conditions) it is left out.
+//! The sort keys pass through filters, projections and aliases to the node that needs them, as additional columns where
+//! they are no outputs. Where the order is not visible (groups, joins, sets, conditions) it is dropped.
 
 use std::sync::Arc;
 

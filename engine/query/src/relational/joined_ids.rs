@@ -1,7 +1,7 @@
-//! Ids in joins as bytes: where ids only say which rows of two tables belong together, no row's hex is written.
+//! Joins on ids compare bytes: if ids are only used as join keys, no hexadecimal text is made of them.
 //!
-//! DataFusion joins what the columns hold, which is hex of twice the length for each row of both sides; equal hex is equal
-//! bytes.
+//! Without this, DataFusion would join the columns as they are, hexadecimal texts of twice the length for each row of
+//! both sides. Equal texts are equal bytes, so the result is the same.
 
 use std::sync::Arc;
 

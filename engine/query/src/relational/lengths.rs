@@ -1,6 +1,6 @@
-//! Intervals are weighed by their lengths, where they are compared as where they are ordered: a day is shorter than 25 hours,
-//! and as long as 24. Arrow compares months, days and time one after the other. Where equal ones are one (groups, `DISTINCT`,
-//! joins by a column of both sides), that is [`alike`]'s.
+//! Compares intervals by their length, as it sorts them: a day is shorter than 25 hours and equal to 24. Arrow compares
+//! months, then days, then time. Groups, `DISTINCT` and joins by a column of both sides, which need equal intervals to
+//! be identical, are handled by [`alike`].
 
 mod alike;
 mod interval;

@@ -1,6 +1,6 @@
-//! Long lists below `UnnestExec`: it makes all rows of a list at once, each with a copy of what stands beside it, so that a
-//! list of 180,000 numbers beside a text of 10 KB becomes 1.8 GB. Such lists come in pieces, as rows of their own; lists
-//! within lists, which are not cut, are bounded.
+//! Splits long lists below `UnnestExec`, which emits all rows of a list at once, each with a copy of the other columns:
+//! a list of 180,000 numbers beside a text of 10 KB becomes 1.8 GB. Such lists are cut into pieces, each a row of its
+//! own; nested lists, which cannot be cut, are limited in size.
 
 use std::fmt;
 use std::sync::Arc;

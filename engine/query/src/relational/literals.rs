@@ -1,5 +1,5 @@
-//! Literals of no type (see [`literal`](crate::functions::literal)) as what they stand for: a text that is cast to the type
-//! which the values beside it gave it, or the text alone where none did.
+//! Resolves untyped literals (see [`literal`](crate::functions::literal)): a literal becomes a cast to the type that
+//! the values beside it require, or a plain text if there is none.
 
 use arrow::datatypes::DataType;
 use datafusion::common::Result;

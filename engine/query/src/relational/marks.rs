@@ -1,9 +1,9 @@
-//! `x IN (subquery)` in outputs and sort keys of relational plans. DataFusion makes joins of those in conditions alone; here
-//! rows are marked, whether the subquery has their value, by a join below the node that asks.
+//! `x IN (subquery)` in outputs and sort keys. DataFusion plans these as joins only in conditions; here a join below
+//! the node that uses the result marks each row with whether the subquery has its value.
 //!
-//! Where the subquery has a NULL, it is not known of a value that is not found whether it is there. DataFusion heeds that in
-//! conditions that are `x NOT IN (subquery)` as a whole; those within others (`… OR x NOT IN (…)`, `(x IN (…)) IS NULL`),
-//! whose marks it takes for false, are marked here, too.
+//! If the subquery has a NULL, the result for a value that is not found is NULL (unknown). DataFusion respects that
+//! only where a whole condition is `x NOT IN (subquery)`. Nested in other expressions (`… OR x NOT IN (…)`, `(x IN (…))
+//! IS NULL`) it takes the result for false, so these are marked here, too.
 
 use std::sync::Arc;
 

@@ -1,11 +1,10 @@
-//! Sums, differences and products of whole numbers fail where their type does not hold them, as in PostgreSQL. DataFusion's
-//! begin anew at the other end, and its planner has no switch for it; a function of ours stands in their place. So does one
-//! for the aggregate `sum`.
+//! Addition, subtraction and multiplication of integers, and `sum`, fail on overflow, as in PostgreSQL. DataFusion's
+//! wrap around, and its planner has no switch for it, so functions of ours replace them.
 //!
-//! Quotients of whole numbers fail by a divisor that is zero, but for conditions: DataFusion evaluates all parts of
-//! `n <> 0 AND 10 / n > 3` for all rows, and PostgreSQL the second one for those of which the first one is true. What is
-//! divided by zero there is NULL, which is true of no row. So it is with what an aggregate with a condition takes. Elsewhere
-//! NULL may be divided by zero, which is NULL: what looks at divisors is told what they divide.
+//! Division of integers fails if the divisor is zero, except within conditions: DataFusion evaluates both parts of `n
+//! <> 0 AND 10 / n > 3` for all rows, where PostgreSQL evaluates the second part only for rows of which the first is
+//! true. There, and in the argument of an aggregate with a `FILTER`, a division by zero gives NULL, which satisfies no
+//! condition. Elsewhere the check also gets the dividend, since NULL divided by zero is NULL and no error.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! Parts of intervals. DataFusion counts weeks of their days, and knows no quarters; PostgreSQL has quarters of their months,
-//! and refuses what is a place in a calendar.
+//! `extract` and `date_part` of intervals as in PostgreSQL: quarters are computed from the months, and fields that only
+//! a calendar date has (week, day of the week) are refused. DataFusion computes weeks from the days and knows no
+//! quarters.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

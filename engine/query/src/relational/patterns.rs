@@ -1,6 +1,7 @@
-//! Patterns that rows bring along (`a ~ b`, `a LIKE b`), and constant ones that take long. DataFusion keeps the regular
-//! expressions of all rows of a batch, some megabytes each, and nothing ends one within a row. A function of ours keeps
-//! the last one, bounded as those of other languages are, and what one row takes ends with its query.
+//! Regular expressions and `LIKE` patterns that differ from row to row (`a ~ b`, `a LIKE b`), and constant ones that
+//! take long. DataFusion keeps the compiled expressions of all rows of a batch, some megabytes each, and cannot be
+//! cancelled within a row. A function of ours keeps only the last one, with the size limits of the other languages, and
+//! stops with its query.
 
 mod wildcards;
 

@@ -1,5 +1,6 @@
-//! Plans that read one table. Rules about joins, unions, DISTINCT and subqueries have nothing to do in them, but each walks
-//! over the plan in each pass, and some make its nodes anew: a large part of what a small query of analytics costs.
+//! Fewer optimizer rules for plans that read one table. Rules about joins, unions, DISTINCT and subqueries have nothing
+//! to do there, but each walks the plan in each pass, and some rebuild its nodes: a large part of the time of a small
+//! analytics query.
 
 use std::sync::Arc;
 

@@ -1,6 +1,5 @@
-//! Casts of times, intervals, floating-point numbers and lists to texts, in the form that PostgreSQL gives them; what lies
-//! between two times is an interval of days and time there, and where its parts are asked for, of which the microseconds are
-//! ours.
+//! Casts of times, intervals, floating-point numbers and lists to text, in PostgreSQL's form. The difference of two
+//! timestamps becomes an interval of days and time, both there and for `extract`, whose microseconds are computed here.
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;

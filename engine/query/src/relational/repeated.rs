@@ -1,6 +1,6 @@
-//! Orders of aggregates that name a value twice: `array_agg(y ORDER BY y, y)`, and `DISTINCT ON (x) … ORDER BY x, y, x`,
-//! which becomes an aggregate. DataFusion's, over groups, keep the order without what is repeated, are handed all of it, and
-//! stop by an assertion. What is repeated orders nothing, and is left out.
+//! Removes repeated keys from the `ORDER BY` of aggregates: `array_agg(y ORDER BY y, y)`, and `DISTINCT ON (x) … ORDER
+//! BY x, y, x`, which becomes an aggregate. DataFusion's grouped aggregates remember the order without the repeated key
+//! but are passed it with it, and fail an assertion.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};

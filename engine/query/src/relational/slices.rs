@@ -1,7 +1,7 @@
-//! Long constants of a statement in many rows: `SELECT '…' FROM t` with a text of 64 KiB makes half a gigabyte of a batch of
-//! 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, rows come in slices, so
-//! few at a time that little becomes of them. Calls over constants alone that were too long to become part of the plan
-//! (`repeat('x', 100000)`) are made once a batch, and put into its rows just so.
+//! Long constants that are repeated in many rows: `SELECT '…' FROM t` with a text of 64 KiB makes half a gigabyte of a
+//! batch of 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, batches
+//! are cut into slices of so few rows that the result stays small. Calls over constants whose result was too long to be
+//! folded into the plan (`repeat('x', 100000)`) are evaluated once per batch and repeated likewise.
 
 use std::fmt;
 use std::sync::Arc;

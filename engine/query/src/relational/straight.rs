@@ -1,5 +1,6 @@
-//! Plans whose rows go straight from tables to their reader, none of them collected on the way. Who reads slowly holds what
-//! stands between the two, so batches are short there, and rows of the store pass no exchange that spreads them.
+//! Plans whose rows stream from tables to the client without being collected on the way. What is between the two is
+//! held for as long as the client takes to read, so batches are kept short, and no exchange redistributes the rows of
+//! the store.
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
-//! `x[…]` as PostgreSQL has it, told apart while a statement is planned, when types are known: members and items of texts
-//! that hold JSON, which DataFusion does not know, and items of lists before the first one, which it counts from the last.
+//! `x[…]` as in PostgreSQL, resolved while a statement is planned, when types are known: members and items of texts
+//! that hold JSON, which DataFusion cannot subscript, and list indices below one, for which DataFusion counts from the
+//! end.
 
 use arrow::datatypes::DataType;
 use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};

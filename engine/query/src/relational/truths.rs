@@ -1,4 +1,4 @@
-//! Texts in a list that a condition is compared with (`is_error IN ('t')`) say whether it holds, as in PostgreSQL.
+//! Texts in a list that a boolean is compared with (`is_error IN ('t')`) are read as booleans, as in PostgreSQL.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

@@ -1,11 +1,10 @@
-//! Where keys are keys no longer. DataFusion knows that the columns of a GROUP BY determine all that stands beside
-//! them, and leaves out of groups, orders, DISTINCT and joins what follows from the rest. It goes on knowing it where
-//! that has become wrong: `unnest` makes many rows of one, and groups by a key of the rows below and by more have that
-//! key many times.
+//! Corrects functional dependencies. DataFusion knows that the columns of a GROUP BY determine all other columns of its
+//! rows, and removes redundant keys from groups, orders, DISTINCT and joins above it. It still does so where that no
+//! longer holds: `unnest` makes many rows of one, and a group by such a key and other columns repeats the key.
 //!
-//! Below such a place stands a node through which everything passes but keys, until the plan is optimized. What a
-//! `FROM` takes has no keys while a statement is planned, lest the planner group by columns beside those written;
-//! only statements that are wrong without are planned with them.
+//! Until the plan is optimized, a node below such a place hides the functional dependencies of its input. The items of
+//! a `FROM` have none while a statement is planned, or the planner would group by more columns than are written. Only
+//! statements that are not valid otherwise are planned with them.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;

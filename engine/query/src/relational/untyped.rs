@@ -1,5 +1,5 @@
-//! Texts that become times or intervals by what they stand beside (`time > '2024-01-01 05:00'`): they may be written as in
-//! PostgreSQL, where arrow wants one form.
+//! Texts that are compared with times or intervals (`time > '2024-01-01 05:00'`) may be written in any form that
+//! PostgreSQL accepts; Arrow accepts only one.
 
 use arrow::datatypes::{DataType, IntervalMonthDayNano};
 use datafusion::common::config::ConfigOptions;

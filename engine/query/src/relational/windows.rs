@@ -1,5 +1,6 @@
-//! Windows over all rows of a partition. `WindowAggExec` keeps all rows, and all results of all partitions, in no budget;
-//! here rows take memory of the query, and what partitions give goes on as it is made.
+//! Windows over all rows of a partition. `WindowAggExec` keeps all rows and the results of all partitions, uncounted by
+//! any memory budget. Here the rows are charged to the query, and the results of a partition are emitted as soon as
+//! they are complete.
 
 use std::fmt;
 use std::ops::Range;
