@@ -1,4 +1,4 @@
-//! What a query brings along: who asks, how long it may take, how much it may read.
+//! The context of a query: what its caller may see, how long it may take, how much it may read and hold.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -21,20 +21,20 @@ use crate::running::{Asked, Query};
 use crate::underway::Underway;
 use crate::{explain, failpoint};
 
-/// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
+/// Limits of one query (`metrics-api` section 2, `identity-and-access` section 7).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// How long it may run, its wait for a place included.
+    /// Longest time it may take, including the wait in the queue.
     pub timeout: Duration,
-    /// Samples that may be loaded.
+    /// Most samples that it may load.
     pub samples_max: u64,
-    /// Series that all selectors together may give.
+    /// Most series that all its selectors together may match.
     pub series_max: u64,
-    /// Bytes that may be fetched.
+    /// Most bytes that it may read from the store.
     pub bytes_max: u64,
-    /// Rows (series of a matrix, elements of a vector) in the answer.
+    /// Most rows (series of a matrix, elements of a vector) in its result.
     pub rows_max: u64,
-    /// Most bytes of the memory pool; what others hold makes it less.
+    /// Most bytes that it may reserve in the memory pool; it gets less if other queries hold much.
     pub memory_max: u64,
 }
 
@@ -58,53 +58,53 @@ pub struct QueryContext {
     pub access: Access,
     /// When the query must be done.
     pub deadline: Instant,
-    /// Cancelled when the caller goes away, the server stops, or an operator ends the query.
+    /// Cancelled when the client disconnects, the server stops, or an operator ends the query.
     pub cancel: CancellationToken,
-    /// What it may read, hold and give.
+    /// Limits of the query.
     pub limits: Limits,
-    /// What it read so far.
+    /// Counters of what it has read so far.
     pub stats: Arc<ReadStats>,
     waited_nanos: Arc<AtomicU64>,
-    /// Whom `stats` asks, from the first run on.
+    /// Where `stats` checks memory and time of the query; set by its first run.
     pub(crate) gate: Arc<OnceLock<Arc<QueryGate>>>,
-    /// What is shared with whoever looks at the query; holds its share of memory, one for all plans that it runs.
+    /// The query as the list of running queries shows it; also holds its memory pool, which all its plans share.
     query: Arc<Query>,
     /// Whether each plan is run twice, for tests; set by [`Self::rehearsed`].
     pub(crate) rehearse: bool,
-    /// Where its plans are noted, when they are to be shown.
+    /// Where its plans are recorded if they are to be explained.
     explaining: Option<Arc<Explaining>>,
-    /// Whether planning needs the rows, so that plans run under a plain `explain`, too; set by [`Self::planning`].
+    /// Whether planning needs the rows, so that plans run even under a plain `explain`; set by [`Self::planning`].
     needed: bool,
-    /// What its nodes made and have not given on.
+    /// Memory of values that one plan node has produced and the next has not yet taken.
     pub(crate) underway: Arc<Underway>,
-    /// Memory of what was collected and is held as long as the context is.
+    /// Reservations of collected data that is held for as long as the context.
     kept: Arc<Mutex<Vec<Collected>>>,
 }
 
-/// Memory of a query that grows as something is collected outside of plans; given back when it is dropped.
+/// A reservation in the query's memory that grows as data is collected outside of plans; given back when it is dropped.
 #[derive(Debug)]
 pub struct Collected(pub(crate) MemoryReservation);
 
 impl Collected {
-    /// Counts bytes that are there already, and that nobody can refuse any more.
+    /// Counts bytes that are allocated already; never fails, so that the pool may be exceeded.
     pub fn hold(&self, bytes: usize) {
         self.0.grow(bytes);
     }
 
-    /// Reserves bytes before they are held.
+    /// Reserves bytes before they are allocated.
     ///
     /// # Errors
-    /// LimitExceeded: the query's share of memory does not have them.
+    /// LimitExceeded: the query may not have as many.
     pub fn add(&self, bytes: usize) -> Result<()> {
         self.0.try_grow(bytes).map_err(from_datafusion)
     }
 }
 
-/// Memory that an answer holds until it is dropped.
+/// Reservations that a response holds until it is dropped.
 #[derive(Debug, Default)]
 pub struct QueryMemory(pub Vec<MemoryReservation>);
 
-/// Has counters keep to themselves what they count of rows that the access hides.
+/// Hides the counters from the caller if the access hides rows from him: they would tell about hidden rows, too.
 fn hide_from(access: &Access, stats: &ReadStats) {
     if !access.is_full() {
         stats.hide();
@@ -117,7 +117,7 @@ impl QueryContext {
         Self::asked(access, limits, Asked::default())
     }
 
-    /// Makes the context of a query that can be told from others.
+    /// As [`Self::new`], with what the list of running queries shows of it.
     pub fn asked(access: Access, limits: Limits, asked: Asked) -> Self {
         let query = Query::new(asked);
         hide_from(&access, &query.stats);
@@ -138,14 +138,14 @@ impl QueryContext {
         }
     }
 
-    /// Has each plan run once before as a whole and once partition by partition, its rows thrown away: plans keep nothing,
-    /// and tests prove it by this.
+    /// For tests: has each plan run twice before the run that answers, once as a whole and once partition by partition.
+    /// This proves that plans keep no state (contract P4).
     #[must_use]
     pub fn rehearsed(self, rehearse: bool) -> Self {
         Self { rehearse, ..self }
     }
 
-    /// Makes a context for another run of the same query: its time and its counters begin anew.
+    /// Makes a context for another run of the same query, with a new deadline and new counters.
     #[must_use]
     pub fn again(&self) -> Self {
         let stats = Arc::<ReadStats>::default();
@@ -164,7 +164,7 @@ impl QueryContext {
         }
     }
 
-    /// The same for a run over another domain, of which other services may be seen.
+    /// As [`Self::again`], for a run over another domain, in which the caller may see other services.
     #[must_use]
     pub fn again_as(&self, access: Access) -> Self {
         let again = self.again();
@@ -172,12 +172,12 @@ impl QueryContext {
         Self { access, ..again }
     }
 
-    /// The query as others see it.
+    /// The query as the list of running queries shows it.
     pub fn query(&self) -> &Arc<Query> {
         &self.query
     }
 
-    /// Waits for something, but not longer than the query lives.
+    /// Awaits `work`, unless the query is cancelled first; `phase` is named by the error.
     ///
     /// # Errors
     /// Those of the work; Cancelled.
@@ -192,12 +192,13 @@ impl QueryContext {
         }
     }
 
-    /// Keeps memory reserved until the context and its copies are gone: for what outlives the work that made it.
+    /// Keeps a reservation until the context and all its clones are dropped: for data that outlives the work that made
+    /// it.
     pub fn keep(&self, memory: Collected) {
         self.kept.lock().expect("nothing fails while it is locked").push(memory);
     }
 
-    /// How long it waited for a place among the queries that run at once.
+    /// How long it waited in the queue.
     pub fn waited(&self) -> Duration {
         Duration::from_nanos(self.waited_nanos.load(Relaxed))
     }
@@ -207,10 +208,10 @@ impl QueryContext {
         self.waited_nanos.store(waited.as_nanos() as u64, Relaxed);
     }
 
-    /// Checks deadline, cancellation and the counters against the limits. Cheap: called between batches.
+    /// Checks cancellation, deadline and limits. Cheap enough to be called between batches.
     ///
     /// # Errors
-    /// Timeout, Cancelled, LimitExceeded (the text is that of Prometheus for samples).
+    /// Cancelled, Timeout, LimitExceeded (for samples with the text of Prometheus).
     pub fn check(&self, phase: &str) -> Result<()> {
         failpoint::hit("query.check");
         if self.cancel.is_cancelled() {
@@ -240,17 +241,17 @@ impl QueryContext {
     }
 }
 
-/// Plans that are shown instead of answered.
+/// Queries that are explained.
 impl QueryContext {
-    /// Makes a context whose plans are noted instead of answered.
+    /// Makes a context that records its plans in `explaining`. A plain `explain` does not run them.
     #[must_use]
     pub fn explaining(mut self, explaining: Option<Arc<Explaining>>) -> Self {
         self.explaining = explaining;
         self
     }
 
-    /// Makes the context of plans that must run before others can be made: they run under a plain `explain`, too, and are
-    /// shown.
+    /// Makes a context for plans whose rows are needed to make other plans: these run even under a plain `explain`,
+    /// which shows them, too.
     #[must_use]
     pub fn planning(&self) -> Self {
         let mut ctx = self.clone();
@@ -258,13 +259,13 @@ impl QueryContext {
         ctx
     }
 
-    /// Says whether plans are only shown, so that no rows come.
+    /// Says whether plans are only shown and not run, so that they give no rows.
     pub fn is_only_planned(&self) -> bool {
         self.explaining.as_ref().is_some_and(|explaining| !explaining.analyzes() && !self.needed)
     }
 
-    /// Counts a plan, logs it for who looks, and notes it where plans are shown. Gives the stream without rows of one that
-    /// is not to run.
+    /// Counts a plan, logs its digest, and records it if the query is explained. Gives an empty stream if the plan is
+    /// not to run.
     pub(crate) fn planned(
         &self,
         logical: &LogicalPlan,
@@ -283,7 +284,7 @@ impl QueryContext {
         (!ran).then(|| Box::pin(EmptyRecordBatchStream::new(schema)) as SendableRecordBatchStream)
     }
 
-    /// Puts the plans that ran before one, because planning needed their rows, below it.
+    /// Adds the plans that ran first because planning needed their rows, as children of the plan that is shown.
     pub(crate) fn put_children(&self, shown: &mut Value) {
         let children = self.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
         if !children.is_empty() {

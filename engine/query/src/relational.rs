@@ -83,17 +83,18 @@ pub(crate) fn session(
     languages: Vec<Arc<ScalarUDF>>,
     room: &Room,
 ) -> SessionState {
-    // What its tables ask of log records.
+    // The conditions that tables of logs may push down to the store.
     read_matchers(MATCHERS);
-    // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
+    // A timestamp with this zone is a point in time (`now()`, `to_timestamp`, `timestamptz`); one without is wall-clock
+    // time.
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
-    // Whether `coalesce(a, 0)` may be NULL is judged by two rules in a logical and in a physical plan; where they differ,
-    // grouping by it would be an internal error, though it runs well.
+    // Logical and physical plans derive by different rules whether `coalesce(a, 0)` may be NULL. The check would make
+    // grouping by it an internal error, though it runs correctly.
     let config = config.set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true);
-    // The rule about inner orders says where they are of no use.
+    // `InnerOrder` drops the orders of subqueries that have no effect.
     let config = config.set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
-    // They are asked before those of DataFusion.
+    // Added before the defaults, so that they are asked before DataFusion's own planners.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 6] = [
@@ -130,8 +131,8 @@ pub(crate) fn session(
     state
 }
 
-/// The session at the time of a plan. Without one, `now()` and `current_date` stay in the plan, where they cannot run; a copy
-/// of the session for each plan, as DataFusion's own contexts make it, would copy all tables of functions.
+/// The session with the start time of one statement. The optimizer needs a time to fold `now()` and `current_date`,
+/// which cannot run as they are. DataFusion's own contexts copy the session for it, with all its tables of functions.
 struct Moment<'s> {
     state: &'s SessionState,
     options: &'s Arc<ConfigOptions>,
@@ -156,10 +157,10 @@ impl OptimizerConfig for Moment<'_> {
     }
 }
 
-/// Optimizes a plan with the session and the rules beside it.
+/// Analyzes and optimizes a plan, with the rules of the session and those that must run before or after them.
 ///
 /// # Errors
-/// Those of the rules; it is larger than rules can work on.
+/// Those of the rules; LimitExceeded if the plan is too large for them.
 pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &PlanOptions) -> Result<LogicalPlan> {
     few_keys(plan)?;
     few_parts(plan)?;
@@ -173,10 +174,10 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
     optimized.and_then(beyond::told).map_err(of_planning)
 }
 
-/// Gives a physical plan of the session with the nodes beside DataFusion's, which keep it within memory and let others work.
+/// Adds our own nodes to a physical plan: those that keep it within memory, and those that let other queries run.
 ///
 /// # Errors
-/// Those of the nodes; it has more products of tables than may run.
+/// Those of the nodes; LimitExceeded if the plan has too many products of tables.
 pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) -> Result<Arc<dyn ExecutionPlan>> {
     let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
     let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);

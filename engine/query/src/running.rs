@@ -1,7 +1,7 @@
-//! The queries that are under way: what each asks, who asked, how far it is, and the way to end it.
+//! The list of running queries: what each asks, who asked, which phase it is in, and a way to end it.
 //!
-//! A query is listed from the moment it is begun (or, at the latest, run) until its last context is gone, which is when
-//! its answer has been made. It tells an observer then how long it was in each phase.
+//! A query is listed from [`QueryEngine::begin`](crate::QueryEngine::begin) (at the latest when it runs) until its last
+//! context is dropped, which is when its response is complete. Then an observer is told how long each phase took.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,68 +16,68 @@ use tokio_util::sync::CancellationToken;
 
 use crate::pool::QueryPool;
 
-/// Longest text of a query that is kept of it, in bytes.
+/// Most bytes of a query's text that are kept.
 pub const TEXT_BYTES_MAX: usize = 4096;
 
-/// What is said of a query that ended with the rights of who asked.
+/// Error message of a query whose caller lost a right while it ran.
 pub const WITHDRAWN: &str = "query was canceled: a right with which it began was taken away";
 
-/// What is said of a query that was ended because the process had more memory than it may.
+/// Error message of the query that held the most memory when the process exceeded its limit.
 const GREEDY: &str = "query was ended: it held the most when the process had more memory than its limit allows \
                       (setting `memory.limit`)";
 
-/// What is said where others held as much as it all together: alone it may do.
+/// The same if all other queries together held as much: it may succeed when it runs alone.
 const CROWDED: &str = "query was ended: it held more than each other one when the process had more memory than its limit \
                        allows (setting `memory.limit`); ask again later";
 
-/// A query that holds less is not the cause.
+/// A query that holds less is never ended for a lack of memory: it is not the cause.
 const GREEDY_BYTES: usize = 1 << 20;
 
-/// Numbers of queries, for as long as the process lives.
+/// The id of the next query, unique within the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// What a query is to those who look at it from outside.
+/// What lists, logs and metrics show of a query.
 #[derive(Debug, Clone, Default)]
 pub struct Asked {
-    /// Language or kind of question, out of a closed set.
+    /// Language or kind of query, out of a closed set.
     pub language: &'static str,
-    /// The query as it came, cut to [`TEXT_BYTES_MAX`].
+    /// Text of the query, cut to [`TEXT_BYTES_MAX`].
     pub text: String,
-    /// Times that it is about, where they do not stand in the text.
+    /// The time range that it asks for, if that is not part of the text.
     pub times: String,
-    /// The request that brought it.
+    /// Id of the request.
     pub request_id: String,
-    /// The path of that request.
+    /// Path of the request.
     pub path: String,
-    /// Who asked; empty while there are no identities.
+    /// Name of the caller; empty without access control.
     pub caller: String,
-    /// Where the request came from.
+    /// Network address of the client.
     pub peer: Option<SocketAddr>,
-    /// Whether it goes on until its reader leaves, so that its length says nothing.
+    /// Whether it runs until the client disconnects (live tail), so that its duration means nothing.
     pub standing: bool,
-    /// Whether who asked may still see what it was begun with; none: nobody can take that away.
+    /// Tells whether the caller still has the rights that the query began with; `None`: they cannot be withdrawn.
     pub permit: Option<Arc<dyn Permit>>,
 }
 
-/// How a query was answered, told once by who answers it.
+/// How a query was answered; each field is set once.
 #[derive(Debug, Default)]
 pub struct Served {
-    /// Models of analytics that it names.
+    /// Analytics models that it uses.
     pub models: OnceLock<String>,
     /// Rollups that it was answered from.
     pub rollups: OnceLock<String>,
-    /// Whether it was answered from what is kept of others: `hit`, `partial` or `miss`.
+    /// Whether the result cache had the answer: `hit`, `partial` or `miss`.
     pub kept: OnceLock<&'static str>,
 }
 
-/// What somebody may see, for as long as a query runs.
+/// The rights of a caller, watched while a query runs.
 pub trait Permit: fmt::Debug + Send + Sync + 'static {
-    /// Whether all of it is left. Asked again and again, so it must be quick and must not wait.
+    /// Says whether the caller still has all of them. Called often, so it must be fast and must not block.
     fn holds(&self) -> bool;
 }
 
 impl Asked {
-    /// Cuts a text between characters where it is too long.
+    /// Sets the text, cut to [`TEXT_BYTES_MAX`] at a character boundary.
     #[must_use]
     pub fn with_text(mut self, text: &str) -> Self {
         text[..text.floor_char_boundary(TEXT_BYTES_MAX)].clone_into(&mut self.text);
@@ -85,16 +85,16 @@ impl Asked {
     }
 }
 
-/// Where the time of a query goes.
+/// The phases of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// It waits for a place, or for an equal query.
+    /// It waits in the queue, or for an equal query whose result it will share.
     Queue,
-    /// It is read, its labels are looked up, its plan is made.
+    /// It is parsed, its labels are looked up, its plan is made.
     Plan,
-    /// The plan runs.
+    /// Its plan runs.
     Execute,
-    /// The answer is made.
+    /// Its response is encoded.
     Encode,
 }
 
@@ -102,13 +102,13 @@ impl Phase {
     /// All phases in order.
     pub const ALL: [Self; 4] = [Self::Queue, Self::Plan, Self::Execute, Self::Encode];
 
-    /// Gives the name that metrics, logs and lists of queries have for it.
+    /// Gives its name in metrics, logs and lists of queries.
     pub fn word(self) -> &'static str {
         ["queue", "plan", "execute", "encode"][self as usize]
     }
 }
 
-/// One query, shared by all contexts of it.
+/// One query, shared by all its contexts.
 pub struct Query {
     /// Number, unique within the process.
     pub id: u64,
@@ -116,23 +116,23 @@ pub struct Query {
     pub asked: Asked,
     /// When it began.
     pub began: Instant,
-    /// What it read so far.
+    /// Counters of what it has read so far.
     pub stats: Arc<ReadStats>,
     /// How it was answered.
     pub served: Served,
-    /// Ends all that belongs to it: an operator does so, or a right that was taken away.
+    /// Ends the query with all its runs: by an operator, a withdrawn right, or lack of memory.
     pub(crate) stop: CancellationToken,
-    /// Whether it was a right.
+    /// Whether it was ended by a withdrawn right.
     withdrawn: AtomicBool,
-    /// Whether it was the memory of the process, and what is said of that.
+    /// Set if it was ended for lack of memory: the error to report.
     greedy: OnceLock<(ErrorKind, &'static str)>,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
     /// CPU time of its work so far.
     pub(crate) cpu_nanos: Arc<AtomicU64>,
-    /// Plans that were made for it.
+    /// Number of plans made for it.
     plans: AtomicU64,
     phase: AtomicU8,
-    /// When it came to its phase, in nanoseconds since it began.
+    /// When it entered the current phase, in nanoseconds since `began`.
     entered: AtomicU64,
     nanos: [AtomicU64; Phase::ALL.len()],
     failed: OnceLock<ErrorKind>,
@@ -172,12 +172,12 @@ impl Query {
         self.plans.fetch_add(1, Relaxed);
     }
 
-    /// Plans that were made for it so far.
+    /// Number of plans made for it so far.
     pub fn plans(&self) -> u64 {
         self.plans.load(Relaxed)
     }
 
-    /// Goes on to a phase.
+    /// Enters a phase; the time since the last change counts for the phase that it leaves.
     pub fn enter(&self, phase: Phase) {
         let now = self.began.elapsed().as_nanos() as u64;
         let left = self.phase.swap(phase as u8, Relaxed);
@@ -185,12 +185,12 @@ impl Query {
         self.nanos[usize::from(left)].fetch_add(spent, Relaxed);
     }
 
-    /// Counts time of a phase that goes on beside the one that it is in.
+    /// Adds time to a phase that ran in parallel to the current one.
     pub fn spent(&self, phase: Phase, time: Duration) {
         self.nanos[phase as usize].fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// The phase that it is in.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         Phase::ALL[usize::from(self.phase.load(Relaxed))]
     }
@@ -200,8 +200,8 @@ impl Query {
         Duration::from_nanos(self.nanos[phase as usize].load(Relaxed))
     }
 
-    /// CPU time that planning it and running its plans took on the threads of the engine so far. Reading files, and making
-    /// the answer's text where that is done elsewhere, are not in it.
+    /// CPU time that planning it and running its plans took on the threads of the engine so far. Reading files, and
+    /// making the answer's text where that is done elsewhere, are not in it.
     pub fn cpu(&self) -> Duration {
         Duration::from_nanos(self.cpu_nanos.load(Relaxed))
     }
@@ -258,7 +258,7 @@ pub trait Observer: Send + Sync + 'static {
     fn ended(&self, query: &Query);
 }
 
-/// All queries of an engine.
+/// The running queries of an engine.
 #[derive(Default)]
 pub struct Running {
     queries: Mutex<BTreeMap<u64, Weak<Query>>>,
@@ -272,34 +272,35 @@ impl fmt::Debug for Running {
 }
 
 impl Running {
-    /// Lists a query, once.
+    /// Adds a query, unless it is listed already.
     pub(crate) fn begin(self: &Arc<Self>, query: &Arc<Query>) {
         if query.listed.set(Arc::clone(self)).is_ok() {
             self.queries.lock().insert(query.id, Arc::downgrade(query));
         }
     }
 
-    /// Names who is told of queries that end; only the first one counts.
+    /// Sets the observer that is told of queries that end; only the first call counts.
     pub fn observe(&self, observer: Arc<dyn Observer>) {
         let _ = self.observer.set(observer);
     }
 
-    /// Gives the queries that are under way, the oldest first.
+    /// Gives the running queries, the oldest first.
     pub fn list(&self) -> Vec<Arc<Query>> {
-        // The last holder of a query takes it off the list, so none may be let go of while the list is locked.
+        // Dropping the last `Arc` of a query locks the list to remove it, so none may be dropped while we hold the
+        // lock.
         let queries = self.queries.lock();
         queries.values().filter_map(Weak::upgrade).collect()
     }
 
-    /// Ends a query; gives it, if there is such a one.
+    /// Ends a query and gives it; `None`: no query with this id is running.
     pub fn cancel(&self, id: u64) -> Option<Arc<Query>> {
         let query = self.queries.lock().get(&id).and_then(Weak::upgrade)?;
         query.stop.cancel();
         Some(query)
     }
 
-    /// A list that ends the largest query when the process has more memory than it may: some operators take more than
-    /// they say, and of all queries that one is the likeliest.
+    /// Makes a list that ends the largest query when the process exceeds its memory limit: some operators use more
+    /// memory than they reserve, and most likely it is that query.
     pub(crate) fn relieving(pressure: &MemoryPressure) -> Arc<Self> {
         let running = Arc::<Self>::default();
         let queries = Arc::downgrade(&running);
@@ -328,7 +329,7 @@ impl Running {
         query.stop.cancel();
     }
 
-    /// Ends the queries whose callers may no longer see what they began with; says how many.
+    /// Ends the queries whose callers have lost a right since they began; gives their number.
     pub fn withdraw(&self) -> usize {
         let lost = |query: &Arc<Query>| query.asked.permit.as_ref().is_some_and(|permit| !permit.holds());
         let ended: Vec<Arc<Query>> = self.list().into_iter().filter(|q| !q.is_stopped() && lost(q)).collect();
@@ -432,19 +433,12 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_cut_between_characters() {
-        let asked = Asked::default().with_text(&"ä".repeat(TEXT_BYTES_MAX));
-        assert_eq!(asked.text.len(), TEXT_BYTES_MAX);
-        let asked = Asked::default().with_text(&format!("x{}", "ä".repeat(TEXT_BYTES_MAX)));
-        assert_eq!(asked.text.len(), TEXT_BYTES_MAX - 1);
-    }
-
-    #[test]
     fn long_texts_are_cut_between_characters() {
         for (text, bytes) in [
             (String::new(), 0),
             ("x".repeat(TEXT_BYTES_MAX), TEXT_BYTES_MAX),
             ("x".repeat(TEXT_BYTES_MAX + 1), TEXT_BYTES_MAX),
+            ("é".repeat(TEXT_BYTES_MAX), TEXT_BYTES_MAX),
             // The last character would be cut in two.
             (format!("x{}", "é".repeat(TEXT_BYTES_MAX)), TEXT_BYTES_MAX - 1),
         ] {

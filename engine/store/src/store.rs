@@ -1,4 +1,4 @@
-//! The store as others see it: what is written to it, and what is read from it.
+//! The public face of the store: writes, and the sources that queries read from.
 
 mod health;
 mod open;
@@ -37,7 +37,7 @@ use crate::writer::{Refusal, WriteOutcome, WritePath};
 
 pub use self::open::StoreOverrides;
 
-/// The store.
+/// The store: owns the write path, the background jobs and what is visible to queries.
 pub struct Store {
     core: Arc<Core>,
     write_path: Arc<WritePath>,
@@ -46,7 +46,7 @@ pub struct Store {
     compactor: Compactor,
     tasks: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
     closing: AtomicBool,
-    // Last: the lock goes when nothing of the store runs any more.
+    // Last field, so that the directory's lock is released after everything else of the store has stopped.
     _dir: Arc<DataDir>,
 }
 
@@ -57,18 +57,19 @@ impl fmt::Debug for Store {
 }
 
 impl Store {
-    /// Writes a batch. When it returns the batch is durable as the WAL's level says, and visible to queries.
+    /// Writes a batch of metrics. When it returns, the batch is as durable as `wal.level` promises, and visible to
+    /// queries.
     ///
     /// # Errors
-    /// Unavailable: there is no room (memory, disk, spool) or the store closes; the same batch may be sent again later.
-    /// Invalid: nothing of it can be taken.
+    /// Unavailable: there is no room (memory, disk, spool) or the store is closing; the batch may be sent again later.
+    /// Invalid: no part of it can be accepted.
     pub async fn write_metrics(&self, batch: MetricsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_metrics(batch).await
     }
 
-    /// Writes log rows, likewise. Rows that are too old or too far in the future are dropped and counted; the rest is
-    /// stored.
+    /// Writes log rows with the same guarantees. Rows that are too old or too far in the future are dropped and
+    /// counted; the rest is stored.
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
@@ -77,17 +78,17 @@ impl Store {
         self.write_path.write_logs(batch).await
     }
 
-    /// The time of log rows, in nanoseconds, that a write accepts now; others are dropped.
+    /// Gives the time range, in Unix nanoseconds, in which log rows are accepted now; others are dropped.
     pub fn logs_window(&self) -> RangeInclusive<i64> {
         self.write_path.logs_window()
     }
 
-    /// Writes the log rows of a request that names itself, all or nothing, once: its repeats within ten minutes get the
-    /// answer of the first. `answer` makes it of what the store refused.
+    /// Writes the log rows of a request with an idempotency key, atomically and once: repeats within ten minutes get
+    /// the stored answer of the first. `answer` makes that answer from what the store refused.
     ///
     /// # Errors
-    /// As [`Store::write_metrics`], and those of `answer`: then nothing is stored, and the request is not known.
-    /// Execution: it came before with another body.
+    /// As [`Store::write_metrics`], and those of `answer`; nothing is stored then, and the request may be repeated.
+    /// Execution: the key was used before with another body.
     pub async fn write_logs_once(
         &self,
         id: RequestId,
@@ -99,7 +100,7 @@ impl Store {
         self.write_path.write_logs_once(id, body_hash, batches, answer).await
     }
 
-    /// Writes spans, likewise.
+    /// Writes spans with the same guarantees.
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
@@ -108,7 +109,7 @@ impl Store {
         self.write_path.write_spans(batch).await
     }
 
-    /// Writes rows of tables that keep them as they came (`tables::history`), all or nothing.
+    /// Writes rows of tables that store them unchanged (`tables::history`), atomically.
     ///
     /// # Errors
     /// As [`Store::write_metrics`].
@@ -117,12 +118,12 @@ impl Store {
         self.write_path.write_rows(rows).await
     }
 
-    /// Gives what queries of such tables read from.
+    /// Gives the source that queries of such tables read from.
     pub fn row_source(&self) -> Arc<dyn RowSource> {
         Arc::new(RowSnapshots::new(Arc::clone(&self.core.shared)))
     }
 
-    /// Gives what queries of spans read from.
+    /// Gives the source that queries of spans read from.
     pub fn span_source(&self) -> Arc<dyn SpanSource> {
         Arc::new(SpanSnapshots::new(Arc::clone(&self.core.shared)))
     }
@@ -131,7 +132,7 @@ impl Store {
         &self.core
     }
 
-    /// Gives the installation that catalog and object store belong to.
+    /// Gives the id of the installation that catalog and object store belong to.
     pub fn installation(&self) -> Uuid {
         self.core.installation
     }
@@ -141,12 +142,12 @@ impl Store {
         &self.core.settings
     }
 
-    /// Gives what queries read from.
+    /// Gives the source that queries of metrics read from.
     pub fn source(self: &Arc<Self>) -> Arc<dyn SeriesSource> {
         Arc::clone(&self.source) as Arc<dyn SeriesSource>
     }
 
-    /// Gives what queries read logs from.
+    /// Gives the source that queries of logs read from.
     pub fn logs(&self) -> Arc<dyn LogSource> {
         Arc::new(StoreLogs::new(Arc::clone(&self.core.shared)))
     }
@@ -157,7 +158,7 @@ impl Store {
         self.core.shared.snapshot()
     }
 
-    /// Where snapshots come from, for tests that make their own.
+    /// Gives what is visible, for tests that take their own snapshots.
     #[cfg(test)]
     pub(crate) fn core_shared(&self) -> Arc<crate::snapshot::Shared> {
         Arc::clone(&self.core.shared)
@@ -168,12 +169,12 @@ impl Store {
         self.core.shared.visible()
     }
 
-    /// Gives what each cache holds and did.
+    /// Gives size, hits and misses of each cache.
     pub fn cache_stats(&self) -> Vec<(&'static str, CacheStats)> {
         self.core.caches.stats().to_vec()
     }
 
-    /// Gives the own metrics.
+    /// Gives the metrics of the store about itself.
     pub fn metrics(&self) -> Vec<MetricLine> {
         METRICS.list()
     }
@@ -186,7 +187,7 @@ impl Store {
 
 impl Drop for Store {
     fn drop(&mut self) {
-        // Without `close`: as after a kill, only tidier.
+        // Dropped without `close`: stops background work. Nothing is flushed; the next start replays the WAL.
         self.core.stop.cancel();
     }
 }

@@ -1,9 +1,9 @@
-//! The write path: admits batches, waits for memory, hands them to the WAL's thread, and answers when they are durable
+//! The write path: admits batches, waits for memory, hands them to the WAL's thread, and returns when they are durable
 //! and visible.
 //!
-//! A write returns after its records are synced (level `sync`) or written (level `os`) and its rows stand in the open
-//! generation, so whoever got the answer finds what he wrote. Sealed generations are handed on for their flush, and
-//! [`WritePath::retire`] deletes their segments afterwards.
+//! A write returns after its WAL record has been synced (level `sync`) or written (level `os`) and its rows are in the
+//! open generation, so a client that got its answer can read its own write. Sealed generations are passed on to the
+//! flush, and [`WritePath::retire`] deletes their WAL segments after it.
 
 pub(crate) mod committer;
 pub(crate) mod described;
@@ -46,32 +46,32 @@ use crate::writer::stage::{Batch, Named, Stager};
 /// How long a write waits for memory before it is refused.
 const MEMORY_WAIT_MAX: Duration = Duration::from_secs(2);
 const MEMORY_WAIT_STEP: Duration = Duration::from_millis(10);
-/// So many generations may be in memory before writes wait for the flush.
+/// Number of full-sized generations that may be in memory before writes wait for the flush.
 const GENERATIONS_MAX: u64 = 2;
-/// So many may be in memory, however small, before writes wait; with more than the second number they are refused.
+/// Number of generations of any size above which writes wait, and above which they are refused.
 const SMALL_GENERATIONS_MAX: [usize; 2] = [8, 32];
-/// Folder in the WAL's for generations that were set aside.
+/// Folder within the WAL's for generations that cannot be flushed and were set aside.
 const HELD: &str = "held";
-/// This part of the budget is for writes even while the process is short of memory.
+/// This fraction (1/n) of the budget remains for writes even while the process is short of memory.
 const FREE_PART: u64 = 4;
 
-/// Why a sample, histogram, exemplar or log row was not taken.
+/// Why a sample, histogram, exemplar or log row was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Refusal {
-    /// Its time is older than what is accepted.
+    /// Its time is too far in the past.
     TooOld,
-    /// Further in the future than accepted.
+    /// Its time is too far in the future.
     TooFarInFuture,
-    /// Its series is new and the registry is full. The same sample may be taken later.
+    /// Its series is new and the registry is full. The same sample may be accepted later.
     SeriesLimit,
-    /// Its series is new and its service brings too many.
+    /// Its series is new and its service has created too many within the hour.
     ServiceSeriesLimit,
-    /// An exemplar outside of the accepted time; dropped without failing the request.
+    /// The time of an exemplar is not accepted; it is dropped without failing the request.
     ExemplarTime,
 }
 
 impl Refusal {
-    /// Gives the text for the sender.
+    /// Gives the message for the sender.
     pub fn text(self) -> &'static str {
         match self {
             Self::TooOld => "too old sample",
@@ -83,42 +83,42 @@ impl Refusal {
     }
 }
 
-/// What became of a write.
+/// The result of a write: what was stored, and what was refused.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WriteOutcome {
-    /// Float samples written, repeats of known ones included.
+    /// Float samples stored, including repeats of known ones.
     pub samples: u64,
-    /// Native histograms written.
+    /// Native histograms stored.
     pub histograms: u64,
-    /// Exemplars that were written.
+    /// Exemplars stored.
     pub exemplars: u64,
-    /// Spans that were written.
+    /// Spans stored.
     pub spans: u64,
-    /// Log rows written.
+    /// Log rows stored.
     pub rows: u64,
-    /// What was dropped, by reason; each reason once, counts not 0.
+    /// Number of refused items by reason; each reason at most once, with a count above 0.
     pub refused: Vec<(Refusal, u64)>,
 }
 
-/// What a write path is made of.
+/// What [`WritePath::open`] needs.
 pub struct WritePathParts {
-    /// Folder of the segments; created when it is missing.
+    /// Folder of the segments; created if it is missing.
     pub dir: PathBuf,
-    /// The way to the disk.
+    /// Access to the disk; tests inject faults through it.
     pub disk: Arc<dyn WalDisk>,
     /// Settings of WAL, registry and generations.
     pub settings: WriteSettings,
-    /// Wall clock, for ages.
+    /// Wall clock, against which the ages of rows are checked.
     pub clock: Arc<dyn Clock>,
-    /// The process' registry.
+    /// The registry of live series.
     pub registry: Arc<Registry>,
-    /// Where readers look; replayed generations and the open one are added to it.
+    /// What is visible to readers; replayed generations and the open one are added to it.
     pub shared: Arc<Shared>,
-    /// Gets each generation that is sealed from now on (replayed ones are returned by `open`), in order.
+    /// Receives each generation that is sealed from now on, in order. Replayed ones are returned by `open` instead.
     pub on_sealed: UnboundedSender<Arc<Generation>>,
-    /// Id of this process, a new UUIDv7.
+    /// Id of this process as a writer, a new UUIDv7.
     pub writer: Uuid,
-    /// Says whether a generation is in parts already (at or below its writer's floor), so that its segments go.
+    /// Says whether a generation has been flushed (is at or below its writer's floor), so its segments can be deleted.
     pub flushed: Box<dyn Fn(GenerationId) -> bool>,
     /// The same for a generation that was set aside.
     pub held_flushed: Box<dyn Fn(GenerationId) -> bool>,
@@ -152,8 +152,8 @@ fn stopped() -> Error {
 }
 
 impl WritePath {
-    /// Replays what is in the folder and starts the WAL's thread. Gives the generations that were found, sealed; they are
-    /// visible already.
+    /// Replays the WAL and starts its thread. Also gives the generations that were replayed; they are sealed, and
+    /// already visible to readers.
     ///
     /// # Errors
     /// Invalid: segments of a newer version. Internal: the folder cannot be read.
@@ -179,7 +179,7 @@ impl WritePath {
             found.push(replayed.generation);
         }
         let files = Arc::new(Mutex::new(files));
-        // Above all that was found, so that one number cuts all generations of a snapshot.
+        // Continue above all replayed numbers, so that a snapshot can cut all its generations at one number.
         let last_seq = found.iter().map(|g| g.last_seq()).max().unwrap_or(0).max(shared.seq());
         let id = GenerationId { writer, number: 1 };
         let generation = Arc::new(Generation::new(id, last_seq + 1, Arc::clone(&registry)));
@@ -232,11 +232,11 @@ impl WritePath {
         Ok((path, Found { replayed, aside: found }))
     }
 
-    /// Writes a batch. Returns when it is durable as the level says, and visible.
+    /// Writes a batch of metrics. Returns when it is as durable as the WAL's level promises, and visible.
     ///
     /// # Errors
-    /// Invalid: the batch touches too many days; nothing of it is stored. Unavailable: no memory, no disk, or the store
-    /// stops; the same batch may be sent again.
+    /// Invalid: the batch spans too many days; nothing of it is stored. Unavailable: no memory, no disk, or the store is
+    /// closing; the same batch may be sent again.
     pub async fn write_metrics(&self, mut batch: MetricsBatch) -> Result<WriteOutcome> {
         let admitted = limits::admit(&mut batch, self.clock.now_ms(), &self.settings)?;
         let mut outcome = WriteOutcome { refused: admitted.refused, ..WriteOutcome::default() };
@@ -257,7 +257,7 @@ impl WritePath {
         Ok(outcome)
     }
 
-    /// Writes log rows, likewise. Rows outside of the accepted time are dropped and counted.
+    /// Writes log rows in the same way. Rows outside of the accepted time are dropped and counted.
     ///
     /// # Errors
     /// As [`WritePath::write_metrics`].
@@ -276,17 +276,17 @@ impl WritePath {
         Ok(outcome)
     }
 
-    /// The time of log rows, in nanoseconds, that a write accepts now.
+    /// Gives the time range, in Unix nanoseconds, in which log rows are accepted now.
     pub fn logs_window(&self) -> RangeInclusive<i64> {
         limits::logs_window(self.clock.now_ms(), &self.settings)
     }
 
-    /// Writes the log rows of a request that names itself, as one write, with the answer that it gets; `answer` makes it
-    /// of what was refused. A request that was written before is not written again.
+    /// Writes the log rows of a request with an idempotency key in one record, together with its answer, which `answer`
+    /// makes from what was refused. A request that was stored before is not stored again.
     ///
     /// # Errors
-    /// As [`WritePath::write_logs`], and those of `answer`: then nothing is stored, and the request is not known.
-    /// Execution: the same name was used with another body.
+    /// As [`WritePath::write_logs`], and those of `answer`; nothing is stored then, and the request may be repeated.
+    /// Execution: the key was used before with another body.
     pub async fn write_logs_once(
         &self,
         id: RequestId,
@@ -318,12 +318,12 @@ impl WritePath {
         Ok(Once::Stored(request))
     }
 
-    /// Adds requests that were answered before the start and stand in the catalog.
+    /// Adds the requests that the catalog knows to have been answered before this start.
     pub(crate) fn load_requests(&self, answered: Vec<Arc<AnsweredRequest>>) {
         self.requests.load(answered, self.clock.now_ms());
     }
 
-    /// Writes spans, likewise.
+    /// Writes spans in the same way.
     ///
     /// # Errors
     /// As [`WritePath::write_metrics`].
@@ -338,10 +338,10 @@ impl WritePath {
         Ok(WriteOutcome { spans: written.spans, ..WriteOutcome::default() })
     }
 
-    /// Writes rows of tables that keep them as they came, all or nothing.
+    /// Writes rows of tables that store them unchanged, atomically.
     ///
     /// # Errors
-    /// As [`WritePath::write_metrics`]; Internal: columns that are not the table's.
+    /// As [`WritePath::write_metrics`]; Internal: the columns are not those of the table.
     pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
         let (mut bytes, mut days) = (0, Vec::new());
         for rows in &rows {
@@ -366,19 +366,21 @@ impl WritePath {
         Ok(answer)
     }
 
-    /// Bytes of generations, registry and queue.
+    /// Bytes held by generations, registry and queued writes.
     pub fn memory_bytes(&self) -> u64 {
         (self.registry.bytes() + self.registry.generation_bytes()) as u64 + self.queued_bytes.load(Relaxed)
     }
 
-    /// Whether writes have to wait. What others take is no reason to refuse the few bytes that are always left to them.
+    /// Whether writes must wait for memory: ingest exceeds its budget, or the process is short of memory and ingest
+    /// holds more than the fraction that is always left to it.
     fn lacks_memory(&self) -> bool {
         let held = self.memory_bytes();
         let short = self.settings.pressure.is_short() && held > self.settings.memory_bytes / FREE_PART;
         held > self.settings.memory_bytes || short
     }
 
-    /// Says what keeps writes from being taken: the thread has ended, or the disk under it does not answer.
+    /// Says why writes cannot be accepted: the WAL's thread has ended, or its disk does not respond. `None`: all is
+    /// well.
     pub(crate) fn trouble(&self) -> Option<String> {
         if self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished) {
             return Some("the thread of the write-ahead log has ended".into());
@@ -387,28 +389,29 @@ impl WritePath {
         Some(format!("the write-ahead log has not answered for {silent} s"))
     }
 
-    /// Whether more waits for its flush than one generation beside the open one: memory would grow with what comes in,
-    /// as long as that is faster than the disk.
+    /// Whether more than one full generation besides the open one waits for its flush. Without this bound memory would
+    /// grow for as long as data arrives faster than the disk takes it.
     fn runs_ahead(&self) -> bool {
         let (generations, bytes) = self.unflushed();
         generations > SMALL_GENERATIONS_MAX[0]
             || (generations > 1 && bytes as u64 > self.settings.generation_bytes * GENERATIONS_MAX)
     }
 
-    /// The open generation and those on their way to parts, and their bytes. Those that were set aside are not on their
-    /// way: whoever waited for them would wait for ever.
+    /// Gives number and bytes of the open generation and those that wait for their flush. Generations that were set aside
+    /// do not count: their flush is retried, but may never succeed, so nothing may wait for it.
     fn unflushed(&self) -> (usize, usize) {
         let visible = self.shared.visible();
         let on_their_way = visible.generations.iter().filter(|g| !g.is_aside());
         on_their_way.fold((0, 0), |(count, bytes), g| (count + 1, bytes + g.bytes()))
     }
 
-    /// Whether so many generations wait that the flush has to come first, whatever their size.
+    /// Whether so many generations wait for their flush that writes are refused, whatever their size.
     fn lacks_flush(&self) -> bool {
         self.unflushed().0 > SMALL_GENERATIONS_MAX[1]
     }
 
-    /// Waits until there is room. Who only runs ahead of the flush goes on after a while, who is over the budget does not.
+    /// Waits until there is room. After `MEMORY_WAIT_MAX`, a write that only runs ahead of the flush proceeds; one that
+    /// would exceed the memory budget or the number of generations is refused.
     async fn wait_for_memory(&self) -> Result<()> {
         if !self.lacks_memory() && !self.runs_ahead() {
             return Ok(());
@@ -416,7 +419,7 @@ impl WritePath {
         METRICS.ingest_waits.inc();
         let started = Instant::now();
         if self.unflushed().0 <= 1 {
-            // Nothing is on its way out, so nothing would ever become free.
+            // No flush is under way, so without a seal nothing would ever be freed.
             self.seal().await?;
         }
         while self.lacks_memory() || self.runs_ahead() {
@@ -434,7 +437,7 @@ impl WritePath {
         Ok(())
     }
 
-    /// Seals the open generation now; `None` when it holds nothing. It also goes to `on_sealed`.
+    /// Seals the open generation now and gives it; `None`: it is empty. It is also sent to `on_sealed`.
     ///
     /// # Errors
     /// Unavailable: the store stops.
@@ -444,9 +447,9 @@ impl WritePath {
         answer.await.map_err(|_| stopped())
     }
 
-    /// Forgets a generation whose flush has committed: takes it off the list of what is visible (if the swap has not
-    /// done so), and deletes its segments, or keeps them aside when replay found damage in them. Its memory and its
-    /// places in the registry go with the last snapshot that reads it.
+    /// Forgets a generation whose flush has been committed: removes it from what is visible (unless the commit has done
+    /// so) and deletes its segments, or moves them aside if replay found damage in them. Its memory and its entries in
+    /// the registry are freed with the last snapshot that reads it.
     pub fn retire(&self, id: GenerationId) {
         self.shared.update(|visible| {
             let generations = visible.generations.iter().filter(|g| g.id() != id).cloned().collect();
@@ -468,10 +471,10 @@ impl WritePath {
         failpoint::hit("wal.after-retire");
     }
 
-    /// Gives the writers of which segments are there, those under which generations that were set aside are committed
-    /// among them: that a segment which could not be deleted was flushed is known by its writer's floor. What was removed
-    /// before stays removed: whoever forgets the floors of other writers must not see their segments come back with a
-    /// power cut.
+    /// Gives the writers that still have segments on disk, including the ids under which generations that were set
+    /// aside are committed. The floors of these writers must be kept: only a floor tells that a segment that could not
+    /// be deleted has been flushed. Syncs the folders first, so that segments deleted earlier cannot reappear after a
+    /// power cut when their writer's floor has been forgotten.
     ///
     /// # Errors
     /// Internal: the folder cannot be synced or listed.
@@ -487,17 +490,18 @@ impl WritePath {
         Ok(held.chain(list(&self.dir)?.into_iter().map(|id| id.writer)).collect())
     }
 
-    /// Moves the segments of a generation that cannot be flushed out of the way of the others, which are committed
-    /// before it.
+    /// Moves the segments of a generation that cannot be flushed to a folder of their own, so that later generations
+    /// can be committed before it.
     ///
     /// # Errors
-    /// What the disk says. What has not moved then is moved by the next try, or at the next start before the replay.
+    /// I/O errors. Segments that have not been moved then are moved by the next attempt, or before the replay of the
+    /// next start.
     pub fn set_aside(&self, id: GenerationId) -> Result<()> {
         let held_dir = self.dir.join(HELD);
         let mut files = self.files.lock();
         let Some(files) = files.get_mut(&id) else { return Ok(()) };
-        // The first that moves tells the next start that all of them belong there. Each is known where it lies, also
-        // when the next one does not move.
+        // Once one segment has moved, the next start moves the rest, see `finish_moves`. `hold` updates each path at
+        // once, so that the paths are right even if a later move fails.
         for path in &mut files.paths {
             hold(&*self.disk, path, &held_dir)?;
         }
@@ -505,12 +509,12 @@ impl WritePath {
         self.disk.sync_dir(&self.dir).map_err(|e| io_error("cannot sync the folder of the WAL", e))
     }
 
-    /// Stops the thread after what is queued. The open generation stays in the WAL; [`WritePath::seal`] it before if
-    /// it should be flushed. Later writes are refused.
+    /// Stops the thread once the queue is empty; later writes are refused. The open generation stays in the WAL; call
+    /// [`WritePath::seal`] before if it should be flushed.
     pub async fn shutdown(&self) {
         let (reply, answer) = oneshot::channel();
         if self.jobs.send(Job::Stop(reply)).is_ok() {
-            // An error means that it has ended already.
+            // An error means that the thread has already ended.
             let _ = answer.await;
         }
         let thread = self.thread.lock().take();
@@ -522,7 +526,7 @@ impl WritePath {
     }
 }
 
-/// Moves a segment to the folder of those that were set aside, if it is not there.
+/// Moves a segment to the folder of those that were set aside, unless it is there, and updates its path.
 fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
     let Some(name) = path.file_name() else { return Ok(()) };
     let to = held_dir.join(name);
@@ -530,7 +534,7 @@ fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
         return Ok(());
     }
     match disk.rename(path, &to) {
-        // A try before has moved it and could not make that last; whoever calls does.
+        // An earlier attempt moved it but failed to sync the folder; the caller does that now.
         Err(e) if e.kind() == std::io::ErrorKind::NotFound && disk.read_head(&to, 1).is_ok() => {}
         moved => moved.map_err(|e| io_error(format!("cannot move `{}`", path.display()), e))?,
     }
@@ -538,7 +542,7 @@ fn hold(disk: &dyn WalDisk, path: &mut PathBuf, held_dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Moves the rest of generations that were being set aside when the process ended.
+/// Completes the moves of generations that were being set aside when the process ended: moves their remaining segments.
 fn finish_moves(disk: &dyn WalDisk, dir: &Path, held_dir: &Path) -> Result<()> {
     let list = |dir: &Path| disk.list(dir).map_err(|e| io_error(format!("cannot list `{}`", dir.display()), e));
     let of = |path: &Path| segment::parse_file_name(path).map(|(id, _)| id);
@@ -554,7 +558,7 @@ fn finish_moves(disk: &dyn WalDisk, dir: &Path, held_dir: &Path) -> Result<()> {
     disk.sync_dir(held_dir).map_err(|e| io_error("cannot sync the folder of held segments", e))
 }
 
-/// About how much memory a batch takes in the queue.
+/// Estimates how much memory a batch takes in the queue.
 fn batch_bytes(batch: &MetricsBatch) -> usize {
     let histograms: usize = batch.histograms.iter().map(|h| h.histogram.memory_bytes() + 24).sum();
     let exemplars: usize = batch.exemplars.iter().map(|e| e.labels.len() + 48).sum();
