@@ -149,7 +149,7 @@ impl Backup<'_> {
             attach(by, (self.to, self.stage), &mut report, &mut manifest).await?;
         }
         for part in parts {
-            self.core.going_on()?;
+            self.core.still_open()?;
             let has =
                 |file: &FileMeta| known.get(&file.key).filter(|_| there.get(&file.key) == Some(&file.bytes)).copied();
             let old: Option<Vec<(String, u32)>> =

@@ -1,5 +1,5 @@
-//! What the background jobs of one store share: settings, catalog, object store, what is visible, which jobs run, and
-//! who waits for whom.
+//! What the background jobs of one store share: settings, catalog, object store, what is visible, the running jobs, and
+//! the notifications by which they wake each other.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -47,41 +47,42 @@ pub(crate) struct Core {
     local_io: Arc<LocalIo>,
     /// Where new parts are written: the local store itself, or the spool of a remote one.
     pub(crate) write_root: PathBuf,
-    /// What that makes their place.
+    /// Whether `write_root` is the store or the spool.
     pub(crate) write_place: Place,
-    /// Files in the spool are below this directory.
+    /// Directory of the spool.
     pub(crate) spool_root: PathBuf,
     pub(crate) installation: Uuid,
     /// Ends all background work.
     pub(crate) stop: CancellationToken,
-    /// There may be parts to upload, an object to write, files to delete.
+    /// These wake the job that uploads parts, the one that writes commit objects, and the one that deletes files.
     pub(crate) upload: Notify,
     pub(crate) outbox: Notify,
     pub(crate) clean: Notify,
     pub(crate) progress: Progress,
     pub(crate) amplification: Amplification,
-    /// Whether flushes get on.
+    /// Whether flushes make progress.
     pub(crate) flush_health: FlushHealth,
     /// Free space on the data directory's disk.
     pub(crate) room: Room,
-    /// Parts in the spool that are damaged, with what is wrong: nothing waits for their upload.
+    /// Damaged parts in the spool. They cannot be uploaded, so nothing waits for that.
     pub(crate) damaged: Mutex<BTreeMap<PartId, Damage>>,
     spool_bytes: AtomicU64,
-    /// The time that retention goes by; held while days are dropped.
+    /// The time by which retention judges ages; locked while days are dropped.
     pub(crate) trusted_clock: tokio::sync::Mutex<Option<TrustedClock>>,
-    /// Why that is not the clock of the machine.
+    /// Why that time is not the machine's clock, if it is not.
     pub(crate) clock_note: Mutex<Option<String>>,
-    /// How long dropped parts stay.
+    /// How long the files of dropped parts are kept.
     pub(crate) graces: Graces,
-    /// One backup at a time.
+    /// Allows one backup at a time.
     pub(crate) backing_up: tokio::sync::Mutex<()>,
-    /// One deletion run at a time.
+    /// Allows one run of the cleaner at a time.
     pub(crate) cleaning: tokio::sync::Mutex<()>,
     pub(crate) master: Mastership,
-    // The lock lives as long as any job.
+    // Keeps the directory locked for as long as any job runs.
     _dir: Arc<DataDir>,
     jobs: Mutex<HashSet<Uuid>>,
-    // What left `shared` and may still be read by a snapshot: removed parts, and parts as they were in the spool.
+    // Parts that were removed from `shared` (deleted, or moved from the spool to the store) but that a snapshot may
+    // still read.
     retired: Mutex<HashMap<PartId, Vec<Weak<Part>>>>,
 }
 
@@ -153,7 +154,7 @@ impl Core {
         }
     }
 
-    /// Gives a flush or compaction its id; it counts as running until the guard is dropped.
+    /// Registers a flush or compaction under a new id; it counts as running until the guard is dropped.
     pub(crate) fn begin_job(self: &Arc<Self>) -> Job {
         let id = Uuid::now_v7();
         self.jobs.lock().insert(id);
@@ -165,25 +166,25 @@ impl Core {
         self.jobs.lock().contains(&job)
     }
 
-    /// Makes a part readable.
+    /// Makes a readable part of its metadata, over this store's I/O and caches.
     pub(crate) fn part(&self, meta: PartMeta) -> Arc<Part> {
         Arc::new(Part::new(meta, Arc::clone(&self.io), Arc::clone(&self.caches)))
     }
 
-    /// Swaps what readers see: parts in, parts out, generation out, in one store.
+    /// Publishes a commit to readers: adds and removes parts and removes the flushed generation, in one atomic step.
     pub(crate) fn publish(&self, commit: u64, added: Vec<PartMeta>, removed: &[PartId], flushed: Option<GenerationId>) {
         let mut added: Vec<_> = added.into_iter().map(|meta| self.part(meta)).collect();
-        // Outside of the lock, for which the WAL's thread may wait.
+        // Sorted before `update` takes its lock, since the WAL's thread may wait for that.
         Visible::sort_parts(&mut added);
         let removed: HashSet<PartId> = removed.iter().copied().collect();
-        // A part that only moved is still what it was.
+        // A part that was only moved to another place is in both lists, and its cached content stays valid.
         let gone: Vec<PartId> = removed.iter().copied().filter(|id| added.iter().all(|p| p.meta.id != *id)).collect();
         self.shared.update(|now| {
             let mut kept = Vec::with_capacity(now.parts.len());
             let mut retired = self.retired.lock();
             for part in now.parts.iter() {
                 if removed.contains(&part.meta.id) {
-                    // Before the swap, so that the cleaner finds it either here or among the visible ones.
+                    // Retired before it becomes invisible, so that the cleaner always finds it in one of the two.
                     retired.entry(part.meta.id).or_default().push(Arc::downgrade(part));
                 } else {
                     kept.push(Arc::clone(part));
@@ -198,7 +199,7 @@ impl Core {
         self.progress.bump();
     }
 
-    /// Brings the gauges of parts up to date.
+    /// Updates the gauges about parts.
     pub(crate) fn measure(&self) {
         let visible = self.shared.visible();
         let damaged = self.damaged.lock();
@@ -222,14 +223,15 @@ impl Core {
         self.spool_bytes.load(Relaxed)
     }
 
-    /// Says whether the spool takes no more.
+    /// Says whether the spool is full.
     pub(crate) fn spool_full(&self) -> bool {
         self.write_place == Place::Spool && self.spool_bytes() >= self.settings.spool_limit_bytes
     }
 
-    /// Gives the ids of parts that somebody may read: visible ones with `place`, and those that snapshots hold.
+    /// Gives the ids of parts that may be read: visible ones (with `place` only those there), and those held by
+    /// snapshots.
     pub(crate) fn readable(&self, place: Option<Place>) -> HashSet<PartId> {
-        // This order: see `publish`.
+        // `publish` retires a part before it hides it, so visible parts must be read first.
         let visible = self.shared.visible();
         let mut retired = self.retired.lock();
         retired.retain(|_, holders| {
@@ -240,11 +242,12 @@ impl Core {
         visible.parts.iter().filter(wanted).map(|p| p.meta.id).chain(retired.keys().copied()).collect()
     }
 
-    /// Makes sure that the store is that of this installation and this process its master, before anything is written to
-    /// it or deleted from it; gives the epoch, taken now when the store was down at the start.
+    /// Makes sure that the object store belongs to this installation and that this process is its master; to be called
+    /// before anything is written to it or deleted from it. Gives the epoch, which is taken now if the store could not
+    /// be reached at the start.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when the store is another's: then this process has begun to stop.
+    /// [`ErrorKind::Conflict`] when another process has taken the store; this process has then begun to stop.
     pub(crate) async fn hold_store(&self) -> Result<u64> {
         self.still_master()?;
         let held = match self.master.epoch() {
@@ -265,8 +268,9 @@ impl Core {
         Ok(epoch)
     }
 
-    /// Makes sure of the same before a commit, where that costs no request: another process would delete the files of a
-    /// local store that its own catalog does not name.
+    /// The check before a commit. Parts in a local store are checked as by [`Self::hold_store`], since another master
+    /// would delete files that its own catalog does not name. For a remote store, which a commit does not write to,
+    /// this process must merely not know of another master, so that a commit costs no request.
     pub(crate) async fn may_commit(&self) -> Result<()> {
         match self.write_place {
             Place::Store => self.hold_store().await.map(|_| ()),
@@ -274,7 +278,7 @@ impl Core {
         }
     }
 
-    /// Notes that the store is another's and ends all background work; gives the error back.
+    /// Notes that another process has taken the store and ends all background work; gives the error back.
     pub(crate) fn lose_store(&self, error: Error) -> Error {
         self.master.lose(&error);
         self.stop.cancel();
@@ -282,33 +286,34 @@ impl Core {
         error
     }
 
-    /// Fails once the store is another's.
+    /// Fails once another process has taken the store.
     pub(crate) fn still_master(&self) -> Result<()> {
         self.master.lost().map_or(Ok(()), |why| Err(Error::new(ErrorKind::Conflict, why)))
     }
 
-    /// Fails once the store closes.
-    pub(crate) fn going_on(&self) -> Result<()> {
+    /// Fails once the store is closing.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Cancelled`].
+    pub(crate) fn still_open(&self) -> Result<()> {
         if self.stop.is_cancelled() { Err(Error::new(ErrorKind::Cancelled, "the store closes")) } else { Ok(()) }
     }
 
-    /// Says whether a compaction may go on.
+    /// Fails if a compaction must stop. To be called between its steps.
     ///
     /// # Errors
-    /// [`ErrorKind::Cancelled`] when the store closes, [`ErrorKind::Unavailable`] when the disk is too full.
-    pub(crate) fn goes_on(&self) -> Result<()> {
-        if self.stop.is_cancelled() {
-            return Err(Error::new(ErrorKind::Cancelled, "the store closes"));
-        }
+    /// [`ErrorKind::Cancelled`] when the store is closing, [`ErrorKind::Unavailable`] when the disk is too full.
+    pub(crate) fn may_compact(&self) -> Result<()> {
+        self.still_open()?;
         self.room.while_compacting()
     }
 
-    /// Gives the parts whose upload nothing waits for.
+    /// Gives the damaged parts in the spool.
     pub(crate) fn damaged_ids(&self) -> HashSet<PartId> {
         self.damaged.lock().keys().copied().collect()
     }
 
-    /// Closes local files that are about to be deleted.
+    /// Closes a cached local file that is about to be deleted.
     pub(crate) fn forget_file(&self, key: &str, place: Place) {
         self.local_io.forget(key, place);
     }
@@ -317,19 +322,20 @@ impl Core {
         self.clock.now_ms()
     }
 
-    /// Unix time for gauges.
+    /// The time since the Unix epoch, for gauges.
     pub(crate) fn now(&self) -> Duration {
         Duration::from_millis(self.now_ms().max(0) as u64)
     }
 }
 
-/// Commits, again and again while the outcome is not known (a database that is busy or full): a commit whose answer was
-/// lost is found by its job, so that what readers see and what the catalog says never part.
+/// Commits a change to the catalog, and retries while the outcome is unknown (the database is busy or full). A commit
+/// that succeeded although its reply was lost is recognized by its job, so what readers see never differs from the
+/// catalog.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when nothing was changed; others when the store closes before it is known.
+/// [`ErrorKind::Conflict`] when nothing was changed; others when the store closes before the outcome is known.
 pub(crate) async fn commit(core: &Core, change: &Change) -> Result<u64> {
-    debug_assert!(change.job.is_some(), "only a job's commit can be repeated");
+    debug_assert!(change.job.is_some(), "only a job's commit can be retried");
     let mut backoff = Backoff::new(core);
     loop {
         let error = match core.catalog.commit(change).await {
@@ -356,14 +362,14 @@ impl Drop for Job {
     }
 }
 
-/// A part in the spool whose files are not what was written.
+/// A part in the spool whose files do not hold what was written.
 #[derive(Debug)]
 pub(crate) struct Damage {
-    /// When they were read last.
+    /// When they were last read.
     pub(crate) looked: Instant,
 }
 
-/// Lets those who wait for background work look again whenever something got done.
+/// Wakes those who wait for background work whenever some of it is done.
 #[derive(Debug)]
 pub(crate) struct Progress(watch::Sender<u64>);
 
@@ -374,12 +380,12 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// Something got done.
+    /// Wakes all waiters.
     pub(crate) fn bump(&self) {
         self.0.send_modify(|n| *n += 1);
     }
 
-    /// Waits until `done` says so. Gives up when nothing at all got done for `stall`.
+    /// Waits until `done` gives true; it is asked at each [`Self::bump`]. Fails when there was none for `stall`.
     pub(crate) async fn wait<F, Fut>(&self, what: &str, stall: Duration, mut done: F) -> Result<()>
     where
         F: FnMut() -> Fut,
@@ -399,7 +405,7 @@ impl Progress {
     }
 }
 
-/// Bytes that flushes and compactions wrote since the start, to keep write amplification at 4 or less.
+/// Bytes written by flushes and compactions since the start, to keep write amplification at 4 or less.
 #[derive(Debug, Default)]
 pub(crate) struct Amplification {
     flushed: AtomicU64,
@@ -407,9 +413,9 @@ pub(crate) struct Amplification {
 }
 
 impl Amplification {
-    /// What may be written beyond the ratio, so that a young process is not held back.
+    /// Bytes that may be written beyond the ratio, so that a process that has just started is not held back.
     const GRACE: u64 = 64 << 20;
-    /// Optional work stops here, before the promised 4.
+    /// Optional rewriting stops at this ratio, to stay below the promised 4.
     const OPTIONAL_MAX: f64 = 3.5;
 
     pub(crate) fn add_flushed(&self, bytes: u64) {
@@ -420,7 +426,7 @@ impl Amplification {
         self.compacted.fetch_add(bytes, Relaxed);
     }
 
-    /// Bytes that optional rewriting (of late data) may still write.
+    /// Bytes that optional compaction (of late data) may still write.
     pub(crate) fn spare_bytes(&self) -> u64 {
         let flushed = self.flushed.load(Relaxed) as f64;
         let spare = flushed * (Self::OPTIONAL_MAX - 1.0) - self.compacted.load(Relaxed) as f64;
@@ -428,7 +434,7 @@ impl Amplification {
     }
 }
 
-/// Pauses between tries of background work: doubled each time, with jitter.
+/// Back-off between retries of background work: doubled each time, with jitter.
 #[derive(Debug)]
 pub(crate) struct Backoff {
     next: Duration,
@@ -442,7 +448,7 @@ impl Backoff {
         Self { next: Duration::from_millis(200), longest: Duration::from_secs(20), timer }
     }
 
-    /// Pauses; false when the store closes meanwhile.
+    /// Waits for the next pause; gives false if the store closes meanwhile.
     pub(crate) async fn pause(&mut self, stop: &CancellationToken) -> bool {
         let pause = jitter(self.next);
         self.next = (self.next * 2).min(self.longest);

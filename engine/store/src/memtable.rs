@@ -1,9 +1,9 @@
 //! The memtable: a list of generations, of which one is open.
 //!
-//! A [`Generation`] is append-only: the WAL's thread alone inserts, readers copy out what they need under the read lock
-//! of one shard. Each row knows the sequence number of its write, so a reader sees exactly the writes up to its
-//! snapshot. Labels stand in the [`Registry`], shared by all generations; a generation refers to its series by *slot*,
-//! which is also their number in its WAL records.
+//! A [`Generation`] is append-only: only the WAL's thread inserts; readers copy what they need under the read lock of
+//! one shard. Each row carries the sequence number of its write, so a reader sees exactly the writes up to its
+//! snapshot. Labels are kept in the [`Registry`], which all generations share. A generation refers to its series by
+//! *slot*, which is also their number in its WAL records.
 
 mod inserts;
 pub(crate) mod log_streams;
@@ -45,15 +45,15 @@ use crate::registry::paged::Paged;
 use crate::requests::AnsweredRequest;
 use crate::run::{FloatRun, HistRun, RunExemplar, SeriesRun};
 
-/// Shards of a generation. Blocks of [`BLOCK`] slots share one: the series of a request mostly lie side by side, so an
-/// insert takes few locks.
+/// Number of shards of a generation. [`BLOCK`] consecutive slots are in the same shard: the series of a request mostly
+/// have neighbouring slots, so an insert takes few locks.
 const SHARDS: usize = 64;
 const BLOCK: usize = 256;
 
-/// Which generation of which process.
+/// Identifies a generation of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GenerationId {
-    /// The process' writer id, a UUIDv7 made at its start.
+    /// The writer id of the process, a UUIDv7 made at its start.
     pub writer: Uuid,
     /// Number within the writer, from 1.
     pub number: u64,
@@ -65,29 +65,29 @@ impl fmt::Display for GenerationId {
     }
 }
 
-/// A series that a generation holds.
+/// A series in a generation.
 #[derive(Debug, Clone)]
 pub struct LiveSeries {
-    /// Its place in the generation, for the `copy_` functions.
+    /// Its slot in the generation, the argument of the `copy_` functions.
     pub slot: u32,
-    /// Its number in the registry: the same in all generations of this process.
+    /// Its number in the registry, the same in all generations of this process.
     pub number: u32,
-    /// The hash of its labels.
+    /// Its id, the hash of its labels.
     pub id: SeriesId,
-    /// All labels, `__name__` included.
+    /// All its labels, including `__name__`.
     pub labels: LabelSet,
-    /// Whether it holds native histograms.
+    /// Whether it may have native histograms.
     pub may_have_histograms: bool,
 }
 
-/// Memory that holds what came since the last seal; see the module.
+/// The writes since the last seal, in memory; see the module.
 pub struct Generation {
     /// Number within the writer.
     pub number: u64,
     /// The process that wrote it.
     pub writer: Uuid,
     ordinal: u32,
-    /// Sequence number that relative number 0 stands for.
+    /// Sequence number of its first write; rows store their number relative to it, in 32 bits.
     base_seq: u64,
     registry: Arc<Registry>,
     slots: RwLock<Slots>,
@@ -114,9 +114,9 @@ pub struct Generation {
 #[derive(Debug, Default)]
 struct Slots {
     numbers: Vec<u32>,
-    /// Code of each slot's service.
+    /// Index into `service_names` by slot.
     services: Vec<u32>,
-    /// Slot plus one by registry number.
+    /// Slot plus one, by registry number.
     by_number: Paged<NonZeroU32>,
     service_names: Vec<Arc<str>>,
     service_codes: HashMap<Arc<str>, u32, FixedState>,
@@ -156,7 +156,7 @@ pub(crate) struct HistogramRow {
     pub(crate) histogram: Histogram,
 }
 
-/// Samples that were there already, and samples that came beside another value at their time.
+/// Counts samples that repeat a known one (duplicates), and those whose time already has another value (conflicts).
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Repeats {
     pub(crate) duplicates: u64,
@@ -180,7 +180,7 @@ impl fmt::Debug for Generation {
 }
 
 impl Generation {
-    /// Makes an open generation whose writes have numbers from `base_seq` on.
+    /// Makes an open generation whose first write will have the sequence number `base_seq`.
     pub(crate) fn new(id: GenerationId, base_seq: u64, registry: Arc<Registry>) -> Self {
         Self {
             number: id.number,
@@ -221,12 +221,12 @@ impl Generation {
         (range.min <= range.max).then_some(range)
     }
 
-    /// Says whether nothing will be added any more.
+    /// Says whether it is sealed: nothing will be added.
     pub fn sealed(&self) -> bool {
         self.sealed.load(Acquire)
     }
 
-    /// Bytes of memory: rows, vectors, places of series; not the registry's entries.
+    /// Bytes of memory that it holds, not counting entries of the registry.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
@@ -236,7 +236,7 @@ impl Generation {
         self.samples.load(Relaxed)
     }
 
-    /// Number of series, those without a row yet included.
+    /// Number of series, including those that have no row yet.
     pub fn series(&self) -> usize {
         self.slots.read().numbers.len()
     }
@@ -251,7 +251,7 @@ impl Generation {
         self.last_seq.load(Acquire)
     }
 
-    /// Sequence number from which its writes count.
+    /// Sequence number of its first write.
     pub(crate) fn base_seq(&self) -> u64 {
         self.base_seq
     }
@@ -269,21 +269,21 @@ impl Generation {
         self.days.read().iter().copied().collect()
     }
 
-    /// Number of days that there would be with these.
+    /// Number of days that it would have with these added.
     pub(crate) fn days_with(&self, days: &[i32]) -> usize {
         let known = self.days.read();
         known.len() + days.iter().filter(|d| !known.contains(d)).count()
     }
 
-    /// Number relative to the base, where readers of a snapshot stop; `None` when they see nothing of this generation.
+    /// Gives the relative sequence number of the last write that a snapshot at `seq` sees; `None`: it sees none.
     fn cut(&self, seq: u64) -> Option<u32> {
         seq.checked_sub(self.base_seq).map(|cut| cut.min(u64::from(u32::MAX)) as u32)
     }
 
     // Reading.
 
-    /// Finds the series that all matchers match, that the caller may see, and that may have something in the range up
-    /// to the snapshot's sequence number. In no promised order.
+    /// Finds the series that all matchers match, that the caller may see, and that may have rows in the range, written
+    /// up to `seq`. In no particular order.
     pub fn matching(&self, matchers: &[Matcher], access: &Access, range: MillisRange, seq: u64) -> Vec<LiveSeries> {
         if self.cut(seq).is_none() || !self.range().is_some_and(|own| own.overlaps(&range)) {
             return Vec::new();
@@ -291,8 +291,8 @@ impl Generation {
         self.held(&self.registry.matching(matchers), access, range, seq)
     }
 
-    /// The same of series that [`Registry::matching`] gave: several generations share one registry, so a caller that
-    /// reads them all evaluates matchers once.
+    /// As [`Self::matching`], for series that [`Registry::matching`] has found. All generations share one registry, so
+    /// a caller that reads several of them evaluates the matchers only once.
     pub fn held(&self, numbers: &RoaringBitmap, access: &Access, range: MillisRange, seq: u64) -> Vec<LiveSeries> {
         let found = self.held_slots(numbers, access, range, seq);
         let mut out = Vec::with_capacity(found.len());
@@ -305,7 +305,7 @@ impl Generation {
         out
     }
 
-    /// The same without labels: slot, registry number, whether there are histograms; ascending slots.
+    /// As [`Self::held`] without labels: slot, registry number, whether there are histograms; sorted by slot.
     pub(crate) fn held_slots(
         &self,
         numbers: &RoaringBitmap,
@@ -334,8 +334,8 @@ impl Generation {
         found.retain_mut(|(slot, _, histograms)| {
             let (at, item) = place(*slot);
             if at != shard_at {
-                // The old guard goes before the next comes: two read locks of one thread could wait for each other's
-                // writers.
+                // Release the old lock before taking the next. A thread that holds one read lock and waits for another
+                // could deadlock with a writer that waits for the first.
                 drop(shard.take());
                 (shard_at, shard) = (at, Some(self.shards[at].read()));
             }
@@ -353,19 +353,19 @@ impl Generation {
         self.shards[shard].read().get(at).map_or_else(R::default, |data| read(data, cut))
     }
 
-    /// Copies the float samples of a series in a range, of writes up to `seq`: ascending, one per time.
+    /// Copies the float samples of a series in a range, written up to `seq`: sorted by time, one per time.
     pub fn copy_floats(&self, slot: u32, range: MillisRange, seq: u64) -> FloatRun {
         let mut run = FloatRun::default();
         self.append_floats(slot, range, seq, &mut run);
         run
     }
 
-    /// Appends them to a run, whose memory is so used again.
+    /// As [`Self::copy_floats`], appending to an existing run to reuse its memory.
     pub fn append_floats(&self, slot: u32, range: MillisRange, seq: u64, out: &mut FloatRun) {
         self.read(slot, seq, |data, cut| data.append_floats(range, cut, out));
     }
 
-    /// Copies the histograms of a series, likewise.
+    /// Copies the native histograms of a series in the same way.
     pub fn copy_hists(&self, slot: u32, range: MillisRange, seq: u64) -> HistRun {
         self.read(slot, seq, |data, cut| data.copy_hists(range, cut))
     }
@@ -375,14 +375,14 @@ impl Generation {
         self.read(slot, seq, |data, cut| data.copy_exemplars(range, cut))
     }
 
-    /// Gives metadata rows in arrival order: time of arrival, metadata, service (empty = none).
+    /// Gives the metadata rows in order of arrival: time of arrival, metadata, service (empty: none).
     pub fn metadata(&self, seq: u64) -> Vec<(Millis, MetricMetadata, String)> {
         let Some(cut) = self.cut(seq) else { return Vec::new() };
         let rows = self.metadata.read();
         rows.iter().filter(|r| r.seq <= cut).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect()
     }
 
-    /// Gives what is wanted of it, by metric and service, once there is room for so many bytes.
+    /// As [`Self::metadata`], only rows that `wanted` (metric, service) accepts. `room` reserves their bytes first.
     pub(crate) fn wanted_metadata(
         &self,
         seq: u64,
@@ -403,7 +403,7 @@ impl Generation {
 
     /// Gives the log rows of writes up to `seq` that may lie in a range of Unix nanoseconds.
     pub(crate) fn log_view(&self, range: (i64, i64), seq: u64) -> LogsView {
-        // What queries before this one have indexed.
+        // Counts the memory of indexes that earlier queries have built.
         self.account(self.logs.take_grown());
         self.cut(seq).map_or_else(LogsView::default, |cut| self.logs.view(cut, range))
     }
@@ -423,13 +423,13 @@ impl Generation {
         self.cut(seq).map_or_else(Vec::new, |cut| self.spans.view(cut, range))
     }
 
-    /// Adds the rows of another generation's batch of spans that repeat one of this.
+    /// Adds to `out` the rows of `chunk`, a batch of another generation, whose spans are also in this generation.
     pub(crate) fn span_repeats(&self, chunk: &SpanChunk, out: &mut BTreeSet<u32>) {
         self.spans.repeats(chunk, out);
     }
 
-    /// Gives the content of one day for the flush, in series order, built one series at a time. Only of a sealed
-    /// generation: the order is made once.
+    /// Gives the content of one day for the flush, sorted by series, one series at a time. The generation must be
+    /// sealed, since the order is computed only once.
     pub fn runs(&self, day: i32) -> impl Iterator<Item = SeriesRun> + '_ {
         assert!(self.sealed(), "an open generation has no order yet");
         let order = self.order.get_or_init(|| {
@@ -462,14 +462,14 @@ impl Generation {
         Arc::clone(&slots.service_names[slots.services[slot as usize] as usize])
     }
 
-    // Writing; by one thread.
+    // Writing; by the WAL's thread only.
 
-    /// Gives the series at the next slot a place.
+    /// Adds a series and gives its slot.
     pub(crate) fn define(&self, number: u32, service: &str) -> u32 {
         let slot = self.series() as u32;
         let (shard, at) = place(slot);
         let mut shard = self.shards[shard].write();
-        // Before readers can find the slot.
+        // Make room in the shard before readers can find the slot.
         let len = shard.len().max(at + 1);
         shard.resize_with(len, SeriesData::default);
         drop(shard);
@@ -513,7 +513,7 @@ impl Generation {
         self.rows.fetch_add(rows as u64, Release);
     }
 
-    /// Gives the batches of a table that keeps its rows as they came, of writes up to `seq`.
+    /// Gives the batches of a table that stores rows unchanged, written up to `seq`.
     pub(crate) fn table_rows(&self, table: &str, seq: u64) -> Vec<RecordBatch> {
         self.cut(seq).map_or_else(Vec::new, |cut| self.table_rows.of(table, cut))
     }
@@ -523,7 +523,7 @@ impl Generation {
         self.sealed.store(true, Release);
     }
 
-    /// Notes that it was set aside: nobody waits for its flush any more.
+    /// Notes that it was set aside: no write waits for its flush any more.
     pub(crate) fn set_aside(&self) {
         self.aside.store(true, Release);
     }

@@ -1,8 +1,8 @@
 //! What exists at one moment: parts, live generations, and the last inserted record.
 //!
-//! One [`Shared`] per process holds it in one `ArcSwap`, so that a flush swaps "parts in, generation out" in a single
-//! store and a reader sees either the generation or its parts, never both and never neither. A query pins one
-//! [`Snapshot`] and reads nothing else; a part's files live as long as somebody holds its `Arc`.
+//! One [`Shared`] per store holds it in one `ArcSwap`. A flush adds parts and removes the generation in one atomic
+//! step, so a reader sees either the generation or its parts, never both and never neither. A query pins one
+//! [`Snapshot`] and reads nothing else; the files of a part live as long as its `Arc`.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,7 +29,7 @@ pub struct Visible {
 }
 
 impl Visible {
-    /// Brings parts into the order that `parts` must have.
+    /// Sorts parts as [`Self::parts`] must be.
     pub fn sort_parts(parts: &mut [Arc<Part>]) {
         parts.sort_by(|a, b| {
             let key = |p: &Part| (p.meta.day, p.meta.min_ts, p.meta.id);
@@ -37,7 +37,7 @@ impl Visible {
         });
     }
 
-    /// Puts sorted parts among sorted ones; few among many cost little more than the copy.
+    /// Merges two sorted lists of parts. Adding few to many costs little more than copying the list.
     pub(crate) fn merge_parts(known: Vec<Arc<Part>>, added: Vec<Arc<Part>>) -> Vec<Arc<Part>> {
         let key = |p: &Arc<Part>| (p.meta.day, p.meta.min_ts, p.meta.id);
         let mut out = Vec::with_capacity(known.len() + added.len());
@@ -73,17 +73,17 @@ impl fmt::Debug for Visible {
     }
 }
 
-/// The one place of a process from which readers take snapshots and in which writers publish.
+/// Where readers take snapshots and writers publish; one per store.
 #[derive(Debug, Default)]
 pub struct Shared {
     visible: ArcSwap<Visible>,
     seq: AtomicU64,
     update_lock: Mutex<()>,
-    /// The log of writes of samples.
+    /// Changes of metrics.
     changes: ChangeLog,
     log_changes: ChangeLog,
     span_changes: ChangeLog,
-    /// Grows before and after days are dropped.
+    /// Incremented before and after days are dropped.
     drops: AtomicU64,
 }
 
@@ -93,38 +93,38 @@ impl Shared {
         Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), ..Self::default() }
     }
 
-    /// The log of writes of samples.
+    /// The log of changes of metrics.
     pub(crate) fn changes(&self) -> &ChangeLog {
         &self.changes
     }
 
-    /// The log of writes of logs.
+    /// The log of changes of logs.
     pub(crate) fn log_changes(&self) -> &ChangeLog {
         &self.log_changes
     }
 
-    /// The log of writes of spans.
+    /// The log of changes of spans.
     pub(crate) fn span_changes(&self) -> &ChangeLog {
         &self.span_changes
     }
 
-    /// Says that data is about to be dropped, or was: results made before, or meanwhile, are no longer true.
+    /// Notes that data is about to be dropped, or has been: results computed before or meanwhile are no longer valid.
     pub(crate) fn dropping(&self) {
         self.drops.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// How often that was said.
+    /// Number of calls of [`Self::dropping`].
     pub(crate) fn drops(&self) -> u64 {
         self.drops.load(Ordering::SeqCst)
     }
 
-    /// Gives what exists now, without pinning a sequence number.
+    /// Gives what is visible now, without a sequence number; see [`Self::snapshot`].
     pub fn visible(&self) -> Arc<Visible> {
         self.visible.load_full()
     }
 
-    /// Replaces what exists by what `change` makes of it. Changes run one after the other; keep them short, and do no
-    /// I/O in them: the WAL's thread waits for the same lock when it begins a generation.
+    /// Replaces what is visible by what `change` makes of it. Changes run one at a time; keep them short and without
+    /// I/O, since the WAL's thread takes the same lock to add a generation.
     pub fn update(&self, change: impl FnOnce(&Visible) -> Visible) {
         let _guard = self.update_lock.lock();
         let next = change(&self.visible.load());
@@ -136,14 +136,14 @@ impl Shared {
         self.seq.load(Ordering::Acquire)
     }
 
-    /// Publishes a record: called by the inserter after the whole record stands in its generation, in ascending order.
+    /// Publishes a record. To be called in ascending order, after the whole record has been inserted in its generation.
     pub fn advance(&self, seq: u64) {
         self.seq.fetch_max(seq, Ordering::Release);
     }
 
-    /// Pins what is visible now. The number is loaded before the list: everything up to it is then surely in the list
-    /// (a generation is listed before its first record), while a record that comes between the two loads has a greater
-    /// number and is left out, or came with a flush that put all records up to it into parts.
+    /// Pins what is visible now. The sequence number is loaded before the list. So the list holds every record up to
+    /// the number (a generation is listed before its first record), and a record inserted between the two loads has a
+    /// greater number and is not seen, unless a flush has already put it into a part, with all records before it.
     pub fn snapshot(&self) -> Snapshot {
         let drops = self.drops();
         let seq = self.seq();
@@ -156,13 +156,13 @@ impl Shared {
 pub struct Snapshot {
     /// The live parts, and the generations that are not in parts yet.
     pub visible: Arc<Visible>,
-    /// Live reads stop after the record with this sequence number.
+    /// Sequence number of the last record that is read from generations.
     pub seq: u64,
-    /// How often data had been dropped: a result is void when it has changed since.
+    /// [`Shared::drops`] at that moment; a cached result is invalid if it has changed since.
     pub(crate) drops: u64,
 }
 
-/// A snapshot that is named and not held: a plan that is read slowly must keep no more than what it reads.
+/// A weak reference to a snapshot, for plans whose client reads slowly: they keep alive only the parts they still read.
 #[derive(Debug)]
 pub(crate) struct SnapshotName {
     visible: Weak<Visible>,
@@ -171,15 +171,15 @@ pub(crate) struct SnapshotName {
 }
 
 impl SnapshotName {
-    /// Gives the snapshot as long as somebody holds it.
+    /// Gives the snapshot, unless nothing holds it any more.
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let visible = self.visible.upgrade()?;
         Some(Snapshot { visible, seq: self.seq, drops: self.drops })
     }
 }
 
-/// The written form of a snapshot: what it sees by its number in this process, which leads there as long as somebody
-/// holds it.
+/// The serialized form of a snapshot: the number under which this process has pinned what is visible. It can be
+/// resolved as long as the snapshot is held.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SnapshotForm {
     visible: u64,
@@ -196,22 +196,23 @@ impl SnapshotForm {
 }
 
 impl Snapshot {
-    /// Gives a name that holds nothing, by which the snapshot is found as long as somebody else holds it.
+    /// Gives a weak reference to the snapshot.
     pub(crate) fn name(&self) -> SnapshotName {
         SnapshotName { visible: Arc::downgrade(&self.visible), seq: self.seq, drops: self.drops }
     }
 
-    /// Names it for a written plan.
+    /// Gives its serialized form.
     pub(crate) fn form(&self) -> SnapshotForm {
         SnapshotForm { visible: Pins::of_process().pin(&self.visible), seq: self.seq, drops: self.drops }
     }
 
-    /// The moment, for whoever asks later whether it is past.
+    /// Gives the version of the data, by which a later snapshot can tell what has changed.
     pub(crate) fn version(&self) -> Version {
         Version { written: self.seq, dropped: self.drops }
     }
 
-    /// Says whether what an older snapshot saw of a range is what this one sees: a younger one may have seen more.
+    /// Says whether a snapshot with version `since` saw the same data of the range as this one. False if it is newer
+    /// than this one, since it may have seen more.
     pub(crate) fn is_unchanged(&self, shared: &Shared, log: &ChangeLog, since: Version, range: MillisRange) -> bool {
         since.written <= self.seq
             && since.dropped == self.drops

@@ -53,7 +53,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     let mut outputs = Outputs::new(core, job, plan, inputs, &shape);
     let mut read = 0;
     while let Some(stream) = next_stream(&sources) {
-        core.goes_on()?;
+        core.may_compact()?;
         read += merge_stream(&mut sources, &stream, &mut outputs).await?;
         failpoint::hit("compact.in-merge");
     }
@@ -128,7 +128,7 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
         source.at += run;
         merged += run as u64;
         if source.at == window.len() {
-            outputs.core.goes_on()?;
+            outputs.core.may_compact()?;
             outputs.settle(sources)?;
             let source = &mut sources[at];
             source.window = source.reader.next().await?;

@@ -217,7 +217,7 @@ async fn merge_series(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>])
         kept.add(&run);
         outputs.push(&run).await?;
         failpoint::hit("compact.in-merge");
-        core.goes_on()?;
+        core.may_compact()?;
     }
     let read = sources.iter().fold(Counts::default(), |sum, s| sum.plus(s.read));
     let outputs = outputs.finish()?;

@@ -1,7 +1,8 @@
 //! Rewriting parts of spans: the same rows with other attributes, in a part that takes the place of the old one.
 //!
-//! This is how a change of rules reaches what is stored already: each reader sees a part before or after, and a crash leaves
-//! one of both, as with any compaction. It runs on the thread of compactions, so that none takes a part away meanwhile.
+//! This is how a change of rules reaches what is stored already: each reader sees a part before or after, and a crash
+//! leaves one of both, as with any compaction. It runs on the thread of compactions, so that none takes a part away
+//! meanwhile.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -117,7 +118,7 @@ async fn changes(core: &Core, part: &Part, rewriter: &dyn SpanRewriter, seen: &m
         if seen.changed > 0 {
             return Ok(true);
         }
-        core.goes_on()?;
+        core.may_compact()?;
     }
     Ok(false)
 }
@@ -151,7 +152,7 @@ async fn write(
         rows += sorted.rows.len() as u64;
         writer.push(&sorted.batches, &sorted.rows)?;
         failpoint::hit("compact.in-merge");
-        core.goes_on()?;
+        core.may_compact()?;
     }
     same_rows(part, "rows", part.meta.rows, rows)?;
     let output = writer.finish()?.ok_or_else(|| Error::internal("a part of spans was rewritten to nothing"))?;

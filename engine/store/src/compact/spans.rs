@@ -1,5 +1,5 @@
-//! Merging parts of spans: minute by minute, since all of them are sorted by minute first. Row groups that only one part
-//! has rows between are taken over as they are. Memory: the rows of a few minutes of all inputs, or one row group.
+//! Merging parts of spans: minute by minute, since all of them are sorted by minute first. Row groups that only one
+//! part has rows between are taken over as they are. Memory: the rows of a few minutes of all inputs, or one row group.
 
 mod rollups;
 pub(super) mod steps;
@@ -84,7 +84,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
             }
         }
         failpoint::hit("compact.in-merge");
-        core.goes_on()?;
+        core.may_compact()?;
     }
     close(&mut open, &mut done, &mut rollup, true)?;
     for (part, found) in parts.iter().zip(read) {
