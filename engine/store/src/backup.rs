@@ -1,8 +1,8 @@
-//! Backups: all parts of one snapshot, copied to a folder or bucket of their own, with a manifest that names them.
+//! Backups: all parts of one snapshot, copied to a separate folder or bucket, with a manifest that lists them.
 //!
-//! Parts never change and have ids of their own, so backups into one place share them: a later one copies only what is
-//! new. A backup is there once its manifest is; what was copied before a crash is taken up by the next. Each part is
-//! checked against its checksums before it is copied. `docs/backup.md` tells how to use it.
+//! Parts are immutable and have unique ids, so backups in the same place share them: a later backup copies only new
+//! parts. A backup exists once its manifest does; files copied before a crash are reused by the next one. Each part is
+//! checked against its checksums before it is copied. For its use see `docs/backup.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

@@ -1,6 +1,7 @@
-//! Caches of what every query needs of a part: footers with page indexes, pages of series and labels, and hot blocks of
-//! remote files. Bounded by bytes all together, least recently used go first; each has a share of its own, and borrows what
-//! others leave free: where only metrics are asked, nothing lies idle for logs.
+//! Caches of what queries need of parts: footers with page indexes, pages of series and labels, and hot blocks of
+//! remote files. One budget in bytes bounds them all, and the least recently used entries are evicted. Each cache has a
+//! guaranteed share and may borrow what others do not use, so a server that is only asked for metrics keeps no memory
+//! idle for logs.
 
 use std::sync::Arc;
 

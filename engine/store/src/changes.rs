@@ -1,9 +1,10 @@
-//! Which times were written, and when: what lets a cache of results know that nothing it rests on has changed.
+//! Records which times were written to and when, so that a result cache can tell whether its data has changed.
 //!
-//! Flush and compaction move rows and change none, so only writes and dropped days count, and spans that are written anew
-//! with other attributes, which count as dropped. Each write leaves its sequence number in the minutes (for one that touches
-//! many, the days) of its rows; a result that was made of a snapshot is still true of a range when no number there is above
-//! that snapshot's. Samples, logs and spans have a log each, so that a result over one is not lost to the others.
+//! Flush and compaction move rows without changing them, so only writes and dropped days count; spans that are
+//! rewritten with other attributes count as dropped. A write leaves its sequence number at the minutes of its rows (at
+//! the days, if it touches many minutes). A result made from a snapshot is still valid for a range if no number there
+//! is above that of the snapshot. Metrics, logs and spans each have a log, so that writes of one do not invalidate
+//! results over another.
 
 use std::collections::BTreeMap;
 

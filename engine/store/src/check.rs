@@ -1,5 +1,5 @@
-//! `quiver store check`: whether store, spool and catalog agree, and every byte of every live part is what was written.
-//! Changes nothing; files that nobody names are for people to delete.
+//! `quiver store check`: checks that object store, spool and catalog agree, and that every byte of every live part is
+//! what was written. Changes nothing; files that the catalog does not know are only reported.
 
 use std::collections::BTreeMap;
 use std::fmt;

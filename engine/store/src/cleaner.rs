@@ -1,9 +1,10 @@
-//! Deletes files that nobody can read any more: of parts that a commit removed and no snapshot holds (those that
-//! retention dropped only after a grace), of jobs that died before their commit, and spool files of parts that the store
-//! has.
+//! Deletes files that can no longer be read: those of parts that a commit removed and no snapshot holds (parts dropped
+//! by retention only after a grace period), of jobs that died before their commit, and spool files of parts that have
+//! been uploaded.
 //!
-//! It deletes only what the catalog names, and the catalog forgets after the deletion: a crash between the two makes
-//! the next run delete again. Files that nobody names are never touched (`quiver store check` lists them).
+//! It deletes only what the catalog lists, and the catalog forgets a file after its deletion, so a crash between the
+//! two only means that the next run deletes it again. Files that the catalog does not list are never touched (`quiver
+//! store check` reports them).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
-//! Compaction: fewer, larger, better packed parts. One thread of low priority plans and merges, one compaction
-//! at a time. Its commits, which flushes wait for, go on at the priority of others; a commit names its inputs and fails when one
-//! of them is not live any more.
+//! Compaction: makes fewer, larger, better compressed parts. One thread of low priority plans and merges, one
+//! compaction at a time. Its commits run at normal priority, since flushes wait for them; a commit names its inputs and
+//! fails if one of them is no longer live.
 
 use std::collections::HashSet;
 use std::sync::Arc;

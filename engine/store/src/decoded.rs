@@ -1,11 +1,13 @@
-//! Decoded columns of row groups, kept in memory: decoding is most of what a warm query costs.
+//! A cache of decoded columns of row groups: decoding is most of the cost of a warm query.
 //!
-//! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
-//! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
-//! Where single rows are looked up, their pages are kept likewise: of logs by column, of spans with all flat columns.
-//! Columns, and pages of logs, need no second use while little of the budget is taken: nothing would have to go for them, and
-//! what is kept then is not decoded twice. What would be read and decoded for the cache alone does: pages of a column that
-//! its first reader does not ask for, columns of a page of spans.
+//! A column of a row group is admitted at its second use; dictionary columns stay dictionary-encoded. Columns of
+//! distinct texts are kept only if the whole column fits in a fraction of the budget, or one scan of log messages would
+//! evict everything else. For look-ups of single rows, decoded pages are kept in the same way: of logs by column, of
+//! spans with all flat columns.
+//!
+//! While little of the budget is used, columns and pages of logs are admitted at their first use, since nothing has to
+//! be evicted for them. What would be read and decoded only for the cache still waits for a second use: pages of a
+//! column that the first reader did not ask for, further columns of a page of spans.
 
 use std::sync::Arc;
 

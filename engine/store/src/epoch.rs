@@ -1,9 +1,10 @@
-//! Which process is the store's master: each start takes the next epoch, an object `_epoch/<n>.json` that can be
-//! created only once. Whoever finds an epoch above its own has lost the store to a later process, and writes no more.
+//! Elects the master of the store: each start takes the next epoch by creating an object `_epoch/<n>.json`, which can
+//! be created only once. A process that finds an epoch above its own has lost the store to a later process and stops
+//! writing.
 //!
-//! Two servers come to one store by a cloned data directory, a restored database, or two first starts at once. Of those
-//! that start together one gets the number, the others end; one that runs already ends when it looks the next time,
-//! which it does before each commit, each commit object and each deletion.
+//! Two servers may end up on one store by a cloned data directory, a restored database, or two first starts at once. Of
+//! those that start together, one gets the number and the others exit. A running one exits at its next check, which it
+//! makes before each commit, commit object and deletion.
 
 use std::path::Path;
 use std::sync::OnceLock;

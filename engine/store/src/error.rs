@@ -1,6 +1,6 @@
-//! Errors of the store: the shared type with its kinds, and how foreign errors get one.
+//! Errors of the store: the shared type with its kinds, and conversions of foreign errors.
 //!
-//! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
+//! Messages are for the caller; what the disk, SQLite or the object store reported is the source, for the log.
 
 use quiver_types::ReadStats;
 pub use quiver_types::{Error, ErrorKind, Result};

@@ -1,9 +1,9 @@
 //! Turns sealed generations into parts: one per table and day, committed together with the writer's floor.
 //!
-//! The order of steps is that of `architecture` 4, and a crash may follow each: keys pending, files written and synced,
-//! one transaction (parts in, pending keys taken, floor moved), snapshot swapped, generation and WAL gone. Generations
-//! of a writer commit in order, because one task flushes one after the other. A try that fails leaves nothing: its
-//! files go, and the next one has a new flush id.
+//! The steps have the order of `architecture` 4, and a crash may follow each: register the pending keys, write and sync
+//! the files, commit (add the parts, remove the pending keys, move the floor), publish the snapshot, delete generation
+//! and WAL. Generations of a writer commit in order, since one task flushes them one by one. A failed attempt leaves
+//! nothing behind: its files are deleted, and the next attempt has a new flush id.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::path::Path;

@@ -1,7 +1,8 @@
-//! Written forms of scans: who asks, what for, how the work is shared out, and the snapshot by its number
+//! Serialized forms of scans: access, filters, the division of the work, and the snapshot by its number
 //! (`quiver_types::Pins`).
 //!
-//! A scan that is read is planned again over the same snapshot, so that each of its partitions reads what it did.
+//! A scan that is read back is planned again over the same snapshot, so each of its partitions reads what it did
+//! before.
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
-//! Whether the engine works: what stands still is known by name, so that `/health/ready` can say it.
+//! Whether the background work makes progress: names what does not, for `/health/ready`.
 //!
-//! A job that fails and is tried again is trouble once it has failed for a while with nothing done in between; work that
-//! takes long is none as long as it gets on.
+//! A job that is retried counts as unhealthy once it has failed for a while without any success in between. Work that
+//! takes long is healthy as long as it advances.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! Whether catalog and store belong together: the installation id goes into the catalog first, then into
-//! `_quiver.json` at the store's prefix, and the newest commit object must be one that the catalog knows. A store of
-//! another installation, one with parts beside an empty catalog, or one that is ahead of the catalog is never touched.
+//! Makes sure that catalog and object store belong together. The installation id is written to the catalog first, then
+//! to `_quiver.json` at the store's prefix, and the newest commit object must be one that the catalog knows. A store of
+//! another installation, one with parts next to an empty catalog, or one that is ahead of the catalog is never touched.
 
 use bytes::Bytes;
 use quiver_types::Millis;

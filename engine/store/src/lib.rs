@@ -1,11 +1,11 @@
-//! The store: what is written, where it lies, and what a query may see of it.
+//! The store: keeps what is written, and gives queries consistent snapshots of it.
 //!
-//! A batch goes WAL → generation (visible at once) → part (Parquet on object storage) → compacted part; the catalog
-//! says which parts exist, and a query reads one snapshot of parts and generations. `docs/internals/write-path.md` has a
-//! table of the modules.
+//! A batch goes WAL → generation (visible at once) → part (Parquet on object storage) → compacted part. The catalog
+//! says which parts exist; a query reads one snapshot of parts and generations. `docs/internals/write-path.md` lists
+//! the modules.
 //!
-//! Invariant: this crate knows no query language and no engine; it meets them in `quiver_types::source` and
-//! `quiver_types::scan`.
+//! Invariant: this crate knows no query language and no engine. They meet it through the traits of
+//! `quiver_types::source` and `quiver_types::scan`.
 
 pub mod backup;
 pub mod cache;

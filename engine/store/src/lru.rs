@@ -1,5 +1,5 @@
-//! Maps that forget what was not used for longest, bounded by bytes: alone, or several within one room, of which each has
-//! a share and borrows what the others leave free.
+//! Maps that evict the least recently used entries, bounded by bytes: alone, or several in one shared budget, in which
+//! each has a guaranteed share and borrows what the others do not use.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Type, help and unit of metrics: the newest row of each metric that the caller may see, over parts and live rows.
 //!
-//! Parts hold few distinct rows, written anew daily; what the parts of a snapshot say together is kept, within a budget,
-//! and of a later snapshot only the parts are read that are new in it.
+//! Parts hold few distinct rows, which are written again every day. The merged rows of a snapshot's parts are cached
+//! within a budget; for a later snapshot only the parts that are new in it are read.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Rows of the table `metric_metadata` on their way into a part: which of several stay, and their columns.
+//! Rows of the table `metric_metadata` on their way into a part: which of several rows of a metric are kept, and their
+//! columns.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the commands that work on a stopped store share: the lock, the catalog, the store, and reading parts.
+//! What the commands that work on a stopped store share: locking it, opening catalog and object store, reading parts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

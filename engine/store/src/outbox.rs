@@ -1,5 +1,6 @@
-//! Writes commit objects to the store, in order, each when the parts that it adds are there; deletes those that are
-//! older than the last two full lists. It works off the catalog's outbox by itself, however long the store was down.
+//! Writes commit objects to the store in order, each once the parts that it adds are uploaded, and deletes those older
+//! than the last two full lists. Catches up with the catalog's outbox by itself, however long the store was
+//! unreachable.
 
 use std::sync::Arc;
 

@@ -1,14 +1,14 @@
-//! The registry of live series: one per process, shared by all generations.
+//! The registry of live series, shared by all generations of a store.
 //!
-//! A series has one entry, however many generations hold samples of it, and goes when the last of them is dropped (a
-//! snapshot that reads a generation keeps it). Then its number is free for another series, the least first. Two halves
-//! with locks of their own: identities with reference counts, for the WAL's thread alone, and the [`Index`] that readers
-//! use, which is written only when a series is new to the process.
+//! A series has one entry, however many generations hold samples of it. The entry is removed when the last of them is
+//! dropped (a snapshot that reads a generation keeps it alive), and its number is then given to another new series,
+//! lowest first. The registry has two halves with separate locks: identities with reference counts, used only by the
+//! WAL's thread, and the [`Index`] that readers use, which is written only when a new series appears.
 //!
-//! Nobody meets another series under a number that he knows. Who holds a generation holds a reference to each series in
-//! it, so none of its numbers comes free. A bitmap of numbers may be older than a series that was let in since, under a
-//! number that the bitmap knows of one that went: that series has rows of later writes alone, which a snapshot does not
-//! see, and so `Generation::held_slots` leaves it out.
+//! Reused numbers cannot confuse readers. A generation holds a reference to each of its series, so their numbers cannot
+//! be reused while the generation exists. A bitmap of matching numbers may be older than a series that has since got
+//! the number of a removed one; but that series only has rows of later writes, which the reader's snapshot does not
+//! see, and `Generation::held_slots` drops it for that reason.
 
 pub(crate) mod index;
 mod matching;

@@ -1,9 +1,9 @@
-//! Requests that name themselves (`Idempotency-Key`): each is stored once, and its repeats get the answer of the first.
+//! Requests with an `Idempotency-Key`: each is stored once, and its repeats get the answer of the first.
 //!
-//! A request takes its [`Claim`] before it is written; others with the same identity wait until it is settled. Identity
-//! and answer are a record of the same write as the rows, so that after any crash both are there or neither is. They
-//! are kept for ten minutes: here all of them, in the WAL and with its generation until the flush, from then on in the
-//! catalog. The table is bounded by number and bytes; beyond, the oldest are forgotten early.
+//! A request takes a [`Claim`] before it is written; others with the same key wait until the claim is settled. Key and
+//! answer are written in the same WAL record as the rows, so after a crash either both are there or neither. They are
+//! kept for ten minutes: all of them here, and durably in the WAL until the flush, then in the catalog. The table is
+//! bounded by number and bytes; beyond that the oldest are forgotten early.
 
 use std::collections::VecDeque;
 use std::pin::pin;

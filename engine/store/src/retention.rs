@@ -1,9 +1,9 @@
-//! Drops whole days of a table: those past its retention, and the oldest of all while the store is larger than it may be.
-//! Each by one catalog commit; the cleaner deletes the files, those of retention after a grace (promise D12: nothing
-//! early, nothing later than one cycle).
+//! Drops whole days of a table: those past its retention, and the oldest of all tables while the store exceeds its size
+//! limit. Each day is one catalog commit; the cleaner deletes the files, those dropped by retention after a grace
+//! period (promise D12: nothing early, nothing later than one cycle).
 //!
-//! Nothing is dropped because a clock jumped: retention goes by `clock::TrustedClock`, drops at most some days in one
-//! round, and what it dropped stays on the disk for hours.
+//! A clock that jumps must not delete data: retention goes by `clock::TrustedClock`, drops only a few days in one
+//! round, and the files of dropped days are kept for hours.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Free disk, and what background work leaves of it: the reserve (`store.disk_reserve`) is for the WAL, the catalog and
-//! the flush, which alone gives room back.
+//! Free disk space, and how much of it background work must leave: the reserve (`store.disk_reserve`) is for the WAL,
+//! the catalog and the flush, which is the only job that frees WAL space.
 
 use std::path::PathBuf;
 use std::sync::Arc;

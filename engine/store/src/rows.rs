@@ -1,6 +1,7 @@
-//! Tables that keep their rows as they came (`tables::history`): how they are cut into days, and how they are read.
+//! Tables that store their rows unchanged (`tables::history`): how rows are divided into days, and how they are read.
 //!
-//! A reader gets whole batches of what it may see. Parts are left out by their times; a row is judged by its services.
+//! A reader gets whole batches of the rows that it may see. Parts are skipped by their time range; rows are filtered by
+//! the caller's services.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! Runs: the content of one series on its way into a part (flush, compaction) or out of one (scan).
 //!
-//! The equal-key rule of the store stands here and nowhere else: what one (series, ts) holds when it was sent several
-//! times depends on the values alone, so any order of merging gives the same answer. Scans, flush and compaction use
-//! these functions alike.
+//! The rule for equal keys is implemented only here: what a (series, time) holds when it was sent several times depends
+//! only on the values, so merging in any order gives the same result. Scans, flush and compaction all use these
+//! functions.
 
 use std::cmp::Ordering;
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Decoded samples of hot parts: blocks of neighbouring series as Arrow arrays, bounded by bytes (`architecture` 8).
+//! A cache of decoded samples of hot parts: blocks of neighbouring series as Arrow arrays, bounded by bytes
+//! (`architecture` 8).
 //!
 //! Decoding dominates queries over data that was read before. A block is admitted at its second use, so that one long
-//! scan pushes nothing out, and a scan gives rows of a block out as views of its arrays, without a copy. Parts are
-//! immutable, so nothing here is ever out of date. Where only an hour is asked of a part that holds a day, a block holds
-//! the [`Window`] around that hour: the whole would be decoded, and held, for a small part of it.
+//! scan evicts nothing, and a scan returns rows of a block as views of its arrays, without a copy. Parts are immutable,
+//! so nothing here is ever stale. If only an hour of a part that spans a day is read, the block covers the [`Window`]
+//! around that hour, since decoding and keeping the whole would cost much for a small part of it.
 
 use std::sync::Arc;
 

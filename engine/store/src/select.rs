@@ -1,9 +1,9 @@
 //! The label phase: from selectors to series, over parts and live generations (`engines` 1.1).
 //!
-//! [`StoreSource`] is the store's [`SeriesSource`]. A selector is answered in three steps: the catalog's data leave out
-//! parts (`prune`), the index of each other part gives series numbers (`resolve`), and the series of all sources are
-//! united by id into one table in series order (`union`, `base`). The handle says per source which series stand in
-//! which row, so that the scan reads each source from front to back.
+//! [`StoreSource`] is the store's [`SeriesSource`]. A selector is resolved in three steps: parts are skipped by what
+//! the catalog knows of them (`prune`), the index of each other part gives series numbers (`resolve`), and the series
+//! of all sources are merged by id into one table in series order (`union`, `base`). The handle of the result says per
+//! source which of its series are in which row, so that the scan reads each source front to back.
 
 mod base;
 mod dictionary;

@@ -1,8 +1,9 @@
 //! The scan of spans: one table over the live batches and the parts of a snapshot, with a filter that it evaluates
 //! itself.
 //!
-//! Live batches and parts are units of work, shared out among partitions. A span that was sent again is read once. Of a part the index says which
-//! rows may match (by trace, by minute); only their pages and the columns that filter and answer need are read.
+//! Live batches and parts are units of work, distributed over partitions. A span that was sent repeatedly is returned
+//! once. The index of a part tells which rows may match (by trace, by minute); only their pages, and only the columns
+//! that filter and output need, are read.
 
 pub(crate) mod eval;
 mod kinds;

@@ -1,8 +1,8 @@
-//! Threads that give way to others, and work that they leave to the runtime.
+//! Low-priority threads, and work that they hand to the runtime.
 //!
-//! A thread begins with the niceness of the one that starts it, and without privileges it never gets rid of it. The runtime
-//! starts a thread for blocking work out of the thread that asks for it, and keeps it for an hour: asked by one that gives
-//! way, flushes and whatever else comes to that thread would wait for queries from then on.
+//! A thread inherits the niceness of the thread that starts it, and without privileges cannot lower it again. The
+//! runtime starts a thread for blocking work from the thread that asks for it, and keeps it for an hour. If a
+//! low-priority thread asked, flushes and whatever else runs on the new thread would yield to queries from then on.
 
 use std::cell::Cell;
 

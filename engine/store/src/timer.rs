@@ -1,5 +1,5 @@
-//! How background work waits before it tries again: by the machine's monotonic clock. Tests move the time themselves, so
-//! that an hour without the object store takes them no hour.
+//! How background work waits between retries: by the machine's monotonic clock, or in tests by one that they advance,
+//! so that an hour without the object store does not take an hour.
 
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};

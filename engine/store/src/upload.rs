@@ -1,7 +1,7 @@
-//! Brings parts from the spool to a remote store, oldest commit first, and notes in the catalog that they are there.
+//! Uploads parts from the spool to a remote store, oldest commit first, and notes in the catalog that they are there.
 //!
-//! The queue is the catalog's list of spooled parts, so it is bounded by `spool_limit_bytes` on disk (writes get 503
-//! above it), survives restarts, and drains by itself when the store is back (promise F3).
+//! The queue is the catalog's list of spooled parts, so it survives restarts and is bounded by `spool_limit_bytes` on
+//! disk (above it writes get 503). It drains by itself when the store is reachable again (promise F3).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,7 +1,8 @@
-//! The write-ahead log: what is acknowledged stands here, synced, until it is in a part (`docs/formats/wal.md`).
+//! The write-ahead log: an acknowledged write is kept here, synced, until it is in a part (`docs/formats/wal.md`).
 //!
-//! Segment files of one generation each; records with checksums whose bodies are Arrow IPC messages. One thread
-//! writes (`writer`); [`replay`] turns segments found at start into the generations that they were.
+//! Each segment file belongs to one generation; its records have checksums, and their bodies are Arrow IPC messages.
+//! One thread writes (`writer`); [`replay`] turns the segments found at the start back into the generations that they
+//! were.
 
 pub(crate) mod codec;
 pub mod disk;
