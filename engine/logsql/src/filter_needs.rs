@@ -1,4 +1,4 @@
-//! Which fields a filter looks at.
+//! Which fields a filter reads.
 
 use quiver_types::logs::{STREAM, STREAM_ID, TIME};
 

@@ -1,4 +1,4 @@
-//! Targets for fuzzing: whatever the bytes, they must end, and without a panic.
+//! Fuzz targets: they must terminate without a panic on any bytes.
 
 use crate::kernels::filters::{PatternMatch, PatternPlace, Regexp};
 use crate::kernels::values::{

@@ -1,7 +1,20 @@
 //! LogsQL: from the text of a query to a DataFusion plan over the logs table.
 //!
-//! Text → [`ast`] → canonical text or plan. The crate knows the logs table only as a table provider and
-//! `quiver_types::logs`; it knows no store and no HTTP.
+//! | Module | What |
+//! |---|---|
+//! | `lexer`, `literal`, `parser`, `read` | text → [`ast`] |
+//! | `ast`, `visit`, `normal` | the tree · walks over queries within filters · normal form |
+//! | `print`, `reserved` | the tree as canonical text · words that must be quoted in it |
+//! | `request`, `scope`, `time_scope` | request parameters · time range, filters and "now" that a request imposes on a query |
+//! | `pipes`, `rowfn`, `stats_fn` | the pipes · functions of pipes on single rows · functions of `stats`; one file each |
+//! | `plan`, `planned`, `needs`, `filter_needs` | the tree → `LogicalPlan` · which fields each part of a query needs |
+//! | `nodes`, `step`, `ops`, `rows`, `pieces`, `written` | operators, the layout of their batches, their serialized forms |
+//! | `kernels` | filters and formats of single values |
+//! | `run` | runs queries on an engine |
+//! | `series_columns`, `stats_labels`, `stream_text` | results in the form of Prometheus · labels of streams as text |
+//!
+//! The crate knows the logs table only as a table provider and through `quiver_types::logs`; it knows no store and no
+//! HTTP.
 
 pub mod ast;
 mod error;

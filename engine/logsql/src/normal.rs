@@ -1,8 +1,8 @@
-//! The normal form of a query: what means the same is written the same.
+//! The normal form of a query: queries with the same meaning are written the same.
 //!
-//! `*` inside `and` and `or` goes, nested `and`, `or` and double `not` are flattened, stream selectors come first and are
-//! joined, a leading `filter` pipe joins the filter, `limit` and `offset` join each other and the `sort` or `uniq` before
-//! them, and subqueries take over the options of the query around them.
+//! `*` within `and` and `or` is removed; nested `and`, `or` and double `not` are flattened; stream selectors are merged
+//! and moved to the front; a leading `filter` pipe is merged into the filter; `limit` and `offset` are merged with each
+//! other and with a preceding `sort` or `uniq`; subqueries inherit the options of the query around them.
 
 use quiver_types::logs::MSG;
 

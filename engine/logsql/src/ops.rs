@@ -1,4 +1,4 @@
-//! What steps do to batches, as far as several pipes share it; what one pipe alone does stands in its file.
+//! Operations on batches that several pipes share; what only one pipe does is in its own file.
 
 pub(crate) mod aggregate;
 pub(crate) mod cells;

@@ -1,4 +1,4 @@
-//! Work on the rows of a stream, piece by piece: a query can end between two pieces, and what is made of one stays small.
+//! Processes the rows of a stream in pieces: a query can be cancelled between two pieces, and their results stay small.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,8 +1,8 @@
-//! Pipes: what happens to the rows, one after the other.
+//! The pipes, which process rows one after the other.
 //!
-//! All that is known of a pipe stands in its file: how it is written and printed, what it needs of the rows before it,
-//! which nodes it becomes, what other rules of the language ask about it, and cases that try all of this. Each has its
-//! lines in this file: its module, its type, and with it its names in the parser.
+//! Everything about a pipe is in its own file: how it is parsed and printed, which fields it needs from the rows before
+//! it, which plan nodes it becomes, what other parts of the language ask about it, and test cases for all of this. This
+//! file lists each pipe with its module and its type, which also brings its names to the parser.
 
 pub mod answer_order;
 pub mod block_stats;

@@ -1,4 +1,4 @@
-//! A plan as far as it is made: nodes, and what is known of their rows.
+//! A partial plan: the nodes so far, and what is known of their rows.
 
 use std::hash::Hash;
 use std::sync::Arc;

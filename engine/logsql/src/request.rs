@@ -1,4 +1,4 @@
-//! Parameters of requests: times, steps, further filters; and what a request makes of the query it brings.
+//! Parameters of requests (times, steps, extra filters), and how they are applied to the query.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Words that a query cannot have as they are where it means no more than a text: names of pipes, functions and filters,
-//! and words that go on with one of them. They are printed in quotes.
+//! Words that must be quoted to stand for plain text: names of pipes, functions and filters, and words that begin with
+//! one of them. The printer quotes them.
 
 use std::fmt::{self, Display, Formatter};
 

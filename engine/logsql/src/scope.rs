@@ -1,4 +1,4 @@
-//! What a request lays upon a query and all its subqueries: a time range, further filters.
+//! What a request imposes on a query and all its subqueries: a time range, extra filters.
 
 use quiver_types::{Error, ErrorKind, Result};
 

@@ -1,5 +1,5 @@
-//! The columns of an answer in its Prometheus form: which are labels and which are values, and what becomes of them in a
-//! pipe behind `stats`.
+//! The columns of a result in its Prometheus form: which are labels and which are values, and how pipes after `stats`
+//! change that.
 
 use std::fmt::Display;
 

@@ -1,6 +1,6 @@
-//! A step from rows to rows, how it is written as bytes and how it is read again.
+//! A step transforms rows to rows. Here: how a step is serialized and read back.
 //!
-//! A step is written by what is derived of its type. Nothing of a run is written: a step has nothing of it.
+//! Serialization is derived from the type of the step. A step holds no state of a run, so none is written.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What the times of a query are counted from.
+//! The reference time of a query ("now"), to which its relative times are resolved.
 
 /// What a filter is evaluated against.
 #[derive(Debug, Clone, Copy)]

@@ -1,6 +1,6 @@
-//! Written forms of the physical nodes and functions: a step is its kind, and what it says of itself (`step`) behind it.
+//! Serialized forms of the physical nodes and functions: for a step its kind, followed by its content (`step`).
 //!
-//! A kind finds its reader in the lists of `ops`, of the pipes and of the planner.
+//! The lists of `ops`, of the pipes and of the planner give the reader for a kind.
 
 use std::sync::Arc;
 

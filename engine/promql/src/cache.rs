@@ -1,11 +1,11 @@
-//! Results of range queries, kept exactly as long as they are true.
+//! Cached results of range queries, kept exactly as long as they are true.
 //!
-//! The value of a step rests on the samples of a few stretches of time beside it ([`dependence`]). A result is kept
-//! with the version of the snapshot that gave it; when the query, or one that overlaps it on the same steps, comes
-//! again, the source says what was written since, and every step before the first one that this touches is taken from
-//! here. The rest is evaluated on the new snapshot and put beside it. So late data is seen at once, and nothing is
-//! guessed ("the last five minutes"). Only results without annotations and native histograms are kept, and only of
-//! expressions whose steps know nothing of the query's range.
+//! The value of a step depends on the samples in a few stretches of time around it ([`dependence`]). A result is cached
+//! with the version of its snapshot. When the same query comes again, or one that overlaps it on the same steps, the
+//! source says what has been written since; all steps before the first one affected are taken from the cache, and the
+//! rest is evaluated on the new snapshot. So late data is visible at once, without guesses such as "do not cache the
+//! last five minutes". Only results without annotations and native histograms are cached, and only of expressions whose
+//! steps do not depend on the range of the query.
 
 mod dependence;
 mod entries;

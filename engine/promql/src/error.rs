@@ -1,6 +1,6 @@
-//! The error of everything that reads PromQL, a reason and the place in the text, and that of queries.
+//! Two errors: that of parsing and checking PromQL, a reason with its place in the text, and that of queries.
 //!
-//! The former is shown as Prometheus shows it: `1:5: parse error: unexpected end of input`; lines and columns count from 1,
+//! The former is shown as in Prometheus: `1:5: parse error: unexpected end of input`; lines and columns count from 1,
 //! columns in bytes. Reasons are those of Prometheus 3.14.
 
 use quiver_types::ErrorKind;

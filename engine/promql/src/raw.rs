@@ -1,5 +1,5 @@
-//! Samples of selectors as they are stored, for those who take them away: federation and remote read. The same label
-//! phase, scan, limits and cancellation as a query has.
+//! Samples of selectors as they are stored, for federation and remote read. With the same label phase, scan, limits and
+//! cancellation as queries.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The selectors of an expression, for those who want what a query is about rather than its value (exemplars).
+//! The selectors of an expression, for endpoints that need to know which series a query is about and not its value
+//! (exemplars).
 
 use std::collections::{HashMap, HashSet};
 

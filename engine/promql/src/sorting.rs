@@ -1,4 +1,4 @@
-//! Sorting that a query can end on the way: in runs, which are merged.
+//! A sort that can be cancelled: sorts runs, checks in between, and merges them.
 
 use std::cmp::Ordering;
 

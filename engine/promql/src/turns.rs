@@ -1,8 +1,8 @@
-//! Equal queries that come at once: one is evaluated, the others wait for it and take what it gave (promise L6).
+//! Equal queries that arrive at the same time: one is evaluated, the others wait and share its outcome (promise L6).
 //!
-//! Nobody sees less than he would have seen alone: an outcome is taken only by who came when nothing was written that it
-//! does not tell of. So while writes go on, a herd takes two evaluations: one for the first, one for all that came
-//! while it ran.
+//! No query sees less than it would have seen alone: an outcome is shared only with queries that arrived when nothing
+//! had been written that it does not include. So while writes go on, a burst of equal queries takes two evaluations:
+//! one for the first, and one for all that arrived while it ran.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;

@@ -1,5 +1,6 @@
-//! Intervals as people write them: `1 day 02:03`, `1-2`, `P1Y2M`, `@ 1 hour ago`, `1h30m`. PostgreSQL reads all of these, and
-//! arrow numbers with their units. So what is written out in a statement is put in that form before it is cast.
+//! Intervals as people write them: `1 day 02:03`, `1-2`, `P1Y2M`, `@ 1 hour ago`, `1h30m`. PostgreSQL accepts all of
+//! these, Arrow only numbers with units. So interval literals of a statement are rewritten to Arrow's form before they
+//! are cast.
 
 /// An interval with a unit behind each number; none: it is in that form, or is no interval.
 pub fn worded(text: &str) -> Option<String> {

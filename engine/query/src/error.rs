@@ -1,4 +1,4 @@
-//! Errors across DataFusion and back, so that kind and text survive the trip through a plan.
+//! Conversion of errors to DataFusion's and back, so that kind and message survive the trip through a plan.
 
 use std::io;
 

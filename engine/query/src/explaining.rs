@@ -1,7 +1,8 @@
-//! The plans of one request, noted as they are made, so that `explain` shows those that run and no others.
+//! The plans of one request, recorded as they are made, so that `explain` shows exactly the plans that run.
 //!
-//! Whoever asks for an explanation takes the way of everybody else; the engine notes each plan that it is handed. With
-//! `analyze` it runs them, else it gives no rows, but for what planning needs (`QueryContext::planning`).
+//! A request to explain a query takes the same path as the query itself; the engine records each plan that it is given.
+//! With `analyze` it also runs them. Otherwise it gives no rows, except for plans whose rows are needed to make others
+//! (`QueryContext::planning`).
 
 use std::sync::{Arc, Mutex};
 use std::time::Instant;

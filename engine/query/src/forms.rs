@@ -1,4 +1,4 @@
-//! Written forms of the nodes and functions of this crate.
+//! Serialized forms of the nodes and functions of this crate.
 
 use std::sync::Arc;
 

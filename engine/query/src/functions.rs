@@ -1,5 +1,5 @@
-//! Functions of relational plans beside DataFusion's own (contract P9): those of ours one file each, and DataFusion's under
-//! the names that the field uses for them.
+//! Functions of SQL and analytics besides DataFusion's own (contract P9): our functions, one file each, and
+//! DataFusion's under additional names that users expect.
 
 mod addresses;
 mod age;

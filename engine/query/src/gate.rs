@@ -1,5 +1,5 @@
-//! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller; and who is told of the CPU
-//! time that its work takes.
+//! Connects index look-ups with the query that they are for: they reserve its memory, check its deadline and
+//! cancellation, and report the CPU time that they take.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Rows of all partitions of a plan in one stream. `execute_stream` brings them together in channels of its own, where some
-//! batches of each partition wait for a reader, known to nobody: with long texts tens of megabytes for each slow reader. Here
-//! what waits counts in the query's memory, and partitions rest while a little of it waits.
+//! Merges the partitions of a plan into one stream. DataFusion's `execute_stream` does it through channels that hold
+//! some batches of each partition, uncounted by any budget: with long texts tens of megabytes for each slow client.
+//! Here waiting batches are charged to the query, and partitions pause while a few of them wait.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What DataFusion asks of every node about its inputs and expressions, which nodes of ours answer alike.
+//! Default answers to what DataFusion asks every plan node about its inputs and expressions.
 //!
-//! It asks for new inputs by two methods, of which the older one will go: this is the one place that knows both.
+//! DataFusion replaces inputs through two methods, of which the older is deprecated; only this file deals with both.
 
 /// Implements what `ExecutionPlan` asks about inputs for a node that has one, `input`; the method `over(&self, input) -> Self`
 /// of the type makes the same node over another.

@@ -1,7 +1,7 @@
-//! Inputs of a union one after the other. `UnionExec` has the partitions of all its inputs, and whoever brings these
-//! together begins with all of them: each holds what it reads, so that sixty unions hold blocks of more than a hundred
-//! scans before the first row goes out, and fail in the midst of an answer. Here as many partitions as elsewhere go through
-//! those of the union, each through a part of them in turn.
+//! Runs the inputs of a union a few at a time. `UnionExec` has the partitions of all its inputs, and whoever merges
+//! them starts them all at once. Each holds the data it reads, so that a union of sixty inputs would hold blocks of
+//! more than a hundred scans before its first row, and fail halfway through its result. Here there are as many
+//! partitions as in other plans, and each runs some of the union's partitions one after the other.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
-//! What the index of series answers by itself (label sets, names, values, metadata, exemplars, cardinality) as tables of
-//! plans: a look-up is the leaf, all that is done with its rows stands above it in DataFusion's nodes (`lists`).
+//! What the index of series answers without reading samples (label sets, names, values, metadata, exemplars,
+//! cardinality), as tables: a look-up is the leaf of a plan, and everything done with its rows are DataFusion nodes
+//! above it (`lists`).
 
 mod lists;
 mod look_up;

@@ -1,5 +1,5 @@
-//! Memory of results that are kept between queries: it is of the same pool, given while
-//! queries leave it, and given back where one needs it.
+//! Memory of results that are cached between queries. It belongs to the same pool as the queries' memory: the cache
+//! gets what queries leave, and gives it back when one needs it.
 
 use std::sync::{Arc, Weak};
 

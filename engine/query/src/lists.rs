@@ -1,9 +1,10 @@
-//! The session of lists: plans of DataFusion's nodes that are written down as they are to run, with groups, order and joins
-//! over many partitions.
+//! The session for lists (labels, services, operations, …): their plans are written as they are to run, of DataFusion
+//! nodes with groups, order and joins over many partitions.
 //!
-//! It has the two rules that such plans cannot do without: one says how each join divides its rows, and one brings rows
-//! together where a node needs it (by hash for groups, sorted for windows, in one partition for limits). All others would
-//! cost more than a small list takes, and so would these two over the plan of most lists, a chain of nodes in one partition.
+//! It has the two physical rules that such plans need: one decides how each join distributes its rows, the other
+//! inserts exchanges where a node needs rows together (by hash for groups, sorted for windows, in one partition for
+//! limits). All other rules would take longer than a small list does. Most lists are a chain of nodes in one partition
+//! and run without these two as well.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! Dates and times as people write them: `Jan 5, 2024`, `5/1/2024 10:00 PM`, `20240105T101112Z`, `2024-01-05 10:00 CET`.
-//! PostgreSQL reads all of these, in its order of month, day and year, and arrow RFC 3339 with its seconds. So what is written
-//! out in a statement is put in that form before it is cast.
+//! Dates and times as people write them: `Jan 5, 2024`, `5/1/2024 10:00 PM`, `20240105T101112Z`, `2024-01-05 10:00
+//! CET`. PostgreSQL accepts all of these (month, day, year in this order), Arrow only RFC 3339 with seconds. So
+//! literals of a statement are rewritten to Arrow's form before they are cast.
 
 use std::fmt::Write as _;
 

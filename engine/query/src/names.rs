@@ -1,7 +1,7 @@
-//! What names in a statement mean: tables that were found for it, functions of the session.
+//! Resolves the names of a statement for DataFusion's SQL planner: tables that were found for it, functions of the
+//! session.
 //!
-//! Statements become plans by DataFusion's SQL planner. It asks for tables without waiting, so whoever plans a statement
-//! finds its tables first and adds them here.
+//! The planner resolves tables synchronously, so whoever plans a statement looks them up first and adds them here.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Texts by numbers: each once, numbered in the order in which they came; what groups and counts of different values keep.
+//! Numbers distinct texts in the order of their first appearance; used by groups and distinct counts, which store each
+//! text once.
 
 use std::hash::BuildHasher as _;
 use std::mem::size_of;

@@ -1,4 +1,5 @@
-//! Work that no batch bounds: now and then it asks whether its query may go on (promise L5).
+//! Cancellation of work between batches: long loops call in regularly to check whether their query goes on (promise
+//! L5).
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 

@@ -1,13 +1,13 @@
 //! One memory pool for all queries, and the share of one query in it.
 //!
-//! A query may hold twice what is free besides: one alone gets two thirds of the pool, each of n gets 2 / (2 n + 1), and
-//! there is always something left for the next one. A small amount is let through as long as the pool has it.
+//! A query may hold twice as much as is left free: a single one gets two thirds of the pool, each of n gets 2 / (2 n +
+//! 1), and there is always something left for the next. Small amounts are granted as long as the pool has them.
 //!
-//! Results that are kept between queries are of the same pool. They go, those not used for longest first, where a query
-//! gets by that what it asks for.
+//! Results cached between queries take memory from the same pool. They are evicted, least recently used first, if that
+//! lets a query get what it asks for.
 //!
-//! A refusal says whose fault it is: what a query would have got, were the others not there, it may ask for again
-//! ([`CROWDED`]); what it would not get by itself it never gets.
+//! A refusal tells whose fault it is: if the query would have got the memory without the others, it may be retried
+//! ([`CROWDED`]), else it can never succeed.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};

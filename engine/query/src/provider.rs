@@ -1,9 +1,10 @@
-//! How tables of ours answer `TableProvider::scan`: by a method `plan` that boxes its future itself.
+//! How our tables implement `TableProvider::scan`: through a method `plan` that boxes its future itself.
 //!
-//! `#[async_trait]` gives a method bounds on its lifetimes, and under bounds rustc proves anew, method by method, that whatever the future
-//! holds is `Send`. For expressions and plans that is a walk through the whole tree of SQL's grammar, more than two seconds each
-//! time: two thirds of what this crate took to compile. A method without bounds shares the proof with all others. So traits of
-//! ours return a [`BoxFuture`](futures::future::BoxFuture), and those of DataFusion hand on to a method that does.
+//! `#[async_trait]` puts bounds on the lifetimes of a method, and under such bounds rustc proves for each method anew
+//! that its future is `Send`. For expressions and plans that walks all types of SQL's grammar, more than two seconds
+//! each time: two thirds of the compile time of this crate. Methods without such bounds share the proof. So our traits
+//! return a [`BoxFuture`](futures::future::BoxFuture), and implementations of DataFusion's traits call a method that
+//! does.
 
 /// Implements `TableProvider::scan` by the method `plan(state, projection, filters, limit)` of the type.
 macro_rules! scan_by_plan {

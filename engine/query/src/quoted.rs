@@ -1,4 +1,4 @@
-//! Names and texts as statements of SQL have them.
+//! Quoted names and string literals of SQL.
 
 /// A name, read as it is, capitals and all.
 pub fn name(name: &str) -> String {

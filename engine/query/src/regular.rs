@@ -1,6 +1,6 @@
-//! Regular expressions as PostgreSQL reads them, written as the engine does. There a dot and what a bracket leaves out (`[^a]`)
-//! are also the end of a line unless a flag says otherwise, an option stands before the pattern (`(?n)…`, `***=…`), and a
-//! bracket within another one is a letter.
+//! Translates PostgreSQL's regular expressions to those of the engine. In PostgreSQL `.` and negated brackets (`[^a]`)
+//! match the end of a line unless an option says otherwise, options precede the pattern (`(?n)…`, `***=…`), and a
+//! bracket within a bracket is a plain character.
 
 use std::iter::Peekable;
 use std::str::Chars;

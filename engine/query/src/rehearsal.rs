@@ -1,5 +1,5 @@
-//! Runs of a plan whose rows are thrown away: whatever a node kept from them would show in the run that follows, in its
-//! rows or in what it counts.
+//! For tests: runs a plan and throws its rows away before the run that answers. State that a node wrongly kept would
+//! show in the rows or counters of that run (contract P4).
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
-//! Rows of a query as they are found, for those who send them on batch by batch.
+//! The rows of a query, for endpoints that send them on batch by batch.
 //!
-//! The query keeps its place among those that run, and its memory, until its last row is taken. Who goes away before ends it.
-//! Rows that wait for a slow reader count in the query's memory, and are given out a few at a time: what is made of them, a
-//! text mostly, is several times as large.
+//! The query keeps its place and its memory until the last row is taken; it is cancelled if the client disconnects
+//! before. Rows that wait for a slow client are charged to the query and handed out a few at a time, since what is made
+//! of them (mostly text) is several times as large.
 
 pub(crate) mod parts;
 

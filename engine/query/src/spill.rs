@@ -1,5 +1,5 @@
-//! Spill files of one query, in the room that all queries share: who finds it full hears whether others fill it, and what
-//! the disk says is told in one way, wherever it says it.
+//! Spill files of one query, within the space that all queries share. If that is full, the error says whether other
+//! queries fill it; I/O errors are reported in the same way wherever they occur.
 
 use std::error::Error as StdError;
 use std::io;

@@ -1,7 +1,7 @@
-//! Tables that anyone can name: what SQL, analytics and the port of PostgreSQL read.
+//! The tables that SQL, analytics and the PostgreSQL port can name.
 //!
-//! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
-//! looked up in `public` first. A third, `olap`, has the models of analytics (`models`).
+//! They are in two schemas: `public` has the operator's own tables, `quiver` those of the product. A name without a
+//! schema is looked up in `public` first. A third schema, `olap`, has the models of analytics (`models`).
 
 mod ask;
 pub(crate) mod at_once;

@@ -1,4 +1,4 @@
-//! What tests of rules share.
+//! Helpers shared by the tests of optimizer rules.
 
 use std::sync::{Arc, LazyLock};
 

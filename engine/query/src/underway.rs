@@ -1,8 +1,8 @@
-//! Values that nodes of queries made and that are on their way to the next ones.
+//! Values that one plan node has produced and the next has not yet taken.
 //!
-//! The memory pool does not count them: a sort fills its share of the pool before it spills, and what flows into it must
-//! not fail for that. Nodes that make values ask for room, get less of it the more is under way, and so stay small. What
-//! all queries together have under way is bounded, too.
+//! The memory pool does not count them: a sort fills its share of the pool before it spills, and its input must not
+//! fail for that. Instead, nodes that produce values ask here for room. The more is in transit, the less they get, so
+//! their batches stay small. The total of all queries is bounded, too.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};

@@ -1,5 +1,6 @@
-//! Texts that are a part of the buffers that they lie in. A slice of views keeps all buffers of its column, so nodes that
-//! keep rows (sorts, lists, joins) would count a whole block for each batch of it, and be out of memory at the first ones.
+//! Copies texts out of large shared buffers. A slice of a view array keeps all buffers of its column alive, so nodes
+//! that keep rows (sorts, lists, joins) would be charged a whole block for each batch of it, and run out of memory at
+//! once.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What queries used: how many began, wait, run and failed, and how long they took.
+//! Counters over all queries: how many began, wait, run and failed, and how long they took.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,6 +1,6 @@
-//! Tells the threads of the engine for which query they work, so that work within one value can ask whether to go on
-//! ([`quiver_types::watch`]), and the query what CPU time they spent on it. What was told to stop never ends: its answer
-//! would be worth nothing, and whoever waits for it has seen the same end of the query.
+//! Tells the engine's threads for which query they currently work. So even work within a single value can check whether
+//! to go on ([`quiver_types::watch`]), and CPU time is attributed to the query. The future of a stopped query never
+//! completes: its result would be worthless, and its caller has noticed the stop by itself.
 
 use std::any::Any;
 use std::pin::Pin;

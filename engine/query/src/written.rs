@@ -1,4 +1,4 @@
-//! Written forms of physical nodes: how a plan leaves the engine that made it.
+//! Serialized forms of physical nodes: how a plan leaves the engine that made it.
 
 pub(crate) mod at;
 
