@@ -1,4 +1,4 @@
-//! What decoders of metrics know besides the body: bounds of the request, and how OTLP becomes series.
+//! What decoders of metrics need besides the body: limits of the request, and how OTLP metrics become series.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,5 +1,5 @@
-//! What a decoder gives: the batch to store, and what it left out with the reason. And the sink through which all
-//! decoders fill it, where the memory bound holds.
+//! The result of a decoder: the batch to store, and what was rejected with the reason. And the sink through which all
+//! decoders fill it, which enforces the memory limit.
 
 use std::sync::Arc;
 

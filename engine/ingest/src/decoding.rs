@@ -1,6 +1,6 @@
-//! Memory of what bodies are decoded to. A few bytes on the wire can stand for many (a resource that each row has, a symbol
-//! that each series names), and each request may have its largest batch: whoever decodes says where that memory comes from,
-//! and decoders ask for more as their batches grow.
+//! Memory for decoded bodies. A few bytes on the wire can expand to many (a resource that each row repeats, a symbol
+//! that each series names), and each request may have a batch of the largest size. So the caller provides the memory
+//! budget, and decoders draw on it as their batches grow.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Business transactions at ingest: spans that begin one get `bt.id`, `bt.name` and `bt.rule` (`config-api` 3.1, 6).
+//! Detects business transactions at ingest: spans that begin one get `bt.id`, `bt.name` and `bt.rule` (`config-api`
+//! 3.1, 6).
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What can be wrong with a whole body. What is wrong with single series, points or lines is no error: it stands in
-//! [`crate::Decoded::rejected`], and the rest is kept.
+//! Errors about a body as a whole. Errors in single series, points or lines are listed in [`crate::Decoded::rejected`],
+//! and the rest of the body is stored.
 
 use quiver_types::ErrorKind;
 

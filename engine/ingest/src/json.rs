@@ -1,6 +1,5 @@
-//! Reads JSON as a stream of tokens, for formats that are driven by a schema: no tree is built, numbers keep their text
-//! (so doubles read back exactly and 64-bit integers do not pass through one), and values nobody wants are skipped
-//! without recursion.
+//! Reads JSON as a stream of tokens, driven by the schema of a format: builds no tree, keeps the text of numbers (so
+//! doubles are exact and 64-bit integers are not rounded to one), and skips unwanted values without recursion.
 
 use std::borrow::Cow;
 

@@ -1,9 +1,10 @@
-//! Turns what senders post into batches: bytes → [`quiver_types::MetricsBatch`] or [`quiver_types::LogsBatch`], once,
-//! straight from the wire.
+//! Decodes what senders post: bytes → [`quiver_types::MetricsBatch`], [`quiver_types::LogsBatch`] or
+//! [`quiver_types::SpansBatch`], straight from the wire format and only once.
 //!
-//! [`formats::FORMATS`] is the registry: the router, limits and metrics of the endpoints follow from it. A format either
-//! gives a [`Decoded`] (the batch, and what was left out with the reason) or an [`Error`] (nothing of the body counts).
-//! Nothing here waits, does I/O or panics on any input; memory stays within [`Limits`].
+//! [`formats::FORMATS`] is the registry of metrics formats: router, limits and metrics of the endpoints are derived
+//! from it. A decoder gives either a [`Decoded`] (the batch, and what was rejected with the reason) or an [`Error`],
+//! and then nothing of the body is stored. Nothing here waits, does I/O or panics on any input; memory stays within
+//! [`Limits`].
 
 pub mod codec;
 mod context;

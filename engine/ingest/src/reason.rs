@@ -1,4 +1,4 @@
-//! Why decoders of metrics leave something out, and what is said of it.
+//! Why decoders of metrics reject something, and the message for each reason.
 
 /// Why something was left out. A closed set, fit for a metric's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

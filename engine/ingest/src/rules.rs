@@ -1,5 +1,5 @@
-//! Data-extraction rules on their way through what came in: after decoding, before the store (`config-api` 3.7). Batches of
-//! logs are here; `spans` does the same for spans.
+//! Applies data-extraction rules to decoded batches before they are stored (`config-api` 3.7). This file handles logs,
+//! `spans` spans.
 
 use std::collections::HashMap;
 use std::sync::Arc;

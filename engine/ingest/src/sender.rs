@@ -1,7 +1,8 @@
-//! Whose telemetry a sender may write, record by record (`identity-and-access` 4.2).
+//! Whose telemetry a sender may write, checked record by record (`identity-and-access` 4.2).
 //!
-//! A sender with rights to all services has no [`Sender`], and costs nothing. For the others each series, resource or row
-//! is judged by the service that it names. Neighbours mostly name the same one, so a verdict is remembered.
+//! A sender with rights to all services has no [`Sender`], which costs nothing. For others each series, resource or row
+//! is checked by the service that it names. Neighbouring records mostly name the same one, so the last verdict is
+//! cached.
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
-//! Time as queries speak of it: zones, phrases, ranges, granularities (`olap-api.md` 3).
+//! Dates in queries: time zones, phrases such as "last 7 days", ranges, granularities (`olap-api.md` 3).
 //!
-//! Wall time is `i64` nanoseconds as if the local clock were UTC; instants are Unix nanoseconds. Pure functions: the clock of
-//! the request comes in as an argument.
+//! Wall-clock time is `i64` nanoseconds as if the local clock were UTC; instants are Unix nanoseconds. Pure functions:
+//! the current time is an argument.
 
 pub mod granularity;
 pub mod phrase;

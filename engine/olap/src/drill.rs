@@ -1,4 +1,4 @@
-//! From a row of an answer to the rows behind one of its measures (`olap-api.md` 12.2).
+//! Drill-down: from a row of a result to the rows behind one of its measures (`olap-api.md` 12.2).
 
 use serde_json::{Map, Value, json};
 

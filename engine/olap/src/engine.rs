@@ -1,4 +1,4 @@
-//! Runs requests: plans and answers over one snapshot.
+//! `OlapEngine`: plans and answers requests over one snapshot.
 
 mod basis;
 mod kept;

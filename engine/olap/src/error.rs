@@ -1,4 +1,4 @@
-//! What is wrong with a query or a model: the sub-code of `olap-api.md` 1, the place in the query, and the text.
+//! Errors about a query or a model: the sub-code of `olap-api.md` 1, the place in the query, and the message.
 
 use quiver_types::{Error, ErrorKind};
 

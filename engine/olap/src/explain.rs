@@ -1,4 +1,5 @@
-//! What `explain` shows beside the plans: whose rows the caller sees, and what a run left unread (`olap-api.md` 12.4).
+//! What `explain` shows besides the plans: whose rows the caller sees, and what the run could skip (`olap-api.md`
+//! 12.4).
 
 use quiver_query::quoted;
 use quiver_query::tables::DomainAccess;

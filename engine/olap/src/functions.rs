@@ -1,4 +1,4 @@
-//! Functions that plans of analytics need: wall time, buckets of it and steps in it, exact percentiles.
+//! Functions that analytics plans need: wall-clock time, its buckets and steps, exact percentiles.
 
 mod percentile;
 

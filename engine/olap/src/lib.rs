@@ -2,14 +2,15 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `model`, `dates` | the data model · time as queries speak of it |
-//! | `query`, `plan` | a checked query · the plan of DataFusion's nodes that it becomes |
-//! | `engine`, `answer`, `meta` | runs a query · what clients read |
-//! | `rollup` | groups of rows that are kept, and the queries that they serve |
-//! | `tables`, `models` | tables of the operator · models as tables of SQL |
+//! | `model`, `dates` | the data model · dates and ranges in queries |
+//! | `query`, `plan` | a checked query · its plan, made of DataFusion nodes |
+//! | `engine`, `explain` | runs queries · explains them |
+//! | `answer`, `drill`, `meta`, `listed`, `title`, `visible` | responses · drill-down · metadata of models, by what the caller may see |
+//! | `rollup` | stored groups of rows, and the queries that are answered from them |
+//! | `tables`, `models`, `sql_text`, `functions` | the operator's tables · models as SQL tables · plans as SQL text · functions |
 //!
-//! Invariants: no HTTP, no store; every answer comes out of plans that [`quiver_query::QueryEngine`] runs; no row that the
-//! caller may not see is scanned above its filter.
+//! Invariants: no HTTP, no store; every answer comes from plans that [`quiver_query::QueryEngine`] runs; nothing above
+//! the filter on the caller's rights sees a row that he may not see.
 
 pub mod answer;
 pub mod dates;

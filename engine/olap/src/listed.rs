@@ -1,4 +1,5 @@
-//! Lists of models as they are sent, kept while models and rights stay: who asks again is told so without a list being made.
+//! Encoded lists of models, cached until models or rights change: a client that has the current list is told so without
+//! the list being made.
 
 use std::sync::Arc;
 

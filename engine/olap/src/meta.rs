@@ -1,4 +1,5 @@
-//! What models and members are to clients: annotations of answers, and the list of all (`olap-api.md` 6.3, 8).
+//! Metadata of models and members for clients: annotations of responses, and the list of all models (`olap-api.md` 6.3,
+//! 8).
 
 use serde_json::{Map, Value, json};
 

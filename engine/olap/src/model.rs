@@ -1,7 +1,8 @@
-//! The data model: cubes and views as YAML files say them (`olap-api.md` 10), read, checked and joined.
+//! The data model: cubes and views from YAML files (`olap-api.md` 10), read, checked and linked.
 //!
-//! `read` makes the structures below out of one file, `template` the pieces of SQL texts, `check` resolves names over all
-//! files, `owner` says which model a problem of a file is about, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
+//! `read` makes the structures below from one file, `template` parses the SQL texts in it, `check` resolves names
+//! across all files, `owner` finds the model that a problem in a file belongs to, `catalog` is the checked result,
+//! `load` reads folders. Nothing here knows tables or plans.
 
 mod added;
 pub mod catalog;

@@ -1,7 +1,8 @@
-//! Models as tables of SQL (`olap-api.md` 12.5): what can be named, and SELECTs over it.
+//! Models as SQL tables (`olap-api.md` 12.5): the names in them, and SELECTs over them.
 //!
-//! A SELECT is a query as any other: its dimensions, measures and ranges are those of the models, what it computes for itself
-//! (`statement`) are dimensions and a segment of this one query. So joins, measures and rights are compiled in one place.
+//! A SELECT becomes an ordinary analytics query: its dimensions, measures and ranges are those of the models, and
+//! expressions of its own (`statement`) become dimensions and a segment of this one query. So joins, measures and
+//! rights are compiled in one place.
 
 mod statement;
 

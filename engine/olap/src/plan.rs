@@ -1,10 +1,14 @@
-//! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
+//! From a checked query to a `LogicalPlan` of DataFusion nodes (`olap-api.md` 11).
 //!
-//! `reached` says which members and models a query needs; `sources` finds the tables of these, in one snapshot. `tree` joins models; `exprs` turns SQL texts
-//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see, `guarded` does for texts that read them again; `filters` are conditions; `parts`
-//! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
-//! measures of other models in queries of their own; `results` joins what stages give; `stages` puts it all together, and what
-//! is computed over results.
+//! | File | What |
+//! |---|---|
+//! | `reached`, `sources` | which members and models a query needs · their tables, in one snapshot |
+//! | `tree`, `exprs` | joins of models · SQL texts of models as expressions |
+//! | `rights`, `guarded` | hides rows that the caller may not see · the same for SQL texts that read such rows again |
+//! | `filters`, `ranges` | conditions · what a SQL text may use of the query's date range |
+//! | `parts`, `apart` | aggregation such that joins count no row twice · measures of other models, in queries of their own |
+//! | `windows`, `exemplars` | rolling windows · sample rows behind groups |
+//! | `results`, `stages` | joins of partial results · puts it all together, with calculations over results |
 
 pub mod answer;
 mod apart;

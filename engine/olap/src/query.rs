@@ -1,4 +1,4 @@
-//! A query: read out of JSON, checked against the catalog, with times resolved at the clock of the request.
+//! A query: read from JSON, checked against the catalog, with dates resolved at the time of the request.
 
 mod clock;
 pub mod filter;

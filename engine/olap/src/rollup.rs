@@ -1,10 +1,10 @@
-//! Rollups (`olap-api.md` 11.5): groups of a model's rows that are kept, and that queries are answered from.
+//! Rollups (`olap-api.md` 11.5): stored groups of a model's rows, from which queries are answered.
 //!
-//! `matched` says which queries a rollup serves, and gives the model over its rows, by which the ordinary planner plans them;
-//! `kept` holds the rows. `engine::rolled` makes and uses them.
+//! `matched` decides which queries a rollup can answer, and gives a model over its rows, so that the ordinary planner
+//! plans them; `kept` holds the rows. `engine::rolled` builds and uses rollups.
 //!
-//! A query over a table of the product that comes again is answered likewise from rows of its own, one group for each bucket
-//! of time: `buckets` says of which, `pieces` keeps those of closed buckets, `engine::parted` reads the others.
+//! Queries over product tables that repeat are also answered from cached rows, one group per time bucket: `buckets`
+//! decides which queries, `pieces` keeps the closed buckets, and `engine::parted` reads the others.
 
 mod buckets;
 mod kept;

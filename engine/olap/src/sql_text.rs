@@ -1,8 +1,8 @@
-//! A plan of analytics as SQL text: what `/sql` prints, and `/sql-api` runs to the same rows (`olap-api.md` 9).
+//! An analytics plan as SQL text: what `/sql` prints, and what `/sql-api` runs with the same result (`olap-api.md` 9).
 //!
-//! `blocks` folds nodes into SELECTs, as few as SQL can say them with; `values` says which literals become parameters. Rows
-//! of a model are its own table or SELECT, as the model has them. DataFusion's own printer of plans is used for expressions
-//! alone: of whole plans it loses names where a projection stands above an aggregate above a join.
+//! `blocks` merges plan nodes into as few SELECTs as possible; `values` turns literals into parameters. Rows of a model
+//! come from its table or SELECT, as the model defines them. DataFusion's own plan printer is used for expressions
+//! only: it loses names when a projection is above an aggregate above a join.
 
 mod blocks;
 mod statement;

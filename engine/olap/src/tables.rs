@@ -1,4 +1,4 @@
-//! Tables of the operator: CSV and Parquet files of folders as read-only tables `public.NAME` (`olap-api.md` 10).
+//! The operator's tables: CSV and Parquet files in folders as read-only tables `public.NAME` (`olap-api.md` 10).
 
 mod csv;
 

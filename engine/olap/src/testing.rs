@@ -1,4 +1,4 @@
-//! What tests share: where the open conformance cases are, and models out of a text.
+//! Helpers of tests: the folder of the conformance cases, and models from a text.
 
 use std::path::PathBuf;
 

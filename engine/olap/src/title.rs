@@ -1,4 +1,4 @@
-//! Titles of members out of their names: `errorCount` is read as "Error Count" (`olap-api.md` 6.3).
+//! Titles of members from their names: `errorCount` becomes "Error Count" (`olap-api.md` 6.3).
 
 /// Words that stay small inside of a title.
 const SMALL: [&str; 22] = [

@@ -1,5 +1,5 @@
-//! Which models a caller may know of: those of whose domain he sees something (`olap-api.md` 12.1, 8). Who may not is told
-//! what he is told of a model that is not there.
+//! Which models a caller may know of: those in a domain of which he may see something (`olap-api.md` 12.1, 8). Others
+//! look to him as if they did not exist.
 
 use quiver_query::tables::DomainAccess;
 use quiver_types::Domain;

@@ -1,7 +1,7 @@
-//! Table functions: PromQL and LogsQL as tables, and rows of models of analytics.
+//! Table functions: PromQL and LogsQL as tables, and the rows of a model of analytics.
 //!
-//! A call of a language is evaluated before the statement is planned, with the caller's rights in the language's own domain,
-//! and its rows are a table of the plan. They are held in the query's memory. Rows of a model are a plan within that of the
+//! A call of a language is evaluated before the statement is planned, with the caller's rights in the domain of that
+//! language. Its rows become a table of the plan and are charged to the query. Rows of a model are a subplan of the
 //! statement.
 
 use std::fmt::Debug;

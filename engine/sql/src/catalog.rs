@@ -1,4 +1,4 @@
-//! What there is to be named: tables of the snapshot, and `information_schema` about them.
+//! What a statement can name: the tables of the snapshot, and `information_schema` about them.
 
 use std::sync::Arc;
 

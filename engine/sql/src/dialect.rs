@@ -1,8 +1,8 @@
-//! What clients of PostgreSQL write and DataFusion's planner does not know, put as it does know: functions and types with
-//! their schema, `OPERATOR(…)`, `COLLATE`, names of relations as numbers, what is asked about the session or the catalog.
+//! Rewrites what PostgreSQL clients write to what DataFusion's planner knows: functions and types with a schema,
+//! `OPERATOR(…)`, `COLLATE`, `regclass` casts, questions about the session or the catalog.
 //!
-//! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
-//! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
+//! It works on the syntax tree and never on the text, so it is not tied to the queries of particular clients. Nothing
+//! here reads data: a fact about the catalog becomes a literal, a `CASE`, or a catalog table.
 
 mod ambiguous;
 mod around;

@@ -1,4 +1,4 @@
-//! From a statement to rows.
+//! `SqlEngine`: from a statement to rows.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What DataFusion says of a statement, as errors of ours: line and column, and what may have been meant.
+//! Turns DataFusion's errors about a statement into ours, with line and column and a suggestion for misspelt names.
 
 use arrow::error::ArrowError;
 use datafusion::common::SchemaError;

@@ -1,4 +1,4 @@
-//! Rights that a statement lacks: a table or function of a domain in which the caller may see nothing.
+//! Reports the rights that a statement lacks: for a table or function of a domain in which the caller may see nothing.
 
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};

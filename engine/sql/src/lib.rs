@@ -1,18 +1,19 @@
-//! SQL over all telemetry: a statement becomes one plan over the named tables of `quiver_query::tables`.
+//! SQL over all telemetry: a statement becomes one plan over the tables of `quiver_query::tables`.
 //!
 //! | Module | What |
 //! |---|---|
-//! | `parse`, `wording` | text → statement, and what is not allowed · words that the parser does not know |
-//! | `nesting` | how deeply subqueries stand in subqueries |
-//! | `names`, `scope` | names as they are written · which column names a statement speaks of, and of which table |
-//! | `calls` | table functions: PromQL and LogsQL as tables |
+//! | `parse`, `wording` | text → statement; only queries are allowed · PostgreSQL syntax that the parser does not know |
+//! | `nesting`, `steps` | limits on nested subqueries, and on chains of operators |
+//! | `names`, `scope` | names in a statement · which columns it refers to, and of which table |
+//! | `calls`, `widen` | table functions: PromQL and LogsQL as tables · their labels and fields as columns |
 //! | `catalog` | `information_schema` and `pg_catalog` |
-//! | `dialect`, `settings` | what clients of PostgreSQL write as the planner knows it · what they set |
+//! | `dialect` | rewrites PostgreSQL's dialect to what DataFusion's planner knows |
+//! | `session`, `settings` | what a statement may ask about its connection, and set on it |
 //! | `models` | models of analytics as tables |
-//! | `planned` | what is refused of a plan before it is made ready |
-//! | `engine`, `error` | plans and runs · what DataFusion says as errors with a place and a suggestion |
+//! | `planned`, `lacking` | checks of the plan before it is optimized · missing rights |
+//! | `engine`, `error` | plans and runs statements · errors of DataFusion with a place in the text and a suggestion |
 //!
-//! Invariant: statements only read, and know no store: tables and languages come in through traits.
+//! Invariant: statements only read; the crate knows no store: tables and languages come in through traits.
 
 mod calls;
 mod catalog;

@@ -1,11 +1,12 @@
-//! Models of analytics in statements: each is a table of schema `olap`, whose measures stand in `MEASURE(…)` alone.
+//! Models of analytics in statements: each is a table of schema `olap`, whose measures are used through `MEASURE(…)`
+//! only.
 //!
-//! A SELECT whose `FROM` has models only is cut in two (`select`): its dimensions, measures and conditions on rows go to the
-//! compiler of models, and what is left of it reads the table that this gives. Where models stand beside other tables, each
-//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means, `members` how it is marked then.
-//! `model_rows` reads what a model is made of, for texts that analytics printed.
+//! A SELECT whose `FROM` has only models is split in two (`select`): its dimensions, measures and conditions on rows go
+//! to the compiler of models, and the rest of it reads the resulting table. If a model is joined with other tables, it
+//! stands for the table of its rows (`beside`). `columns` resolves names in a SELECT, `members` marks them in the tree.
+//! `model_rows` reads the rows of a model, for SQL text that analytics has printed.
 //!
-//! Nothing here computes a measure: joins, rights and measures are those of every query of analytics.
+//! Nothing here computes a measure: joins, rights and measures are those of any analytics query.
 
 mod beside;
 mod columns;

@@ -1,4 +1,4 @@
-//! Names in a statement as they are written, before anything is looked up: of tables, of columns, of outputs.
+//! Names as written in a statement, before anything is resolved: of tables, columns, outputs.
 
 use std::collections::BTreeSet;
 

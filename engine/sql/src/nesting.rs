@@ -1,5 +1,5 @@
-//! How deeply subqueries stand in subqueries of expressions. DataFusion checks those of a plan again with each one around
-//! them, so every level takes twice as long as the one below it: thirty of them, out of half a kilobyte, have no end.
+//! Limits how deeply subqueries are nested in expressions. DataFusion checks the subqueries of a plan again with each
+//! one around them, so each level doubles the time: thirty levels, half a kilobyte of text, would never end.
 
 use std::ops::ControlFlow;
 

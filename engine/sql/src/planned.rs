@@ -1,6 +1,6 @@
-//! What PostgreSQL refuses and the planner takes: windows and aggregates where rows and groups are still being made, and
-//! windows of subqueries that read the row at hand, of which the rules that make joins of subqueries would take the rows of
-//! all rows at hand together.
+//! Rejects plans that PostgreSQL rejects but DataFusion's planner accepts: window functions and aggregates in clauses
+//! that are evaluated before them, and window functions in correlated subqueries, which decorrelation would compute
+//! over the rows of all outer rows together.
 
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};

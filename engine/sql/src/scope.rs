@@ -1,7 +1,9 @@
-//! Which columns a statement speaks of, and of which table: fields, attributes and labels are columns once they are named.
+//! Which columns a statement refers to, and of which table: fields, attributes and labels become columns by being
+//! named.
 //!
-//! A name with a table's alias before it is that table's. One without is looked for among what stands in the same `FROM`:
-//! a fixed column of one of the tables or an output of a subquery is that; any other may be a column of the data.
+//! A name qualified by a table's alias belongs to that table. An unqualified one is resolved among the items of the
+//! same `FROM`: it is a fixed column of a table or an output of a subquery if there is one, else it may be a column of
+//! the data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;

@@ -1,4 +1,4 @@
-//! What a statement may ask about the connection that it came by.
+//! What a statement may ask about its connection.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! `set_config(name, value, is_local)`: a query that sets something of the connection that it came by. Who keeps the
-//! connection asks for these before the query runs and sets them; the call itself gives what is set by then.
+//! `set_config(name, value, is_local)`: a query that changes a setting of its connection. The owner of the connection
+//! applies the changes before the query runs; the call itself only returns the new value.
 
 use std::ops::ControlFlow;
 

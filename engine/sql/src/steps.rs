@@ -1,7 +1,7 @@
-//! How many operations stand one behind the other: steps into a document or a list (`x -> 'a' -> 'b'`, `x['a']['b']`), and
-//! those of numbers and texts (`a + b + c`, `a || b`). They become calls of functions one in the other, of which planning
-//! asks each for its name and type again and again: three hundred steps, which the parser reads as a chain, took a minute,
-//! nine hundred sums five seconds that nothing ended.
+//! Limits chains of operators: steps into a document or a list (`x -> 'a' -> 'b'`, `x['a']['b']`), arithmetic and
+//! concatenation (`a + b + c`, `a || b`). They become nested function calls, whose names and types planning derives
+//! again and again: three hundred steps took a minute, nine hundred sums five seconds, in which nothing could cancel
+//! the query.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,4 @@
-//! A product for tests, which has the tables and models that a test says. Nothing is computed in it.
+//! A fake product for tests, with the tables and models that a test lists. It computes nothing.
 
 use std::sync::Arc;
 

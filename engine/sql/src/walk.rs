@@ -1,5 +1,5 @@
-//! Walks over statements with the visitor behind a pointer. sqlparser's walk goes through some three hundred types and is
-//! compiled anew for every kind of visitor; so it is compiled once for all of ours.
+//! Walks over statements with a visitor behind a pointer. sqlparser's generic walk covers some three hundred types and
+//! would be compiled again for every visitor; this way it is compiled once.
 
 use std::ops::ControlFlow;
 

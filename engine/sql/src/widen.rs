@@ -1,5 +1,5 @@
-//! Labels and fields as columns of what table functions give: a name that a statement speaks of and that is none of the
-//! function's own columns is looked up in its map, as `attr` does.
+//! Labels and fields as columns of table functions: a name that a statement uses and that is not one of the function's
+//! own columns is looked up in its map, as `attr` does.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;

@@ -1,6 +1,6 @@
-//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
-//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE TIES`. They are left out, or written as what they mean, in the text; the
-//! rest of it keeps its place.
+//! PostgreSQL syntax that the parser does not accept: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC`, `= ANY
+//! (VALUES …)`, `ORDER BY x USING >` and `EXCLUDE TIES`. It is removed or replaced by an equivalent in the text, such
+//! that everything else keeps its place.
 
 use std::borrow::Cow;
 

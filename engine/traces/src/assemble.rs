@@ -1,5 +1,5 @@
-//! Makes one trace of what was reported: merges reports of one span, gives shared ids their own, orders
-//! (`traces-api` section 1).
+//! Assembles one trace from its stored spans: merges repeated reports of a span, gives new ids to different spans that
+//! share one, sorts (`traces-api` section 1).
 
 mod halves;
 mod times;

@@ -1,4 +1,4 @@
-//! Columns of a scan of spans: those that a read asks for, and what stands in the batches that come.
+//! Columns of a scan of spans: which ones a read asks for, and access to them in the resulting batches.
 
 use arrow::array::{
     Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch,

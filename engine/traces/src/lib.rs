@@ -1,9 +1,18 @@
 //! Traces: look-up, search, lists and exports over the table of spans (`traces-api`).
 //!
-//! Every read compiles to a `LogicalPlan` over a `TableScan` of spans and runs on the shared engine; `assemble` makes one
-//! trace of what it gives, and everything else reads that. Exports are written by serializers of our own, piece by piece.
+//! | Module | What |
+//! |---|---|
+//! | `engine` | runs reads: one snapshot, one context, one or more plans |
+//! | `params`, `condition`, `traceql` | query parameters, conditions and TraceQL → filters of spans |
+//! | `plan`, `columns`, `written` | building plans over spans · columns of a scan · serialized functions |
+//! | `search`, `lists` | traces that match · services, operations, tags, service graph |
+//! | `assemble`, `tree`, `resource`, `summary`, `stats` | spans → one trace · its shape · its services · one row or figures about it |
+//! | `export`, `writer` | export formats · JSON, written piece by piece |
 //!
-//! Invariant: knows no store and no HTTP; what a caller may see is a part of every scan.
+//! Every read compiles to a `LogicalPlan` over a scan of spans. `assemble` makes one trace of the resulting rows;
+//! everything else reads that.
+//!
+//! Invariant: knows no store and no HTTP; what a caller may see is part of every scan.
 
 pub mod assemble;
 mod columns;

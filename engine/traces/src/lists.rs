@@ -1,6 +1,6 @@
 //! Lists over many spans: services, operations, instances, tags and their values, the service graph, and the figures of
-//! the search page. Each is a plan over a scan with just the columns that it needs; where a loop of ours is in its place, its
-//! file says why.
+//! the search page. Each is a plan over a scan of just the columns that it needs. Where a file has a loop of its own
+//! instead of a plan, it says why.
 
 pub mod catalog;
 pub mod dependencies;

@@ -1,4 +1,4 @@
-//! What plans over spans are made of: expressions over the columns of a scan, and how a read runs them.
+//! Building blocks of plans over spans: expressions over the columns of a scan, and how a read runs a plan.
 
 pub(crate) mod functions;
 

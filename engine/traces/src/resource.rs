@@ -1,4 +1,4 @@
-//! What the resource of a span says of who made it: the service as readers see it, and its instance.
+//! What the resource of a span says about its origin: the service as it is shown, and its instance.
 
 use quiver_types::spans::Attributes;
 

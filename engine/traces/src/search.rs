@@ -1,4 +1,4 @@
-//! Search: spans that match give traces, traces give summaries, summaries are sorted and cut (`traces-api` 3.1).
+//! Search: matching spans give traces, traces give summaries, which are sorted and limited (`traces-api` 3.1).
 
 mod cursor;
 mod run;

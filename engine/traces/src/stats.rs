@@ -1,4 +1,4 @@
-//! Figures of one trace, and two traces side by side.
+//! Statistics of one trace, and the comparison of two.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! What tests share: what a filter says of a span, told plainly, against which they hold what scans are given; and the
-//! memory of a query.
+//! Helpers of tests: a naive evaluation of span filters, against which scans are compared; and a query's memory.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! TraceQL (`traces-api` 5.3): a text becomes a [`Query`], which is answered in two steps.
 //!
-//! `lower` gives a filter of spans that none of the wanted spans fails, which the store's scan evaluates; `eval` then
-//! decides over whole traces, as assembled. So every expression is exact, and what the scan can tell is left to it.
+//! `lower` derives a span filter that every wanted span passes, and the store's scan evaluates it. Then `eval` decides
+//! exactly, on whole assembled traces.
 //!
-//! What is not supported is named in the error.
+//! The error for something unsupported names it.
 
 pub(crate) mod ast;
 mod cells;

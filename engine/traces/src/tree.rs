@@ -1,5 +1,5 @@
-//! Parents and children of a trace, self times, the critical path. Nothing here recurses: a chain of a million spans and
-//! spans that are each other's parents are inputs like any other.
+//! Parents and children of a trace, self times, the critical path. Nothing here recurses, since input may hold a chain
+//! of a million spans, or spans that are each other's parents.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;

@@ -1,4 +1,4 @@
-//! Writes JSON piece by piece: no tree is built, and what is full is handed on.
+//! Writes JSON piece by piece: builds no tree, and passes each full buffer on.
 
 use std::fmt::{self, Write};
 

@@ -1,4 +1,4 @@
-//! Written forms of the functions of this crate; its plans have no nodes of their own.
+//! Serialized forms of the functions of this crate; its plans have no nodes of their own.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What queries read of configuration: key transactions, Apdex thresholds, business processes. Plain data, pinned by a query
-//! as its snapshot is, so that a change acts on all history from the next query on (`config-api` 6).
+//! The configuration that queries read: key transactions, Apdex thresholds, business processes. Plain data, pinned per
+//! query like a snapshot, so that a change applies to all history from the next query on (`config-api` 6).
 
 use std::fmt::Debug;
 use std::sync::Arc;

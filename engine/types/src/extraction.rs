@@ -1,5 +1,5 @@
-//! Data-extraction rules (`config-api` 3.7): new typed fields out of what records hold. One compiled form for ingest and
-//! for test endpoints.
+//! Data-extraction rules (`config-api` 3.7): derive new typed fields from the fields of a record. One compiled form for
+//! ingest and for test endpoints.
 
 use std::borrow::Cow;
 

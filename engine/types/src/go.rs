@@ -1,5 +1,5 @@
-//! Texts as Go writes them: quoted, escaped, numbers. Messages, labels and templates of Prometheus and Alertmanager are
-//! made of such.
+//! Text as Go formats it: quoting, escaping, numbers. Prometheus and Alertmanager use these formats in messages, labels
+//! and templates.
 
 mod number;
 

@@ -1,5 +1,6 @@
-//! Hex digits, which ids, hashes and literals of bytes are written in. The crate `hex` neither appends to a text nor tells
-//! lower-case digits from others, and both are needed: of a column only what is written back as it was becomes bytes.
+//! Hexadecimal text of ids, hashes and byte literals. The crate `hex` can neither append to a string nor tell
+//! lower-case digits from upper-case ones. Both are needed: a column is stored as bytes only if its texts can be
+//! restored exactly.
 
 /// Writes bytes as lower-case hex digits.
 pub fn hex(bytes: &[u8]) -> String {

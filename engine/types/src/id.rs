@@ -1,4 +1,4 @@
-//! Identities.
+//! The id of a series.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! What an answer lacks because files could not be read.
 //!
-//! A file that is damaged fails the query, unless whoever asks can tell that the answer is not whole: then what the file
-//! holds is left out, and named. Nobody gets a sum over less than he asked for without being told.
+//! A damaged file fails the query, unless the endpoint can tell its client that the answer is incomplete. Then the
+//! content of the file is left out, and the file is named. No client gets a partial sum without being told.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

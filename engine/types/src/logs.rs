@@ -1,8 +1,8 @@
-//! Logs between decoders, store and query language: the batch that is written, the filter that a scan evaluates, and
-//! the traits through which a plan reaches the store.
+//! Logs as decoders, store and query language exchange them: the batch that is written, the filter that a scan
+//! evaluates, and the traits through which a plan reaches the store.
 //!
-//! A row is a time in nanoseconds, a stream and `name: text` fields; a field that is missing and one that is empty are
-//! the same, so empty values never travel (`logs-api` section 1).
+//! A row is a time in nanoseconds, a stream and `name: text` fields. A missing field and an empty one are the same, so
+//! empty values are never stored or sent (`logs-api` section 1).
 
 mod batch;
 mod color;

@@ -1,4 +1,4 @@
-//! Label matchers.
+//! Label matchers: `=`, `!=`, `=~`, `!~`.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What may have been meant by a name that nobody knows: one rule for all languages.
+//! "Did you mean": suggestions for unknown names, the same in all languages.
 
 /// Letters of a name that are looked at: who asks may send any length.
 const LETTERS_MAX: usize = 64;

@@ -1,8 +1,8 @@
-//! Written forms of what holds itself again, such as a filter of filters: `#[serde(with = "quiver_types::nested")]` on the
-//! fields that do.
+//! Serialized forms of recursive types, such as a filter of filters: `#[serde(with = "quiver_types::nested")]` on the
+//! recursive fields.
 //!
-//! Whoever reads bytes that somebody sent follows their nesting on the stack, and must not come to its end. What is too
-//! deep to be read is not written either.
+//! Deserialization recurses, and bytes from elsewhere must not overflow the stack. So the depth is limited, both when
+//! reading and when writing.
 
 use std::cell::Cell;
 use std::fmt;

@@ -1,7 +1,8 @@
-//! What a process holds and a written plan names by a number: snapshots, what was selected of them, configuration.
+//! Gives numbers to what a process holds in memory, so that a serialized plan can refer to it: snapshots, selections of
+//! series, configuration.
 //!
-//! Held weakly: a number leads somewhere as long as whoever wrote it holds what it stands for, which is as long as his
-//! query lives.
+//! References are weak: a number resolves as long as something else, normally the query that wrote the plan, holds its
+//! object.
 
 use std::any::Any;
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
-//! Whether the memory of the process is short: told by whoever watches it, heeded by whoever is about to take more.
+//! Whether the process is short of memory: set by a watcher, checked by whoever is about to take more.
 //!
-//! Budgets of single parts (live data, queries, caches) are counted where memory is taken. What no budget counts (bodies
-//! on their way in, batches between operators, what a flush works with, what the allocator keeps) shows in the process
-//! only; when the sum of all is above the limit, new work waits or is refused until it is below again. Where that is not
-//! enough, since what runs takes more than it says, somebody who can end it is asked for relief.
+//! The budgets of the parts (live data, queries, caches) count memory where it is taken. What no budget counts (request
+//! bodies, batches between operators, working memory of a flush, what the allocator keeps) shows only in the size of
+//! the process. When that is above the limit, new work waits or is refused until it has fallen. If that does not
+//! suffice, because running work uses more than it reserved, a callback may end some of it.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,4 +1,5 @@
-//! Random bytes and sealed bytes: passed in, like the clock, so that tests can foresee them and keys stay in one place.
+//! Random bytes and encryption as traits, passed in like the clock: tests can make them predictable, and keys stay in
+//! one place.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Rights: triples `{right, domain, service}`, what they contain, and the [`Access`] that follows from them
+//! Rights: triples `{right, domain, service}`, which of them include others, and the [`Access`] that follows from them
 //! (`identity-and-access` section 3).
 
 use std::fmt;

@@ -1,8 +1,8 @@
-//! What the nodes of a plan share while it runs once.
+//! State that the nodes of a plan share during one run.
 //!
-//! A plan is data: it may run twice, at once or one after the other, so none of its nodes keeps anything itself. The
-//! engine hands one [`RunShared`] to each run with the task; nodes that must meet (the partitions of one scan, all
-//! operators of a query) meet there. Rows and partial results travel as batches, never here.
+//! A plan is data: it may run several times, also concurrently, so its nodes hold no state. The engine passes one
+//! [`RunShared`] to each run with the task; nodes that must coordinate (the partitions of one scan, all operators of a
+//! query) do so through it. Rows and partial results are always passed as batches, never here.
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! Services by name or pattern, as permissions name them.
+//! Services by name or pattern, as used in rights.
 
 /// Longest name or pattern of a service in a triple, in bytes.
 const SERVICE_BYTES_MAX: usize = 512;

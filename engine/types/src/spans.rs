@@ -1,8 +1,8 @@
-//! Spans between decoders, store and the trace engine: the batch that is written, one span as all of them read it, the
-//! filter that a scan evaluates, and the traits through which a plan reaches the store.
+//! Spans as decoders, store and trace engine exchange them: the batch that is written, a single span, the filter that a
+//! scan evaluates, and the traits through which a plan reaches the store.
 //!
-//! Ids are fixed-size bytes, times Unix nanoseconds, attributes keep the type that they came with
-//! (`traces-api` section 1). An empty service is "none".
+//! Ids are fixed-size bytes, times Unix nanoseconds; attributes keep the type that they were sent with (`traces-api`
+//! section 1). An empty service means none.
 
 mod attributes;
 mod batch;

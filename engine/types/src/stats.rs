@@ -1,5 +1,5 @@
-//! Counters of what a query read, shared by the label phase and the scans of one query; shown by `explain=analyze`
-//! and checked against the limits.
+//! Counters of what a query reads, shared by its label phase and its scans; shown by `explain=analyze` and checked
+//! against its limits.
 
 use std::any::Any;
 use std::fmt::Debug;

@@ -1,4 +1,4 @@
-//! Numbers and bytes as text, the same wherever they are shown or kept.
+//! Numbers and bytes as text, in one format wherever they are shown or stored.
 
 use std::fmt::Write;
 

@@ -1,4 +1,4 @@
-//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates, durations and texts.
+//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates, durations and their text forms.
 
 pub mod calendar;
 pub mod duration;

@@ -1,5 +1,5 @@
-//! Work within one value that no batch bounds, such as a regular expression over a long text: whoever does it is called
-//! from deep within an operator and knows no query, so the thread knows for whom it works.
+//! Cancellation within the work on a single value, such as a regular expression over a long text. Such code is called
+//! from deep within an operator and knows no query, so it finds the query through the thread that it runs on.
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};

@@ -1,7 +1,7 @@
-//! What written forms of plans share: a checksum, and forms of what holds columns for `#[serde(with = …)]`.
+//! What serialized plans share: a checksum, and forms of Arrow columns for `#[serde(with = …)]`.
 //!
-//! The form of columns is Arrow's stream of messages. Its reader panics at some of what it cannot read, so what was
-//! damaged on the way must be told before it looks.
+//! Columns are written as an Arrow IPC stream. Its reader panics on some malformed input, so damage must be detected by
+//! the checksum before.
 
 use std::fmt;
 
