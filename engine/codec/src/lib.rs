@@ -1,8 +1,8 @@
-//! Written forms of physical plans (contract P6): DataFusion's own nodes and expressions as its protocol buffers, those of
-//! ours as each crate writes them (`quiver_query::Written`).
+//! Serialization of physical plans (contract P6): DataFusion's own nodes and expressions as its protocol buffers, ours
+//! as each crate writes them (`quiver_query::Written`).
 //!
-//! A plan that is read keeps nothing of the engine that wrote it but what its nodes say: functions are found in the session
-//! of the engine that reads, memory is taken from its pools, and what a run needs comes with its task.
+//! A plan that is read holds nothing of the engine that wrote it: functions are looked up in the session of the reading
+//! engine, memory comes from its pools, and the state of a run comes with its task.
 
 mod body;
 mod functions;

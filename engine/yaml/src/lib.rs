@@ -1,10 +1,10 @@
-//! Files that people write: YAML as a tree that knows where each thing stands.
+//! YAML that people write, as a tree in which each node knows its place in the file.
 //!
-//! `read` makes the tree from the events of the parser, by our rules: duplicate keys and foreign tags are refused,
-//! anchors and merge keys are expanded, sizes are bounded. `fields` reads a mapping into typed values and notes every
-//! field that nobody asked for, `write` makes a text. `problem` says what is wrong with one, and where.
+//! `read` builds the tree from the parser's events, with our rules: duplicate keys and foreign tags are errors, anchors
+//! and merge keys are expanded, sizes are limited. `fields` reads a mapping into typed values and reports fields that
+//! were never asked for, `write` produces text. `problem` describes an error and its place.
 //!
-//! Rule files, policies, models of analytics and configuration in YAML are read by this.
+//! Rule files, alerting policies, models of analytics and configuration in YAML are all read by this crate.
 
 mod fields;
 mod indents;

@@ -1,5 +1,5 @@
-//! Telling receivers: what a kind sends (calls over HTTP, e-mail over SMTP), over clients that go only where
-//! `egress` lets them, again and again within a budget.
+//! Notifies receivers: what each kind sends (HTTP calls, e-mail over SMTP), through clients restricted by `egress`,
+//! with retries within a budget.
 
 mod addresses;
 mod call;

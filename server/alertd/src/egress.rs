@@ -1,6 +1,6 @@
-//! Where calls may go (`identity-and-access` section 7): a name is resolved, each address is judged, and the connection
-//! goes to an address that was judged. No redirect, proxy or second look-up comes by it: what a proxy is to call is judged,
-//! too.
+//! Where calls may go (`identity-and-access` section 7): a name is resolved, each address is checked, and the
+//! connection goes to a checked address. Redirects, proxies and repeated look-ups cannot bypass this: the target of a
+//! call through a proxy is checked, too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};

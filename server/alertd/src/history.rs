@@ -1,7 +1,8 @@
-//! What alerting did, as records for whoever stores them: state changes of alerts, actions, evaluations, messages.
+//! The history of alerting, as records for whoever stores them: state changes of alerts, actions, evaluations,
+//! notifications.
 //!
-//! Nobody waits for it: records queue, and one task hands over what has come together. Where the store does not take them
-//! they wait, up to a bound; what is lost is counted.
+//! Nothing waits for it: records are queued, and one task passes them on in batches. If the store does not accept them
+//! they wait, up to a limit; lost records are counted.
 
 use std::fmt;
 use std::sync::Arc;

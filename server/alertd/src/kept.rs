@@ -1,8 +1,8 @@
-//! What a restart must find again, as JSON by kind and key in an SQLite file of its own: neither the catalog nor
-//! configuration waits for it.
+//! What must survive a restart, as JSON by kind and key in a separate SQLite file, so that it never waits for the
+//! catalog or the configuration.
 //!
-//! One task writes. What queued while it wrote goes into the next transaction as one, so that a burst of alerts costs a
-//! few syncs. Changes of one key take effect in the order in which they were handed in.
+//! One task writes. What is queued while it writes becomes one transaction, so that a burst of alerts costs few syncs.
+//! Changes of one key take effect in the order in which they were queued.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,12 +1,12 @@
-//! Alerting as it runs: what `quiver-alerting` decides is done here, over a clock, a database and the network.
+//! Alerting as it runs: carries out what `quiver-alerting` decides, with a clock, a database and the network.
 //!
-//! `rules` evaluates groups when they are due and hands alerts to the `router`, which also takes those that others post;
-//! it groups, mutes and flushes by the `policy`, and `deliver` tells receivers. `kept` is what a restart must find again:
-//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go, and `history`
-//! hands records of what was done to whoever stores them.
+//! `rules` evaluates groups when they are due and hands alerts to the `router`, which also receives alerts posted by
+//! others; the router groups, mutes and flushes them according to the `policy`, and `deliver` notifies receivers.
+//! `kept` stores what must survive a restart: alerts, silences, timers, the notification log, states of rules. `egress`
+//! decides where calls may go; `history` passes records of events to whoever stores them.
 //!
-//! Invariants: no query language and no store (the engine of rules comes in through a trait), and nothing goes out but
-//! through `egress`.
+//! Invariants: no query language and no store (the engine of rules is passed in through a trait), and nothing is sent
+//! except through `egress`.
 
 pub mod deliver;
 pub mod egress;

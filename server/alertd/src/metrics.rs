@@ -1,4 +1,4 @@
-//! Figures of alerting, as `/metrics` shows them.
+//! Metrics of alerting, as `/metrics` shows them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

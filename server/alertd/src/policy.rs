@@ -1,4 +1,4 @@
-//! The policy that is live: a checked configuration with its templates, and the text that is shown of it.
+//! The live policy: a checked configuration with its templates, and its text as shown to users.
 
 use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};

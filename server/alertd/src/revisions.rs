@@ -1,4 +1,4 @@
-//! Policies that were live, newest last: what they said, their secrets hidden, and the whole under a seal of the caller.
+//! Previous policies, newest last: their text with secrets hidden, and the whole, encrypted by the caller.
 
 use std::sync::Arc;
 

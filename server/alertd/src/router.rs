@@ -1,7 +1,7 @@
-//! The router: alerts come in, groups are flushed when they are due, integrations are told, and what was told is noted.
+//! The router: receives alerts, flushes groups when they are due, has integrations notified, and records that.
 //!
-//! One lock holds the state of dispatch; nobody waits for anything while holding it. Changes are handed to `kept` under
-//! the lock, so that they are made in the order in which they happened.
+//! One lock holds the state of dispatch; nothing is awaited while it is held. Changes are passed to `kept` under the
+//! lock, so that they are stored in the order in which they happened.
 
 mod flush;
 mod history;

@@ -1,8 +1,8 @@
-//! Rules under way: a task per group that evaluates it when it is due, and hands its alerts to the router.
+//! Running rules: a task per group evaluates it when it is due, and hands its alerts to the router.
 //!
-//! Groups spread over their interval by their names. So many are evaluated at once; each has a thread while it is, and its
-//! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
-//! changes, and the time of the service each few seconds.
+//! Groups are spread over their interval by a hash of their names. A limited number are evaluated at once, each on a
+//! thread of its own; its queries are cancelled when its interval ends, so a group that hangs only delays itself. The
+//! state of alerts is stored when it changes, and the time of the server every few seconds.
 
 mod alert;
 mod cycle;

@@ -1,8 +1,8 @@
-//! Who is told what, and when: groups with their timers, what mutes, the log of what was told.
+//! Whom to notify of what, and when: groups with their timers, muting, the notification log.
 //!
-//! All of it is a state over a clock that is passed in: `groups` says which groups are due, `stages` what of them may be
-//! told, `log` whether an integration is told and of which alerts, `message` what its templates see. Times are nanoseconds
-//! since 1970.
+//! All of it is a state over a clock that is passed in: `groups` says which groups are due, `stages` which of their
+//! alerts are muted, `log` whether an integration must be notified and of which alerts, `message` what its templates
+//! see. Times are nanoseconds since 1970.
 
 mod alert;
 mod groups;

@@ -1,12 +1,16 @@
-//! Alerting: what Prometheus' rule engine, vmalert and Alertmanager do, over our own engines.
+//! Alerting as pure functions: what Prometheus' rule engine, vmalert and Alertmanager do, over our own engines.
 //!
-//! Texts are read by `quiver_yaml`, which also says what is wrong with them. `template` is Go's `text/template`.
-//! `rules` are rule files and their evaluation, `unit_tests` promtool's tests of them. `config` is a whole Alertmanager
-//! configuration: `receivers`, `routes`, `inhibit`, `intervals`; `options` are what its globals and integrations are told,
-//! `matchers` and `silences` go with it. `dispatch` groups alerts and says whom to tell what, and when.
+//! | Module | What |
+//! |---|---|
+//! | `rules`, `unit_tests` | rule files and their evaluation · promtool's unit tests of them |
+//! | `config`, `receivers`, `routes`, `inhibit`, `intervals`, `options` | an Alertmanager configuration and its sections |
+//! | `dispatch`, `silences`, `matchers`, `labels` | groups alerts, and decides whom to notify of what and when |
+//! | `template` | Go's `text/template` |
 //!
-//! Invariants: no I/O, no clock, no query language, no store. What asks and writes comes in through traits, time as an
-//! argument. Every text that is read is bounded.
+//! YAML is read by `quiver_yaml`, which also reports what is wrong with it.
+//!
+//! Invariants: no I/O, no clock, no query language, no store. Whatever queries or writes is passed in through traits,
+//! time as an argument. The size of every text that is read is limited.
 
 pub mod config;
 pub mod dispatch;

@@ -1,4 +1,5 @@
-//! Options of globals and integrations by tables: each field has a name and a shape, which says what it takes.
+//! The options of globals and integrations as tables: each field has a name and a shape, which says what values it
+//! accepts.
 
 pub mod http;
 

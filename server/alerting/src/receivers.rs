@@ -1,4 +1,4 @@
-//! Receivers: which integrations there are, what each is told, and what holds between its options.
+//! Receivers: the kinds of integrations, their options, and constraints between these.
 //!
 //! One file per kind: its fields with their defaults, its checks, what it inherits from the globals.
 

@@ -1,4 +1,4 @@
-//! The tree of routes: which alert goes where, grouped how.
+//! The routing tree: which alerts go to which receiver, and how they are grouped.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
-//! Rules: the model and its checks, reading from YAML, and the evaluation of a group over a clock that is passed in.
+//! Rules: their model and checks, reading them from YAML, and the evaluation of a group over a clock that is passed in.
 //!
-//! What a rule asks goes through [`Engine`], whether an expression parses through [`Expressions`]: this crate knows no
-//! language and no store.
+//! Rules query through [`Engine`] and have expressions checked by [`Expressions`]: this crate knows no language and no
+//! store.
 
 mod alert;
 mod before;

@@ -1,4 +1,4 @@
-//! Silences: alerts that nobody is told of for a while.
+//! Silences: alerts that nobody is notified of for a while.
 
 use std::collections::BTreeMap;
 

@@ -1,9 +1,10 @@
-//! Templates: an own implementation of Go's `text/template`, as far as rules and notifications use it.
+//! Templates: our own implementation of Go's `text/template`, as far as rules and notifications use it.
 //!
-//! `lexer` and `parser` make a tree (`ast`), `exec` walks it over `value`s. Functions stand in tables: `builtins` of
-//! Go, `prometheus` of rules, `alertmanager` of messages; `methods` are those of values, `printf` and `time` do what
-//! Go's packages of these names do, `html` escapes by the place in a page. Errors read as Go's and tell line and
-//! column. Depth, steps, output and what is made on the way are bounded, so that a template harms only itself.
+//! `lexer` and `parser` make a tree (`ast`), `exec` evaluates it over `value`s. Functions are listed in tables:
+//! `builtins` those of Go, `prometheus` those of rules, `alertmanager` those of notifications. `methods` are methods of
+//! values; `printf` and `time` do what Go's packages of these names do; `html` escapes by the position in a page.
+//! Errors read like Go's and give line and column. Depth, steps, output and intermediate values are limited, so a
+//! template can only harm itself.
 
 mod alertmanager;
 mod ast;

@@ -1,6 +1,6 @@
-//! The access log: one line for each request when it is over, whichever way it ended.
+//! The access log: one line for each request when it ends, however it ends.
 //!
-//! It names the path, never its parameters nor what a body holds: queries and data may be secret.
+//! It holds the path, but neither parameters nor bodies, since queries and data may be secret.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Health, own metrics, and what only an operator may do (`guard` says who that is).
+//! Health, own metrics, and operations that only an operator may perform (`guard` decides who that is).
 
 mod queries;
 

@@ -1,6 +1,6 @@
-//! Alerting over HTTP. `alerts` takes alerts in and speaks Alertmanager's API, `rules` shows rules as Prometheus does; `policy`,
-//! `rule_test` and `unit_tests` (on a `rule_bench`) try out what is sent along. `stored_rules` and `stored_policy` make of
-//! entities what runs, `stored_checks` says whether they can; `history` reads what happened.
+//! Alerting over HTTP. `alerts` receives alerts and speaks Alertmanager's API, `rules` shows rules as Prometheus does.
+//! `policy`, `rule_test` and `unit_tests` (on a `rule_bench`) try out what a request sends. `stored_rules` and
+//! `stored_policy` turn stored entities into what runs, `stored_checks` validates them; `history` reads past events.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Memory of answers that are made as a whole: what slow readers have not taken yet stays within one budget. An answer
-//! that finds no room is dropped for 503; those that are made while they are sent hold little and are not counted.
+//! Memory of responses that are encoded as a whole: what slow clients have not yet read stays within one budget. A
+//! response that does not fit is replaced by 503. Responses that are streamed hold little and are not counted.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What stands around every request: its id and span, who may not ask, tenancy, CORS, counting, the access log.
+//! What happens around every request: id and span, refusals, tenancy, CORS, counting, the access log.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};

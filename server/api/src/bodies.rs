@@ -1,14 +1,12 @@
-//! Memory of request bodies: what is read of all requests and not yet decoded stays within one budget.
+//! Memory of request bodies: what has been read of all requests and is not yet decoded stays within one budget.
 //!
-//! A body takes its share as it arrives, not as it states its length: a promise holds no memory. Where nothing is left it
-//! waits for a moment, then is refused with 503 and `Retry-After`. The first bytes of each body come out of a budget of
-//! their own, so that large bodies of slow senders leave small requests alone; and who sends slowly while others wait for
-//! the memory that it holds has to give it back (408).
+//! A body is charged as it arrives and not by its stated length, since a mere announcement takes no memory. If nothing
+//! is left it waits for a moment, then is refused with 503 and `Retry-After`. The first bytes of each body come from a
+//! separate budget, so that large bodies of slow senders do not block small requests. A slow sender must give memory
+//! back (408) if others wait for it.
 //!
-//! What bodies are decoded to has a budget of the same kind beside it, held until it is stored: a few bytes can stand for
-//! many.
-//!
-//! Heads have a budget of the same kind, counted from when one is begun and not whole until its request is answered.
+//! Decoded bodies have a second budget of the same kind, held until they are stored, since a few bytes can expand to
+//! many. Request heads have a third, held from the first byte of a head until its request is answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,8 @@
-//! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). What a family does beyond it
-//! stands in a module of its own.
+//! Configuration over HTTP: one set of handlers for every family (`config-api` section 1). Operations that only one
+//! family has are in a module of their own.
 //!
-//! `ask` is a request, read, with its `conditions`; `entities` and `many` do what it asks for, `answer` is what comes of
-//! it, `refusals` what is kept of one that is refused; `operation` makes the routes of what a family does beyond the
-//! contract.
+//! `ask` is a parsed request with its `conditions`; `entities` and `many` carry it out, `answer` encodes the result,
+//! `refusals` records refused requests; `operation` makes the routes of a family's own operations.
 
 use std::sync::Arc;
 

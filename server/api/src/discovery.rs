@@ -1,5 +1,6 @@
-//! Resources that telemetry tells of (`config-api` 4): their types' rules are put to the distinct resources of what came in
-//! since the last look, never to rows; what is found becomes, or keeps alive, entities and relationships.
+//! Discovers resources in telemetry (`config-api` 4). The rules of resource types are applied to the distinct resources
+//! that arrived since the last run, never to rows. What is found creates entities and relationships, or marks them as
+//! still alive.
 
 use std::collections::HashMap;
 use std::sync::Arc;

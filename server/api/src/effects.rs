@@ -1,4 +1,4 @@
-//! What configuration does to telemetry: compiled forms of rules, made anew after each change.
+//! The effects of configuration on telemetry: compiled rules, replaced after each change.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};

@@ -1,4 +1,4 @@
-//! Columns become text once, here.
+//! Encoders of results: the only place where columns become text.
 
 pub(crate) mod escaping;
 pub(crate) mod federation;

@@ -1,4 +1,4 @@
-//! The one mapping from error kinds to statuses, and the envelopes that carry errors.
+//! The one mapping from error kinds to HTTP statuses, and the envelopes in which errors are sent.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};

@@ -1,8 +1,8 @@
-//! `explain` for every route of queries: the request is answered as any other, its plans are noted on the way
-//! (`quiver_query::Explaining`), and they stand in the place of the answer.
+//! `explain` for all query routes: the request is processed like any other, its plans are recorded on the way
+//! (`quiver_query::Explaining`), and replace the response.
 //!
-//! So the plans that are shown are those that the route runs, whatever it is made of. Without `analyze` plans give no rows;
-//! what a handler then makes of nothing (a 404, an empty list) is thrown away.
+//! So the plans shown are those that the route really runs. Without `analyze` the plans give no rows; what the handler
+//! makes of that (a 404, an empty list) is discarded.
 
 use std::cell::RefCell;
 use std::sync::Arc;

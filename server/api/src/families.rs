@@ -1,4 +1,4 @@
-//! Requests by what they are about: the families of metrics, and which requests change something.
+//! Classifies requests: the families by which metrics count them, and which requests change something.
 
 use http::Method;
 

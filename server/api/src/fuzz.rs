@@ -1,4 +1,4 @@
-//! What fuzz targets reach of this crate: decoders of requests that are no ingest format.
+//! Entry points for fuzz targets: decoders of requests that are not ingest formats.
 
 use quiver_types::{MillisRange, Result};
 

@@ -1,4 +1,4 @@
-//! OTLP over gRPC: the same services on their own port and on the main one, told from HTTP by their paths.
+//! OTLP over gRPC: the same services on their own port and on the main one, where their paths tell them from HTTP.
 
 use std::sync::Arc;
 

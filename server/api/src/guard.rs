@@ -1,9 +1,10 @@
-//! Who may not: pages in browsers that nobody allowed, and whoever is not at this machine where only its operator may act.
+//! Refuses browser pages of origins that are not allowed, and remote callers of what only an operator on this machine
+//! may do.
 //!
-//! A browser on this machine reaches what listens on loopback, whatever page it shows. Two marks give such requests away:
-//! `Origin` (a browser sends it with whatever may change something) and, when the page's own name was made to point here
-//! (DNS rebinding), `Host`. A proxy on this machine makes strangers look like its operator; the headers in which it says
-//! for whom it asks give that away, and a token lets those in that are meant to be.
+//! A browser on this machine can reach a server on loopback from any page. Two headers give such requests away:
+//! `Origin`, which browsers send with requests that may change something, and `Host`, if the page's own name was made
+//! to resolve to this machine (DNS rebinding). A proxy on this machine makes remote callers look local; the headers in
+//! which it forwards their addresses give that away. A token admits callers who are meant to have access.
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,5 +1,5 @@
-//! Where accounts (`auth`) and their configuration (`config`) meet: the directory that follows each change, the first
-//! administrator, hashes of passwords for entities, who calls.
+//! Connects accounts (`auth`) with their configuration (`config`): the directory that follows each change, the first
+//! administrator, password hashes of entities, the caller of a request.
 
 use std::borrow::Cow;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Import of exposition text: read while it comes, written in batches, so a body may have any length.
+//! Import of exposition text: read while it arrives and written in batches, so a body may have any length.
 //!
-//! The body passes from the connection through a short queue to a thread of its own, which decompresses, decodes and
-//! writes; whoever sends faster than the store takes has to wait. A bad line is skipped and counted, the answer names
-//! the first (`metrics-api` section 8).
+//! The body passes from the connection through a short queue to a thread that decompresses, decodes and writes it; a
+//! sender that is faster than the store has to wait. Bad lines are skipped and counted, and the response names the
+//! first (`metrics-api` section 8).
 
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;

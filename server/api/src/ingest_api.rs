@@ -1,4 +1,4 @@
-//! Ingest over HTTP: one handler for every format of the registry, answers as each protocol has them.
+//! Ingest over HTTP: one handler for all formats of the registry; responses as each protocol defines them.
 
 use std::sync::Arc;
 use std::time::Instant;

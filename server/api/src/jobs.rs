@@ -1,7 +1,7 @@
-//! Long operations, carried out one after the other (`config-api` 1.7) by the server that was asked for them: what was not
-//! finished when it stopped goes on with the next partition when it is back.
+//! Long operations, run one after the other (`config-api` 1.7) by the server that was asked for them. One that was
+//! interrupted by a stop continues with the next partition after the restart.
 //!
-//! `apply` puts rules to spans that are stored already.
+//! `apply` applies rules to stored spans.
 
 pub(crate) mod apply;
 

@@ -1,4 +1,4 @@
-//! What the languages say of the expressions of rules.
+//! Checks the expressions of rules with their query language.
 
 use quiver_alerting::rules::{Expressions, Language, ParsedExpr};
 use quiver_yaml::problem::Place;

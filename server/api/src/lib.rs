@@ -2,14 +2,16 @@
 //!
 //! | Module | What |
 //! |---|---|
-//! | `router`, `rights` | one line per family of endpoints · what each endpoint needs |
-//! | `around`, `request`, `guard`, `metrics` | what stands around every request: its id, who may not ask, what is counted, the access log |
-//! | `serve`, `bodies`, `answers` | listeners with limits on connections, heads and pace · memory of bodies and of answers |
-//! | `state`, `live`, `starting` | the handles that handlers share · settings that may change meanwhile · answers before the store is open |
-//! | `params`, `parameters`, `encode`, `error` | parameters in · those that nobody knows · answers out · kinds of errors → statuses, once |
-//! | `…_api`, `…_ingest`, `alerting` | the families |
+//! | `router`, `rights` | one line per family of endpoints · the rights that each endpoint needs |
+//! | `around`, `request`, `guard`, `metrics`, `access_log` | what happens around every request: id and span, refusals, counting, the access log |
+//! | `serve`, `bodies`, `answers`, `sending` | listeners with limits on connections, heads and pace · memory of request bodies and of responses · streamed responses |
+//! | `state`, `live`, `starting` | what all handlers share · settings that may change while the server runs · responses before the store is open |
+//! | `params`, `parameters`, `encode`, `error` | reading parameters · refusing unknown ones · encoding results · error kinds → HTTP statuses |
+//! | `explained`, `partial`, `segments`, `watch` | `explain` · responses that lack damaged files · segments below queries · metrics and log of ended queries |
+//! | `…_api`, `…_ingest`, `alerting`, `postgres` | the families of endpoints, and PostgreSQL's protocol |
+//! | `effects`, `discovery`, `jobs`, `usage` | what configuration does to telemetry · resources found in it · long operations · tables about the server itself |
 //!
-//! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
+//! Invariant: no handler computes a result; it reads parameters, calls one function of a lower layer, and encodes.
 
 mod access_log;
 pub mod admin;

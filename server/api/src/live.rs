@@ -1,4 +1,4 @@
-//! Settings that can change while the server runs, and the way to read them anew.
+//! Settings that can change while the server runs, and how they are reloaded.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
-//! Logs over HTTP and gRPC: the endpoints of five formats, and the calls that shippers make before they send.
+//! Logs over HTTP and gRPC: the endpoints of five formats, and the calls that log shippers make before they send.
 //!
 //! `request` reads what all endpoints share (parameters, encoding, tenancy), `store` writes batches, `lines` streams
-//! the two line formats, `whole` reads the others as a whole, `once` stores what names itself once, `search_engine` and
+//! the two line formats, `whole` reads the others as a whole, `once` handles idempotency keys, `search_engine` and
 //! `handshake` answer the small calls.
 
 mod grpc;

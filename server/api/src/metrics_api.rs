@@ -1,5 +1,5 @@
-//! The API of Prometheus, below `/metrics-api`: here instant and range queries, and the small endpoints that clients look at
-//! first; the others have a file each.
+//! The API of Prometheus, below `/metrics-api`: here instant and range queries, and the small endpoints that clients
+//! call first; the others have a file each.
 //!
 //! Source: `metrics-api` section 2; order of checks and texts as in Prometheus 3.14 `web/api/v1/api.go`.
 

@@ -1,9 +1,9 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
-//! A request is read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`; `forms` are answers
-//! other than JSON, `behind` are rows behind a measure and values of a dimension, `statements` SQL texts over models, `told`
-//! answers without what follows from hidden rows. What a caller may see is applied at the scan of each model, with his
-//! rights in its domain.
+//! Requests are read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`. `forms` are
+//! response formats other than JSON, `behind` gives the rows behind a measure and values of a dimension, `statements`
+//! SQL texts over models, `told` removes from responses what would reveal hidden rows. The caller's rights in the
+//! domain of each model are applied by its scan.
 
 mod behind;
 mod forms;

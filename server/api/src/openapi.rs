@@ -1,9 +1,9 @@
-//! The description of the API as OpenAPI 3.1: of all routes below `/platform-api`, of alerting alone below
-//! `/rulesapi/swagger`, where a page shows it (`config-api` 1.5).
+//! The API as OpenAPI 3.1: all routes below `/platform-api`, only alerting below `/rulesapi/swagger`, where a page
+//! shows it (`config-api` 1.5).
 //!
-//! Families of configuration are described out of their table, so that a new one needs nothing here; other routes stand
-//! in [`rows`]. What each operation needs comes from [`crate::rights`]. A test walks the router: a route or a method
-//! that is not described fails it, as does a description of what is not there.
+//! Families of configuration are described from their table, so a new one needs nothing here; other routes are listed
+//! in [`rows`]. The rights of each operation come from [`crate::rights`]. A test walks the router and fails for any
+//! route or method that is not described, and for descriptions of routes that do not exist.
 
 use std::sync::{Arc, OnceLock};
 

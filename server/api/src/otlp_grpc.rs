@@ -1,5 +1,5 @@
-//! OTLP over gRPC: one call without streams for each signal. A message is read as any other body is: within the memory for
-//! bodies, at the pace that senders must keep up, and decompressed within the same bounds.
+//! OTLP over gRPC: one unary call per signal. A message is read like any other body: within the memory for bodies, at
+//! the minimum pace, and decompressed within the same limits.
 
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
-//! Parameters that a route does not know: they are refused by name, since with a slip in a name another question is answered
-//! than the one that was meant.
+//! Refuses unknown parameters by name: with a misspelt one, another question would be answered than the one that was
+//! meant.
 //!
-//! What a route knows is what its description says ([`crate::openapi`]), so that the two cannot differ. Interfaces of other
-//! products pass over what they do not know, as the originals do: [`PASSING`] lists them. Configuration refuses by itself,
-//! since its lists take the fields of their family (`config_api`).
+//! The known parameters of a route are those of its description ([`crate::openapi`]), so the two cannot differ.
+//! Interfaces of other products ignore unknown parameters, as the originals do: [`PASSING`] lists them. Configuration
+//! checks its parameters itself, since its lists accept the fields of their family (`config_api`).
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

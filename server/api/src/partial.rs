@@ -1,9 +1,10 @@
-//! Answers that lack what a damaged file holds (promise D5).
+//! Responses that lack the content of damaged files (promise D5).
 //!
-//! Whoever builds a query with [`query_context`] can tell its caller what is missing: the header `Quiver-Partial` says how
-//! many files could not be read, and formats with a place for it name them. With the head of an answer the time to tell is
-//! over: a file that fails later ends a stream with an error. Formats that machines add up without reading headers
-//! (federation, remote read) do not use it, and fail as a whole; so does everything with `query.partial_answers = false`.
+//! An endpoint that builds its query with [`query_context`] can tell its client what is missing: the header
+//! `Quiver-Partial` gives the number of files that could not be read, and formats with a place for it name them. Once
+//! the head of a response has been sent it is too late for that: a file that fails later ends the stream with an error.
+//! Formats that machines process without reading headers (federation, remote read) do not use this and fail as a whole;
+//! so does everything with `query.partial_answers = false`.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Other servers over the same database of configuration: what they change acts here, too.
+//! Other servers over the same configuration database: applies their changes here, too.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,10 +1,10 @@
-//! PostgreSQL's wire protocol (version 3) on a port of its own, for `psql`, drivers and tools that know it: simple and
-//! extended queries, portals, cancel requests, TLS. Statements are those of `quiver_sql`, and only read.
+//! PostgreSQL's wire protocol (version 3) on a separate port, for `psql`, drivers and tools: simple and extended
+//! queries, portals, cancel requests, TLS. Statements are those of `quiver_sql` and read-only.
 //!
-//! `frame` takes messages apart as they come, bounded before they are held; `startup` says who is there; `session` is a
-//! connection from then on, `statements` and `portal` what it keeps, `command` the statements that are about the connection,
-//! `params` and `encode` values on their way in and out, `plan` plans, `fault` errors with their SQLSTATE. Messages of ours are written
-//! by the crate `pgwire`; those of clients are read here, since its decoder takes lengths on trust.
+//! `frame` splits the input into messages and limits their size before they are held; `startup` authenticates;
+//! `session` is a connection after that, `statements` and `portal` are its state; `command` handles statements about
+//! the connection; `params` and `encode` convert values, `plan` plans, `fault` maps errors to SQLSTATEs. Our messages
+//! are written by the crate `pgwire`. Those of clients are read here, since its decoder trusts their lengths.
 
 mod cancel;
 mod command;

@@ -1,5 +1,5 @@
-//! Access beyond the contract: who one is, one's password, checks of rights, the audit log, keys that sign
-//! (`config-api` section 5).
+//! Access control beyond the contract of configuration: the caller himself, his password, checks of rights, the audit
+//! log, signing keys (`config-api` section 5).
 
 use std::fmt::Write as _;
 use std::sync::Arc;

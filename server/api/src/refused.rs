@@ -1,5 +1,5 @@
-//! Records that are not their sender's to write (`identity-and-access` 4.2): who may write what is asked per record, the
-//! rest of a request is taken, and every answer says in a header how many were not.
+//! Records that their sender may not write (`identity-and-access` 4.2). Rights are checked per record; the rest of a
+//! request is stored, and each response gives the number of refused records in a header.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What is known of a request wherever it is served: its id, the trace that it belongs to, who sent it, what it asks for.
+//! What is known of a request wherever it is processed: its id, its trace, its sender, what it asks for.
 //!
-//! It travels with the task (`current`), so that handlers need not pass it on, and as a span around every log line.
+//! It is a task-local value (`current`), so handlers need not pass it on, and a span around all log lines.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! What each endpoint needs: the table of `identity-and-access` section 3 as data. It is looked at before a body is read.
+//! The rights that each endpoint needs: the table of `identity-and-access` section 3 as data. Checked before a body is
+//! read.
 //!
-//! Rows go by the route that the router chose, not by the path that was sent: whatever is written into a path, the row is
-//! that of the handler that will answer. A route without a row answers nobody (and a test walks all routes).
+//! Rows are found by the route that the router has matched, not by the path as sent, so the check always concerns the
+//! handler that will run. A route without a row refuses everyone (and a test walks all routes).
 
 use http::Method;
 use quiver_types::{Domain, Right, Rights, Services, Triple};

@@ -1,4 +1,4 @@
-//! One line per family.
+//! The router: one line per family of endpoints.
 
 use std::sync::Arc;
 

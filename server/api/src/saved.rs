@@ -1,4 +1,5 @@
-//! Configuration in backups: what of the database is saved, and the file that a running server adds to its backup.
+//! Configuration in backups: which tables of the database are saved, and the file that a running server adds to its
+//! backup.
 
 use std::path::Path;
 

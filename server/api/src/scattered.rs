@@ -1,4 +1,4 @@
-//! Numbers that tell nobody how many others there are: whoever sees two of his own must not learn what came between.
+//! Random ids in place of consecutive ones: a caller who sees two of his own ids must not learn how many came between.
 
 use std::hash::{BuildHasher, RandomState};
 

@@ -1,4 +1,5 @@
-//! Segments below queries (`config-api` 3.5): `segment=<key>`, repeatable and and-ed, with `segment.<variable>=<value>`.
+//! Segments, applied below queries (`config-api` 3.5): `segment=<key>`, repeatable and combined by AND, with
+//! `segment.<variable>=<value>`.
 
 use axum::extract::Request;
 use axum::middleware::Next;

@@ -1,8 +1,8 @@
-//! Answers that are sent batch by batch, as a query finds its rows.
+//! Responses that are streamed, batch by batch, as the query finds its rows.
 //!
-//! The query runs as long as its answer is on its way: who goes away ends it. What fails before its first rows are sent,
-//! or among the first thousand, is an answer of its own; later the connection is cut, so that what came cannot be taken
-//! for the whole.
+//! The query runs as long as its response is being sent; a client that disconnects ends it. An error before the first
+//! rows are sent (up to about a thousand are held back) becomes an error response. After that the connection is cut, so
+//! that the client cannot take what it got for the whole.
 
 use std::convert::Infallible;
 use std::time::Instant;

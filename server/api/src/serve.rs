@@ -1,5 +1,5 @@
-//! Listeners: an accept loop with one bound on the connections of all ports, connections that are watched (`connection`),
-//! and a stop that lets requests finish within a limit.
+//! Listeners: an accept loop with one limit on the connections of all ports, supervised connections (`connection`), and
+//! a stop that lets requests finish within a time limit.
 
 mod connection;
 mod frames;

@@ -1,4 +1,4 @@
-//! Counters of spans on their way in: by protocol and service, refusals, cuts, and how late spans came.
+//! Counters of received spans: by protocol and service, refusals, cuts, and how late spans arrived.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

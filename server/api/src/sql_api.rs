@@ -1,7 +1,7 @@
 //! SQL over HTTP, below `/sql-api/v1`: `query` and `tables`.
 //!
-//! Answers are streamed in the form that `format=` or `Accept` asks for. Errors are problem documents. What a caller may
-//! see is applied by the scans of each table, with his rights in that table's domain.
+//! Results are streamed in the form that `format=` or `Accept` asks for; errors are problem documents. The caller's
+//! rights in the domain of each table are applied by its scan.
 
 pub mod forms;
 

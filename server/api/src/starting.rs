@@ -1,4 +1,4 @@
-//! What is answered before the store is open: that the process lives, what it does, and its own metrics.
+//! What is answered before the store is open: liveness, the progress of the start, and own metrics.
 
 use axum::body::Body;
 use axum::response::{IntoResponse, Response};

@@ -1,4 +1,4 @@
-//! The handles that handlers share.
+//! The state that handlers share.
 
 use std::fmt;
 use std::sync::atomic::AtomicBool;

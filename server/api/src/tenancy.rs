@@ -1,5 +1,5 @@
-//! One organisation per installation: a request for another tenant than 0 is refused, whatever it asks for, rather than
-//! mixed with what is here. `X-Scope-OrgID` is ignored: agents send it wherever they go.
+//! An installation serves one organisation: requests for another tenant than 0 are refused rather than mixed with its
+//! data. `X-Scope-OrgID` is ignored, since agents send it to every server.
 
 use axum::response::Response;
 use http::{HeaderMap, StatusCode};

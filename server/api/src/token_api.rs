@@ -1,4 +1,4 @@
-//! The token service (`identity-and-access` section 1): paths and answers as Keycloak's clients expect them.
+//! The token service (`identity-and-access` section 1), with the paths and responses that clients of Keycloak expect.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What is answered where nothing is, and to methods that are not used: in the form that clients of the path know.
+//! Responses to unknown paths and unused methods, in the format that clients of the path expect.
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, Uri, header};

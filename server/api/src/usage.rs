@@ -1,8 +1,8 @@
-//! What the server is asked and what it keeps, written as rows of its own tables (`query_log`, `ingest_usage_1m`,
-//! `storage_stats`) every so often.
+//! Periodically writes what the server is asked and what it stores to its own tables (`query_log`, `ingest_usage_1m`,
+//! `storage_stats`).
 //!
-//! Queries that ended wait for their rows, up to a bound; what does not fit is counted and lost: nobody waits for this. An
-//! orderly stop writes those that wait.
+//! Ended queries are buffered until then, up to a limit; what does not fit is counted and lost, since no query may wait
+//! for this. A graceful stop writes the rest.
 
 use std::mem;
 use std::sync::OnceLock;

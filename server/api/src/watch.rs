@@ -1,4 +1,4 @@
-//! What is told of each query that has ended: its phases to the metrics, and to the log when it was slow.
+//! Reports each ended query: its phases to the metrics, and to the log if it was slow.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,4 +1,4 @@
-//! What a request shows to say who it is: tokens, keys, names and passwords, in every way that clients know.
+//! The credentials in a request: tokens, keys, names and passwords, in every form that clients use.
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};

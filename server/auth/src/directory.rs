@@ -1,5 +1,5 @@
-//! A picture of all accounts in memory: who there is, by which names, and what they hold. It is made anew after each
-//! change, so a request never waits for a database, and goes on with the last one while the database is gone.
+//! An in-memory copy of all accounts: their names, and what they hold. It is replaced after each change, so a request
+//! never waits for a database, and stays in use while the database is unreachable.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! What is wrong with a token, and with a request for one (RFC 6749, section 5.2).
+//! Errors about tokens and token requests (RFC 6749, section 5.2).
 
 use serde_json::{Value, json};
 

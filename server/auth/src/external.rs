@@ -1,4 +1,4 @@
-//! Issuers beside this one: their keys, fetched and kept, and what their tokens mean here (`identity-and-access` 1.5).
+//! External issuers: their keys, fetched and cached, and what their tokens mean here (`identity-and-access` 1.5).
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Forms of token requests, and client credentials in them.
+//! The forms of token requests, and client credentials in them.
 
 use std::borrow::Cow;
 

@@ -1,6 +1,6 @@
-//! Access tokens: what stands in them, and what is checked of them (`identity-and-access` 1.3).
+//! Access tokens: their claims, and the checks on them (`identity-and-access` 1.3).
 //!
-//! There is one algorithm, fixed before a key is chosen, and every check is written down here: libraries for tokens accept
+//! There is one algorithm, fixed before a key is chosen, and every check is written out here: token libraries accept
 //! missing claims, claims of wrong types and unknown `crit` unless told otherwise.
 
 use std::collections::HashMap;

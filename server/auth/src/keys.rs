@@ -1,4 +1,5 @@
-//! Keys that sign tokens: made, kept encrypted, published before they sign and for as long as their tokens live.
+//! The signing keys of tokens: generated, stored encrypted, published before they sign and as long as their tokens
+//! live.
 
 use std::collections::HashMap;
 use std::sync::Arc;

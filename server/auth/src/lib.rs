@@ -1,12 +1,12 @@
 //! Who calls, and what they may do: accounts, the token service, API keys, rights (`identity-and-access` 1 to 4).
 //!
-//! `directory` is a picture of all accounts in memory, made anew after each change, so that checking a request never waits
-//! for a database. `credentials` reads what a request shows, `jwt` and `apikey` check it, `service` puts both together and
-//! gives an [`Identity`]. `grants` answers token requests with `password`, `throttle` and `session`; `keys` are those that
-//! sign.
+//! `directory` is an in-memory copy of all accounts, replaced after each change, so that checking a request never waits
+//! for a database. `credentials` extracts what a request presents, `jwt` and `apikey` check it, `service` combines them
+//! and gives an [`Identity`]. `grants` answers token requests with `password`, `throttle` and `session`; `keys` are the
+//! signing keys.
 //!
-//! Invariants: no HTTP; clock and random source are passed in; secrets are compared in constant time, stored as hashes or
-//! encrypted, and never in a log (their types show nothing); what a stranger can make the server remember is bounded.
+//! Invariants: no HTTP; clock and random source are passed in; secrets are compared in constant time, stored as hashes
+//! or encrypted, and never logged (their types print nothing); what strangers can make the server remember is bounded.
 
 pub mod apikey;
 mod credentials;

@@ -1,4 +1,5 @@
-//! Passwords: what they must be, and their hashes (Argon2id), which cost time and memory, so few are made at once.
+//! Passwords: rules for new ones, and their hashes (Argon2id). Hashing costs time and memory, so few are computed at
+//! once.
 
 use std::sync::Arc;
 

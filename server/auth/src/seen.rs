@@ -1,7 +1,7 @@
-//! What is worth keeping of who came by: when a key was used, and who of another issuer is here for the first time.
+//! What is worth recording about callers: when a key was used, and users of other issuers who are new here.
 //!
-//! Requests leave a note and go on; whoever owns the database takes the notes and writes them. What strangers cannot show
-//! leaves no note, so there are never more than keys and users of issuers that are trusted.
+//! Requests leave a note and go on; the owner of the database collects the notes and writes them. Only authenticated
+//! callers leave notes, so there are never more than keys and users of trusted issuers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -1,7 +1,7 @@
-//! From what a request shows to who it is and what it may do.
+//! From the credentials of a request to the identity of its caller and its rights.
 //!
-//! `identity` is who somebody is, `identify` finds it out of what is shown, `proof` checks secrets of accounts,
-//! `standing` says what has become of somebody since.
+//! `identity` is the result, `identify` finds it from credentials, `proof` checks secrets of accounts, `standing` says
+//! whether an identity still holds later.
 
 mod identify;
 mod identity;

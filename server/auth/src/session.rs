@@ -1,9 +1,10 @@
-//! Sessions of users: refresh tokens, their rotation, and which sessions ended.
+//! Sessions of users: refresh tokens, their rotation, and ended sessions.
 //!
-//! A refresh token is `qvr_<session>_<generation>.<payload>.<HMAC of the generation under the session's secret>`: 256 bits
-//! that nobody can guess, and a payload that is the same in all, since keycloak-js reads the token as if it were a JWT. So
-//! the server keeps one secret per session instead of a hash per token, knows an old token of its own from a made-up one
-//! (only the former is a reuse and ends the session), and gives the same successor twice where an answer was lost.
+//! A refresh token is `qvr_<session>_<generation>.<payload>.<HMAC of the generation under the session's secret>`: 256
+//! bits that nobody can guess, and a payload that is the same in all of them, since keycloak-js parses the token as if
+//! it were a JWT. So the server stores one secret per session instead of a hash per token, can tell an old token of its
+//! own from a forged one (only the former is a reuse and ends the session), and gives the same successor again if a
+//! response was lost.
 
 use std::collections::HashMap;
 use std::sync::Arc;

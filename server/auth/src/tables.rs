@@ -1,4 +1,4 @@
-//! The tables of this crate, and what of them a copy of the configuration holds.
+//! The tables of this crate, and which of their content backups of the configuration hold.
 
 use quiver_database::Holds::{Bytes, Number, Text};
 use quiver_database::{Schema, Table};

@@ -1,4 +1,4 @@
-//! How often somebody may guess: by account and by network, never a lasting lock.
+//! Rate limits on guessing passwords, by account and by network; never a permanent lockout.
 
 use std::collections::HashMap;
 use std::hash::Hash;

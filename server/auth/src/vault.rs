@@ -1,4 +1,4 @@
-//! The master key, under which private keys and other secrets are stored.
+//! The master key, with which private keys and other secrets are encrypted.
 
 use std::fmt;
 use std::io::Write;

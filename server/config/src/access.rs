@@ -1,4 +1,4 @@
-//! Who sees and who writes an entity (`identity-and-access` 3 and 4.1).
+//! Who may see and change an entity (`identity-and-access` 3 and 4.1).
 
 use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value};

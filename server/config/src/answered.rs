@@ -1,4 +1,4 @@
-//! Requests that name themselves (`Idempotency-Key`): the same request again gets the same answer, not another effect.
+//! Idempotency keys (`Idempotency-Key`): a repeated request gets the response of the first and has no further effect.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What is deployed together, and whether its changes act by themselves (`config-api` 2.3).
+//! Areas: what is deployed together, and whether its changes take effect at once (`config-api` 2.3).
 
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value};

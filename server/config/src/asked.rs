@@ -1,4 +1,4 @@
-//! What changes ask of the service: rules and secrets that only it knows.
+//! What a change asks of the rest of the server: rules that only it can check, and secrets that only it can seal.
 
 use async_trait::async_trait;
 use serde_json::{Map, Value};

@@ -1,4 +1,5 @@
-//! What the API shows of entities beside what is stored of each: whether its changes wait, and what follows from others.
+//! What the API shows of an entity besides its stored content: whether changes wait for a deploy, and what follows from
+//! other entities.
 
 use std::collections::HashMap;
 

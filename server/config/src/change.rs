@@ -1,7 +1,7 @@
-//! One change: its checks, its rows, its references, history and audit row, in one transaction.
+//! One change: its checks, rows, references, history and audit row, in one transaction.
 //!
-//! `op` is what is asked for, `draft` what is read of it, `work` does it to one entity with `rows`, `links`, `restore`
-//! and `identity`; here transactions begin and end.
+//! `op` is the operation that is asked for, `draft` its parsed form, `work` carries it out on one entity with `rows`,
+//! `links`, `restore` and `identity`; here transactions begin and end.
 
 use quiver_database::Connection;
 use serde_json::{Map, Value, json};

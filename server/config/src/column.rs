@@ -1,4 +1,4 @@
-//! The columns that indexes have: by which of them a list is ordered.
+//! The index column by which a list is ordered.
 
 use quiver_database::Argument;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! The configuration as all parts of this crate share it: its database, what it is given, what of it is in memory.
+//! The configuration as all modules of this crate share it: its database, its dependencies, its caches.
 
 use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Tables of the database: each part of the server counts its own steps.
+//! Migrations of the database: each part of the server numbers its own steps.
 
 use quiver_database::{Database, Writing, statement};
 

@@ -1,4 +1,4 @@
-//! Values as texts that order as the API orders values: what the index of `values` holds of them.
+//! Encodes values as texts that sort as the API sorts the values: the content of the index of `values`.
 
 use std::iter::once;
 

@@ -1,4 +1,4 @@
-//! An entity: as it is stored, as it is shown, and as it is going to be.
+//! An entity: as stored, as shown, and as drafted by a change.
 
 use quiver_database::{Connection, Row, statement};
 use serde_json::{Map, Value, json};

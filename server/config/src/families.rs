@@ -1,4 +1,4 @@
-//! The table of families: one file each, one line here.
+//! The table of families: one file each, and one line here.
 
 use crate::family::Family;
 

@@ -1,4 +1,4 @@
-//! Fields of entities as data: what may stand in them, what stands there when nothing is said.
+//! Fields of entities as data: which values they accept, and their defaults.
 
 use std::net::IpAddr;
 

@@ -1,4 +1,4 @@
-//! The filter of a list: the grammar of RFC 7644 section 3.4.2.2, and what it says of an entity.
+//! The filter of a list: the grammar of RFC 7644 section 3.4.2.2, and its evaluation on an entity.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;

@@ -1,7 +1,7 @@
-//! Pages in an order by several fields. The index of the first one is walked, only its rows; entities that have the same
-//! value there are a group. Small groups are read and sorted; one that is too large for that is walked by the next field.
+//! Pages ordered by several fields. The rows of the first field's index are walked; entities with the same value form a
+//! group. Small groups are read and sorted; a group that is too large for that is walked by the next field.
 //!
-//! So the entities that are read are those of the page and of what no index tells about, not those of the family.
+//! So only the entities of the page, and those that no index covers, are read, and not the whole family.
 
 use std::collections::BinaryHeap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
-//! Texts of a field in memory. A list that looks for a part of a text (`co`, `ew`, `q`) has the database go through all
-//! texts of that field, for each of its pages. Where such a list is asked again and again and nothing changes meanwhile, its
-//! texts are kept here, in the order of the list: a page then costs the database the entities that it gives.
+//! Texts of a field, held in memory. A list that searches for a part of a text (`co`, `ew`, `q`) makes the database
+//! scan all texts of that field for each page. If such a list is requested repeatedly without a change in between, its
+//! texts are kept here in the order of the list, and a page only costs the entities that it shows.
 //!
-//! They only narrow: each entity that is read is asked again, but for those that are only counted.
+//! The texts only preselect: each entity that is read is checked again; only counts rely on them alone.
 
 use std::borrow::Cow;
 use std::collections::HashMap;

@@ -1,5 +1,5 @@
-//! Long operations (`config-api` 1.7): what is kept of them, so that a restart goes on where they were. Who carries them out
-//! knows what parameters and checkpoints mean.
+//! Long operations (`config-api` 1.7): their stored state, from which they continue after a restart. Parameters and
+//! checkpoints are opaque here; only the executor knows their meaning.
 
 use quiver_database::{Row, statement};
 use serde_json::{Map, Value, json};

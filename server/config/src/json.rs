@@ -1,4 +1,4 @@
-//! JSON as strangers send it: no key twice, no deep nesting, errors with their place; and RFC 7396.
+//! JSON from clients: no repeated keys, no deep nesting, errors with their place; and merge patches (RFC 7396).
 
 use std::fmt;
 

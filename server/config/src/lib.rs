@@ -1,14 +1,17 @@
 //! Configuration: one contract for every family of entities (`config-api` section 1), over SQL.
 //!
-//! A family is data (`family`, `families`): its fields, rules, references, right, and a file of its own; its entities
-//! (`entity`) are all alike. Everything that can be asked of it is here once, over what all of it shares (`config`):
-//! `document` reads and lists (`query`, `filter`; by indexes: `ordered`, `grouped`, `narrowed` over `values`, `words` and
-//! `texts`; from memory: `held`), `change` makes one change within a transaction with its references, history and audit
-//! row, `many` makes many, `answered` repeats answers of requests that name themselves, `audit` keeps a chain of who did
-//! what, `saved` writes all of it into a file and reads it.
+//! | Module | What |
+//! |---|---|
+//! | `family`, `families`, `fields` | a family as data: fields, rules, references, right; one file each |
+//! | `entity`, `config`, `db`, `open` | an entity · what all modules share · the tables |
+//! | `document`, `query`, `filter`, `place`, `beside` | reading and listing |
+//! | `ordered`, `grouped`, `narrowed`, `values`, `words`, `texts`, `times`, `held` | lists that use indexes, or texts held in memory, instead of reading the whole family |
+//! | `change`, `many`, `staged`, `merge` | one change in a transaction with references, history and audit row · many changes · edits that wait for a deploy |
+//! | `asked`, `access`, `outside`, `sealing` | what a change asks of the rest of the server · who may see and change an entity |
+//! | `answered`, `audit`, `jobs`, `saved` | idempotent requests · the audit log · long operations · backups |
 //!
-//! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
-//! answer, a history or an audit row.
+//! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; a secret never appears in a
+//! response, a history or an audit row.
 
 mod access;
 mod answered;

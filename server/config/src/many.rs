@@ -1,4 +1,4 @@
-//! Many changes at once: all or nothing (put, import), or each by itself (delete, update: `each`).
+//! Many changes at once: atomic (put, import), or each by itself (delete, update: `each`).
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Several resources that are one: what names them names the one that stays.
+//! Merges several resources into one: references to any of them become references to the one that stays.
 
 use quiver_database::statement;
 use serde_json::{Value, json};

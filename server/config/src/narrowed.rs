@@ -1,7 +1,7 @@
-//! What the indexes of values and of texts know of a filter, of `q`, and of what a caller sees: statements that the database
-//! goes through instead of the whole family.
+//! Translates a filter, `q` and what the caller may see into SQL over the indexes of values and texts, which the
+//! database runs instead of reading the whole family.
 //!
-//! It only narrows: each entity that is found is asked again, but where only a number is asked for and all is known exactly.
+//! The indexes only preselect: each entity that is found is checked again, except for counts where the index is exact.
 
 use std::ops::Range;
 

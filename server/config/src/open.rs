@@ -1,4 +1,4 @@
-//! Opening a configuration: its tables, what is built in, what older servers did not write.
+//! Opens a configuration: creates its tables and built-in entities, and adds what older servers did not write.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

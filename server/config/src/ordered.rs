@@ -1,5 +1,5 @@
-//! Pages in an order that an index of the database has: they cost what they give, however large the family is. Orders by
-//! several fields, and pages of what is rare in an order, come from `grouped`; all other lists read the whole family
+//! Pages in the order of a database index: they cost what they return, however large the family is. Orders by several
+//! fields, and pages of entities that are rare in an order, come from `grouped`; all other lists read the whole family
 //! (`document`).
 
 use std::collections::HashMap;

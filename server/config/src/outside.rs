@@ -1,5 +1,5 @@
-//! Entities that another part of the service keeps: they have the form of all entities, their history and audit rows are
-//! here. Those rows follow the change; they are not of one transaction with it.
+//! Entities that another part of the server stores: they look like all others, and their history and audit rows are
+//! kept here. These rows are written after the change, not in one transaction with it.
 
 use quiver_database::statement;
 use serde_json::{Map, Value};

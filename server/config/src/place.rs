@@ -1,4 +1,4 @@
-//! Where entities are, and which of those that are there a caller sees.
+//! Where entities are stored, and which of them a caller sees.
 
 use crate::entity::Entity;
 use crate::family::{Caller, Family};

@@ -1,4 +1,4 @@
-//! What can be wrong with a request, as `config-api` section 1.5 words it. The API maps [`ProblemKind`] to a status.
+//! Errors about a request, as `config-api` section 1.5 words them. The API maps [`ProblemKind`] to an HTTP status.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Parameters of a list, and its pages.
+//! The parameters of a list, and its pages.
 
 use std::cmp::Ordering;
 

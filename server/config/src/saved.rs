@@ -1,9 +1,9 @@
-//! The whole configuration as one file, for backups: the rows of all tables as they are at one moment, read while others
-//! write, from SQLite or PostgreSQL, and put into an empty database of either kind.
+//! The whole configuration as one file, for backups: a consistent copy of the rows of all tables, from SQLite or
+//! PostgreSQL, which can be restored into an empty database of either kind.
 //!
-//! The file is lines of JSON, packed with zstd: a [`Head`], then for each table its [`TableHead`] and a line per row, then
-//! the [`End`]. `docs/formats/configuration.md` describes it. What is encrypted stays so: the master key is never in it,
-//! but it must be at hand where the file is read, and tells that nobody has changed the file since.
+//! The file has lines of JSON, compressed with zstd: a [`Head`], then for each table its [`TableHead`] and a line per
+//! row, then the [`End`]. `docs/formats/configuration.md` describes it. Encrypted values stay encrypted. The master key
+//! is never in the file, but needed to restore it, and it proves that the file has not been modified.
 
 mod load;
 mod save;

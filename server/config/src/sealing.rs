@@ -1,4 +1,4 @@
-//! Texts that hold secrets, kept elsewhere: sealed by the vault of the configuration.
+//! Encrypts texts that hold secrets and are stored elsewhere, by the vault of the configuration.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;

@@ -1,5 +1,5 @@
-//! When resources were seen, and how they are: told by telemetry all the time, so that it makes no version, no history, no
-//! audit row and no revision, after which all servers would read all configuration anew.
+//! When resources were last seen, and their health. Telemetry updates this all the time, so it makes no version, no
+//! history, no audit row and no revision (after which all servers would reload all configuration).
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;

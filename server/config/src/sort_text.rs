@@ -1,4 +1,5 @@
-//! The text that an index orders the entities of a family by: the fields of its natural order, else the one that names them.
+//! The text by which an index orders the entities of a family: the fields of its natural order, or the field that names
+//! them.
 
 use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! Edits that wait for a deploy (`config-api` 2.3): where an area does not deploy by itself, what runs is a copy of its
-//! entities as they were deployed last. The copy is made within the transaction of the deploy, so that it is whole.
+//! Edits that wait for a deploy (`config-api` 2.3). In an area that is not deployed automatically, the server runs a
+//! copy of its entities as last deployed, made within the transaction of the deploy, so that it is consistent.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! The tables of this crate as a copy of the configuration holds them.
+//! The tables of this crate, for backups of the configuration.
 
 use quiver_database::Holds::{Bytes, Number, Text};
 use quiver_database::{Holds, Schema, Table};

@@ -1,5 +1,5 @@
-//! The texts that `q` looks through: one row for each entity, in lower case, so that a list goes through these instead of
-//! reading whole entities. Rows are written with those of `values`; `narrowed` asks for them.
+//! The index for `q`: one row of lower-case text per entity, so that a list scans these instead of whole entities. Rows
+//! are written with those of `values`; `narrowed` queries them.
 
 use quiver_database::{Connection, statement};
 use serde_json::Value;

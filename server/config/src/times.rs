@@ -1,6 +1,6 @@
-//! Parts of times as the API shows them (`2027-01-15T08:00:05.120Z`): which rows have one in a column of Unix milliseconds.
-//! Hours and what is smaller follow by arithmetic that the database does for each entry of an index; of dates the days are
-//! named that there are.
+//! Substring filters on times as the API shows them (`2027-01-15T08:00:05.120Z`), translated to conditions on a column
+//! of Unix milliseconds. Hours and smaller units become arithmetic that the database does for each index entry; for
+//! dates, the days that exist are enumerated.
 
 use std::fmt::Write;
 use std::ops::Range;

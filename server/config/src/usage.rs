@@ -1,4 +1,4 @@
-//! When keys were used. That is no change of a key: its version stays, and nobody need look at it anew.
+//! When keys were last used. That is no change of a key: its version stays the same, and no server reloads it.
 
 use quiver_database::statement;
 use serde_json::json;

@@ -1,5 +1,5 @@
-//! What fields of entities hold, in an index: a list that is filtered or sorted by them costs what it gives, not what the
-//! family has. Rows are written in the transaction of the change that they follow from; `narrowed` asks for them.
+//! An index of the values of fields: a list that filters or sorts by them costs what it returns, not the size of the
+//! family. Rows are written in the transaction of the change; `narrowed` queries them.
 
 use std::collections::BTreeSet;
 use std::iter::once;

@@ -1,5 +1,5 @@
-//! The texts that a field has, where they are few: what has a part of a text is then looked for among these instead of among
-//! what each entity has there.
+//! The distinct texts of a field, if they are few: a search for a part of a text then scans these instead of the text
+//! of every entity.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! A database, its connections, and on which of them a statement runs.
+//! A database and its connections, and which connection a statement runs on.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};

@@ -1,4 +1,4 @@
-//! From the one way in which statements are written to what PostgreSQL reads.
+//! Translates statements from their common form to PostgreSQL's.
 
 /// Functions that have another name here than in SQLite: what finds a text within another one, what makes lists of JSON.
 const FUNCTIONS: [(&str, &str); 3] =

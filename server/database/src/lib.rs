@@ -1,5 +1,6 @@
-//! The database of configuration and accounts: a SQLite file by default, PostgreSQL by URL. Statements are written once, in
-//! what both understand; what differs (placeholders, types of columns, how one writer keeps out the others) is here.
+//! The database of configuration and accounts: a SQLite file by default, PostgreSQL by URL. Statements are written
+//! once, in SQL that both understand; the differences (placeholders, column types, how one writer excludes others) are
+//! handled here.
 
 mod connection;
 mod dialect;

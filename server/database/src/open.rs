@@ -1,4 +1,4 @@
-//! Opening a database, taking its connections, and transactions that write: one at a time, in all servers together.
+//! Opens a database, hands out its connections, and runs write transactions: one at a time, across all servers.
 
 use std::path::Path;
 use std::str::FromStr;

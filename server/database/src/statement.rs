@@ -1,4 +1,4 @@
-//! A statement with its values, and how it runs.
+//! A statement with its arguments, and how it is run.
 
 use std::borrow::Cow;
 use std::future::Future;

@@ -1,4 +1,4 @@
-//! Tables as data: what is carried from one database to another, whichever kinds they are.
+//! Tables as data: what is copied from one database to another, whatever their kinds.
 
 use sqlx::Error;
 

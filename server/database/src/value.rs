@@ -1,4 +1,4 @@
-//! What goes into a statement, and what comes out of its rows.
+//! Arguments of statements, and values in the rows of their results.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Alerting of the binary: where rules and policy come from, and the engine that rules ask.
+//! Alerting in the binary: where rules and policy come from, and the engine that evaluates rules.
 
 pub(crate) mod engine;
 mod history;

@@ -1,5 +1,5 @@
-//! Analytics at the start and while it runs: models and tables of the operator's folders, read anew when files change, all
-//! or nothing (`olap-api.md` 10).
+//! Analytics in the binary: models and tables from the operator's folders, reloaded when files change, all or nothing
+//! (`olap-api.md` 10).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! Demo telemetry of a small shop: metrics, logs and traces that tell of the same visits, an hour of history and then
-//! live, through the same doors as any sender's.
+//! Demo telemetry of a small shop: metrics, logs and traces of the same simulated visits, one hour of history and then
+//! live, sent through the same endpoints as any sender uses.
 
 pub mod alerts;
 mod banner;

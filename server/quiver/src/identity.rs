@@ -1,4 +1,4 @@
-//! Accounts of the binary: where their database and keys are, and where the first password comes from.
+//! Accounts in the binary: where their database and keys are, and where the first password comes from.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! Documents of other issuers, over HTTP: their discovery and their keys (`identity-and-access` 1.5).
+//! Fetches the documents of other issuers over HTTP: discovery and keys (`identity-and-access` 1.5).
 //!
-//! A name is resolved, each address is judged, and the connection goes to one that was judged. TLS only, but on this machine;
-//! no redirects, no proxies; bounded in time and size.
+//! A name is resolved, each address is checked, and the connection goes to a checked address. TLS only, except to this
+//! machine; no redirects, no proxies; limited in time and size.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! What the binary does: commands, settings and their reload, wiring, the server's life, the demo.
+//! What the binary does. Start at `command` (what `main` runs), `wiring` (builds all components) and `server` (the life
+//! of a server); `settings` and `reload` are its configuration, `demo` the demo.
 
 pub mod alerting;
 pub mod analytics;

@@ -1,5 +1,5 @@
-//! The binary. Its commands are in the library beside it: what is asynchronous is compiled where it is begun, so here all of the server
-//! would be compiled a second time.
+//! The binary. Its commands are in the library beside it: async code is compiled in the crate that starts it, so a
+//! `main` with commands would compile the whole server a second time.
 
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
 //! Keeps the process within its memory limit.
 //!
-//! A thread looks at the resident memory many times a second. When it comes near the limit, pages that the allocator
-//! holds back for later are given to the system at once, instead of half a second later; when nearly all of it
-//! is used nevertheless, it says so ([`MemoryPressure`]): writes wait, queries spill or fail, until there is room again.
-//! Above the limit the largest query is ended.
+//! A thread checks the resident memory many times a second. Near the limit, it makes the allocator return cached pages
+//! to the system at once instead of half a second later. If nearly all of the limit is used nevertheless, it signals
+//! [`MemoryPressure`]: writes wait, queries spill or fail, until there is room again. Above the limit it ends the
+//! largest query.
 
 use std::sync::{Arc, Weak};
 use std::thread;

@@ -1,6 +1,5 @@
-//! Tells systemd how far the service is (`sd_notify`): one datagram to the socket that it names.
-//!
-//! Where nobody waits for it nothing happens.
+//! Notifies systemd of the state of the service (`sd_notify`): one datagram to the socket that systemd names. Does
+//! nothing if there is none.
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::ffi::OsStrExt;

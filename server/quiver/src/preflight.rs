@@ -1,4 +1,5 @@
-//! What `quiver check-config` looks at besides the values of settings: what a start would refuse before it serves.
+//! What `quiver check-config` checks besides the values of settings: everything that would make a start fail before it
+//! serves.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What the process knows of its machine and of itself.
+//! What the process knows about its machine and itself.
 
 use std::fs;
 

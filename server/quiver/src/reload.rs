@@ -1,5 +1,5 @@
-//! Settings read anew while the server runs (SIGHUP, `POST /admin/reload`): those that can change do, all at once; the
-//! others are named. Nothing changes when anything is not valid.
+//! Reloads settings while the server runs (SIGHUP, `POST /admin/reload`): those that can change do, all at once;
+//! changes of others are reported. If anything is invalid, nothing changes.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! What the command line asks a running server for.
+//! Requests of the command line to a running server.
 
 use std::path::Path;
 use std::time::Duration;

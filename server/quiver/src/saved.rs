@@ -1,4 +1,4 @@
-//! Configuration in backups, where no server runs: what `quiver backup` saves and `quiver restore` takes.
+//! Configuration in backups of a stopped server: what `quiver backup` saves and `quiver restore` restores.
 
 use std::fmt;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `quiver sql`: a statement on the command line, asked of a running server or of a directory at rest.
+//! `quiver sql`: runs a query on a running server or on the data directory of a stopped one.
 
 use std::io::Write;
 use std::path::Path;

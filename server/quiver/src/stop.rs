@@ -1,4 +1,4 @@
-//! How the server is told to stop, and leaves where it cannot stop in order.
+//! How the server is told to stop, and how it exits where a graceful stop is impossible.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};

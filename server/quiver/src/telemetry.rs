@@ -1,4 +1,4 @@
-//! The service's own log.
+//! The log of the server itself.
 
 use std::fmt;
 use std::sync::Arc;

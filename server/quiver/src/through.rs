@@ -1,4 +1,5 @@
-//! `query.through_codec`: plans leave the engine that makes them as bytes, and run in a second one that read them.
+//! `query.through_codec`: plans are serialized by the engine that makes them, and run by a second engine that reads
+//! them.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! What the first queries after a start would wait for: code that was never run, tables that are made once, memory of
-//! threads. A small query of each language runs before requests are served.
+//! Warm-up: runs a small query of each language before requests are served, so that the first real ones need not wait
+//! for code that never ran, lazily built tables, and memory of threads.
 
 use std::fmt::Debug;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A real PostgreSQL for tests: from Debian's packages, in a folder of its own, on loopback, until it is dropped.
+//! A real PostgreSQL server for tests: Debian's package, in a temporary folder, on loopback, stopped when it is
+//! dropped.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
