@@ -13,12 +13,11 @@ use crate::sender::Sender;
 pub struct Limits {
     /// Largest body after decompression.
     pub body_bytes_max: usize,
-    /// Largest batch in memory: a few bytes on the wire can stand for many.
+    /// Largest decoded batch in memory; a few bytes on the wire can expand to many.
     pub batch_bytes_max: usize,
-    /// Points of OTLP before this time are refused one by one: the store would count samples, of which a point may have
-    /// many.
+    /// OTLP points before this time are rejected here, since the store would count their samples and not the points.
     pub earliest_ms: Millis,
-    /// Points of OTLP after this time are refused in the same way.
+    /// OTLP points after this time are rejected in the same way.
     pub latest_ms: Millis,
 }
 
@@ -28,17 +27,17 @@ impl Default for Limits {
     }
 }
 
-/// What a decoder knows besides the body.
+/// What a decoder needs besides the body.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// Bounds of the request.
     pub limits: Limits,
-    /// How OTLP becomes series.
+    /// How OTLP metrics become series.
     pub otlp: &'a OtlpOptions,
     /// Sums of OTLP delta series; locked only by requests that hold delta points.
     pub delta: &'a Mutex<DeltaState>,
     /// The time of the request.
     pub now_ms: Millis,
-    /// Whose series are taken; none: all.
+    /// Limits whose series are accepted; `None`: all.
     pub sender: Option<&'a Arc<Sender>>,
 }

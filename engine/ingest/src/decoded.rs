@@ -13,12 +13,12 @@ use crate::labels::LabelBuilder;
 use crate::reason::Reason;
 use crate::sender::{Gate, Sender, Verdict};
 
-/// Things left out for one reason.
+/// What was rejected for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// Why they are left out.
+    /// Why it was rejected.
     pub reason: Reason,
-    /// How many: series, histograms, exemplars, points or lines, as the reason and format have it.
+    /// How many, counted in series, histograms, exemplars, points or lines, depending on reason and format.
     pub count: u64,
     /// The first of them, shortened; may be empty.
     pub example: String,
@@ -29,7 +29,7 @@ pub struct Rejected {
 pub struct Decoded {
     /// The series, samples, histograms, exemplars and metadata to store.
     pub batch: MetricsBatch,
-    /// What was left out, by reason, in order of appearance.
+    /// What was rejected, by reason, in order of appearance.
     pub rejected: Vec<Rejected>,
     /// Float samples in `batch`.
     pub samples: u64,
@@ -40,7 +40,7 @@ pub struct Decoded {
 }
 
 impl Decoded {
-    /// Counts records that are not the sender's to write.
+    /// Number of records that the sender has no right to write.
     pub fn forbidden(&self) -> u64 {
         self.rejected_count(|r| r == Reason::Service)
     }
@@ -50,13 +50,13 @@ impl Decoded {
         self.rejected.iter().find(|r| r.reason == Reason::Service).map(|r| &*r.example)
     }
 
-    /// Counts what was left out for reasons that the predicate likes.
+    /// Number of rejected things whose reason the predicate accepts.
     pub fn rejected_count(&self, like: impl Fn(Reason) -> bool) -> u64 {
         self.rejected.iter().filter(|r| like(r.reason)).map(|r| r.count).sum()
     }
 
-    /// Gives the text that counts and names the reasons that the predicate likes; `None` when there is none. At most
-    /// about 2 KiB: the set of reasons is closed and examples are short.
+    /// Gives a message that counts the rejected things by reason, for reasons that the predicate accepts; `None` if
+    /// there are none. At most about 2 KiB: the set of reasons is closed and examples are short.
     pub fn rejected_text(&self, like: impl Fn(Reason) -> bool) -> Option<String> {
         use std::fmt::Write;
         let mut text = String::new();
@@ -74,7 +74,7 @@ impl Decoded {
 /// Longest example of a rejected thing, in characters.
 const EXAMPLE_MAX_CHARS: usize = 120;
 
-/// Where a batch was before a series, so that the series can be taken back.
+/// The length of a batch before a series, so that the series can be removed again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     pub(crate) samples: usize,
@@ -90,9 +90,9 @@ pub(crate) struct Sink {
     bytes_max: usize,
     samples_max: usize,
     other_bytes: usize,
-    /// Whose series are taken; none: all.
+    /// Checks whose series are accepted; `None`: all.
     gate: Option<Gate>,
-    /// Whether the last series got the service that it lacked.
+    /// Whether the last series had no service and was given that of the sender.
     was_named: bool,
     /// A series with its service.
     named: Vec<u8>,
@@ -126,13 +126,13 @@ impl Sink {
         }
     }
 
-    /// Takes what a sender may write, and no more.
+    /// Accepts only what a sender may write.
     pub(crate) fn of_sender(mut self, sender: Option<&Arc<Sender>>) -> Self {
         self.gate = sender.map(|sender| Gate::new(Arc::clone(sender)));
         self
     }
 
-    /// Says whether only some services are taken.
+    /// Says whether only some services are accepted.
     pub(crate) fn is_gated(&self) -> bool {
         self.gate.is_some()
     }
@@ -155,7 +155,7 @@ impl Sink {
         }
     }
 
-    /// Judges the series whose bytes end the batch; gives it the service that it lacks.
+    /// Checks the series at the end of the batch, and adds the service if it has none.
     fn judge_last(&mut self, start: usize) -> Result<(), Reason> {
         self.was_named = false;
         let Some(gate) = &mut self.gate else { return Ok(()) };
@@ -181,7 +181,7 @@ impl Sink {
         Error::TooLarge { what: "decoded request", limit_bytes: self.bytes_max }
     }
 
-    /// Counts memory that stands outside of the columns, or work on bytes that are named more than once.
+    /// Charges memory outside of the columns, or work on input that is processed repeatedly.
     pub(crate) fn charge(&mut self, bytes: usize) -> Result<()> {
         self.other_bytes += bytes;
         if self.other_bytes > self.bytes_max {
@@ -190,7 +190,7 @@ impl Sink {
         decoding::hold(self.used())
     }
 
-    /// Bytes that the batch takes, about.
+    /// Estimates the bytes of the batch.
     pub(crate) fn used(&self) -> usize {
         self.batch.label_bytes.len()
             + self.batch.series.len() * size_of::<BatchSeries>()
@@ -211,7 +211,7 @@ impl Sink {
         Mark { samples: b.ts.len(), histograms: b.histograms.len(), exemplars: b.exemplars.len() }
     }
 
-    /// Takes back all that came after a mark.
+    /// Removes everything after a mark.
     pub(crate) fn rewind(&mut self, mark: Mark) {
         let b = &mut self.batch;
         b.sample_series.truncate(mark.samples);
@@ -275,7 +275,7 @@ impl Sink {
         Some((&self.batch.label_bytes[series.start as usize..series.end as usize], series.id))
     }
 
-    /// Takes back the last series.
+    /// Removes the last series.
     pub(crate) fn pop_series(&mut self) {
         if let Some(series) = self.batch.series.pop() {
             self.batch.label_bytes.truncate(series.start as usize);
@@ -288,7 +288,7 @@ impl Sink {
         if self.batch.ts.len() >= self.samples_max {
             return Err(self.too_large());
         }
-        // Each series asks; one of them may have all samples.
+        // Memory is checked per series, but a single series may have all the samples.
         if self.batch.ts.len().is_multiple_of(SAMPLES_AT_ONCE) {
             decoding::hold(self.used())?;
         }
@@ -336,12 +336,12 @@ impl Sink {
         Ok(())
     }
 
-    /// Says whether nothing was left out for this reason so far, so that an example is worth its making.
+    /// Says whether nothing has been rejected for this reason yet, so that an example is needed.
     pub(crate) fn rejected_first(&self, reason: Reason) -> bool {
         self.rejected.iter().all(|r| r.reason != reason)
     }
 
-    /// Counts things that are left out; the example is made for the first only.
+    /// Counts rejected things; the example is only made for the first.
     pub(crate) fn reject(&mut self, reason: Reason, count: u64, example: impl FnOnce() -> String) {
         if count == 0 {
             return;
@@ -351,7 +351,7 @@ impl Sink {
             return;
         }
         let example = match (&self.gate, reason) {
-            // Who may write them is asked by service.
+            // For rejected services the example is the first one's name.
             (Some(gate), Reason::Service) => gate.first_refused().to_owned(),
             _ => example(),
         };

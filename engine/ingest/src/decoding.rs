@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 
-/// Bytes that are asked for at once: many requests are small.
+/// Bytes that are reserved at a time; small, since many requests are.
 const STEP: usize = 16 << 10;
 
 /// Where decoders take memory from.
 pub trait DecodeRoom: Send + Sync {
-    /// Holds so many bytes in all; `false`: there are not so many at the moment.
+    /// Changes what is held to `bytes` in total; `false`: there is no room for that at the moment.
     fn hold(&self, bytes: usize) -> bool;
 }
 
-/// A room, and how far a batch may grow before it is asked again.
+/// A room, and the size up to which a batch may grow before more is reserved.
 struct Current {
     room: Arc<dyn DecodeRoom>,
     held: usize,
@@ -26,7 +26,7 @@ thread_local! {
     static CURRENT: RefCell<Option<Current>> = const { RefCell::new(None) };
 }
 
-/// Puts back what was there before, also when a decoder panics.
+/// Restores the previous room on drop, also if a decoder panics.
 struct Before(Option<Current>);
 
 impl Drop for Before {
@@ -35,13 +35,13 @@ impl Drop for Before {
     }
 }
 
-/// Decodes on this thread, with memory from a room.
+/// Runs a decoder on this thread, with its memory from a room.
 pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
     let _before = Before(CURRENT.replace(Some(Current { room, held: 0 })));
     decode()
 }
 
-/// Holds so many bytes in all for the batch at hand.
+/// Changes the memory held for the current batch to `bytes` in total.
 ///
 /// # Errors
 /// NoRoom.

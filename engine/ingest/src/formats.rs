@@ -16,7 +16,7 @@ pub use format::{ContentType, Format};
 use crate::codec;
 use crate::error::{Error, Result};
 
-/// All formats of metrics; the router makes their paths out of this list.
+/// All formats of metrics; the router makes their routes from this list.
 pub static FORMATS: &[Format] = &[remote_write::FORMAT, remote_write2::FORMAT, otlp_metrics::FORMAT, otlp_json::FORMAT];
 
 /// Finds the format of a request.

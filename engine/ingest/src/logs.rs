@@ -32,12 +32,13 @@ pub use rows::Rows;
 
 use crate::sender::Sender;
 
-/// Gives bytes as text; what is no UTF-8 in them becomes the replacement character.
+/// Decodes UTF-8; invalid bytes become the replacement character.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return Cow::Borrowed(text);
     }
-    // Counted first: a whole body may come here, and a text that doubles on its way takes twice what it needs.
+    // Computes the length first: the input may be a whole body, and a string that grows by doubling takes twice the
+    // memory.
     let pieces = || bytes.utf8_chunks().map(|c| (c.valid(), if c.invalid().is_empty() { "" } else { REPLACEMENT }));
     let mut text = String::with_capacity(pieces().map(|(valid, other)| valid.len() + other.len()).sum());
     pieces().for_each(|(valid, other)| {
@@ -47,7 +48,7 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// What stands for bytes that are no UTF-8 (the character U+FFFD).
+/// The replacement character, U+FFFD.
 const REPLACEMENT: &str = "\u{fffd}";
 
 /// Longest name of a field.
@@ -66,7 +67,7 @@ pub struct LogsLimits {
     pub row_bytes_max: usize,
     /// Bytes of values after which a batch is full.
     pub batch_bytes: usize,
-    /// Largest request, its rows written out, where nothing is stored before all is read.
+    /// Largest decoded request of formats that are read as a whole before anything is stored.
     pub total_bytes_max: usize,
 }
 
@@ -82,7 +83,7 @@ impl Default for LogsLimits {
     }
 }
 
-/// What a decoder knows besides the body.
+/// What a decoder needs besides the body.
 #[derive(Debug, Clone)]
 pub struct LogsContext {
     /// The parameters of the request.
@@ -91,16 +92,16 @@ pub struct LogsContext {
     pub limits: LogsLimits,
     /// Time of arrival, Unix nanoseconds.
     pub now_ns: i64,
-    /// Latest time that is taken, Unix nanoseconds.
+    /// Latest time that is accepted, Unix nanoseconds.
     pub future_max_ns: i64,
-    /// Whose rows are taken; none: all.
+    /// Limits whose rows are accepted; `None`: all.
     pub sender: Option<Arc<Sender>>,
 }
 
 /// A request that was read as a whole.
 #[derive(Debug, Default)]
 pub struct DecodedLogs {
-    /// The rows that were taken, in batches; ready for the store.
+    /// The accepted rows, in batches for the store.
     pub batches: Vec<LogsBatch>,
     /// What became of the rows.
     pub report: Report,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use quiver_types::label::{Pairs, push_pair};
 use quiver_types::{Access, SeriesId};
 
-/// A sender that may write some services only.
+/// A sender that may write only some services.
 #[derive(Debug, Clone)]
 pub struct Sender {
     access: Access,
@@ -18,8 +18,8 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Makes one of the services that it may write, and the labels or fields that name the service of a record, the first
-    /// that is not empty counts; none when it may write all.
+    /// Makes a sender; `None` if it may write all services. `names` are the labels or fields that name the service of
+    /// a record; the first one that is not empty counts.
     pub fn of(access: Access, names: Arc<[String]>) -> Option<Arc<Self>> {
         if access.is_full() {
             return None;
@@ -28,7 +28,7 @@ impl Sender {
         Some(Arc::new(Self { access, names, only }))
     }
 
-    /// What becomes of records of a service; the empty text is none.
+    /// Decides on records of a service; an empty text means no service.
     fn verdict(&self, service: &str) -> Verdict {
         match &self.only {
             _ if self.access.allows(service) => Verdict::Take,
@@ -37,24 +37,24 @@ impl Sender {
         }
     }
 
-    /// The label or field in which a missing service is named, and its name.
+    /// Gives the label or field that is set on records without a service, and its value.
     fn named(&self) -> (&str, &str) {
         (self.names.first().map_or("", String::as_str), self.only.as_deref().unwrap_or_default())
     }
 }
 
-/// What becomes of a record.
+/// The decision on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It is taken as it is.
+    /// It is accepted as it is.
     Take,
-    /// It names no service, and the sender can mean one only: that is set.
+    /// It names no service, and the sender may write only one: that is set.
     Name,
-    /// It is not the sender's to write.
+    /// The sender has no right to write it.
     Refuse,
 }
 
-/// Judges the records of a request.
+/// Decides on the records of a request.
 #[derive(Debug)]
 pub(crate) struct Gate {
     sender: Arc<Sender>,
@@ -88,19 +88,19 @@ impl Gate {
         self.first_refused.as_deref().unwrap_or_default()
     }
 
-    /// The label or field in which a missing service is named, and its name.
+    /// Gives the label or field that is set on records without a service, and its value.
     pub(crate) fn named(&self) -> (&str, &str) {
         self.sender.named()
     }
 
-    /// What becomes of a series, by its canonical bytes.
+    /// Decides on a series, by its canonical bytes.
     #[inline]
     pub(crate) fn judge_series(&mut self, canonical: &[u8]) -> Verdict {
         let service = service_of(canonical, &self.sender.names);
         self.judge(service)
     }
 
-    /// Writes a series with its missing service to the end of `out`, and gives its id.
+    /// Appends the series with the missing service added to `out`, and gives its id.
     pub(crate) fn name_series(&self, canonical: &[u8], out: &mut Vec<u8>) -> SeriesId {
         let start = out.len();
         let (label, service) = self.sender.named();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::explain;
 
-/// Plans that are shown of one request; more are counted.
+/// Most plans that are shown for one request; more are only counted.
 const PLANS_MAX: usize = 100;
 
 /// See the module.
@@ -31,7 +31,7 @@ struct Planned {
     left_out: usize,
 }
 
-/// A plan that is noted.
+/// A recorded plan.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) logical: LogicalPlan,
@@ -42,17 +42,17 @@ pub(crate) struct Plan {
 }
 
 impl Explaining {
-    /// Begins with no plans; with `analyze` they run.
+    /// Makes an empty record; with `analyze` the plans are also run.
     pub fn new(analyze: bool) -> Arc<Self> {
         Arc::new(Self { analyze, began: Instant::now(), planned: Mutex::default() })
     }
 
-    /// Whether they run.
+    /// Says whether plans are also run.
     pub(crate) fn analyzes(&self) -> bool {
         self.analyze
     }
 
-    /// Notes a plan.
+    /// Records a plan.
     pub(crate) fn add(&self, plan: Plan) {
         let mut planned = self.planned.lock().expect("nothing fails while it is locked");
         if planned.plans.len() < PLANS_MAX {
@@ -62,8 +62,8 @@ impl Explaining {
         }
     }
 
-    /// Gives the plan that the answer comes out of, which is the one that ran last, with those before it as `children`;
-    /// `None` when there was no plan.
+    /// Gives the plan that produces the result, which is the last one, with those before it as `children`; `None`: no
+    /// plan was made.
     pub fn shown(&self) -> Option<Value> {
         let planned = self.planned.lock().expect("nothing fails while it is locked");
         let (root, before) = planned.plans.split_last()?;
@@ -95,7 +95,7 @@ impl Explaining {
     fn plan(&self, plan: &Plan) -> Value {
         let mut out = explain::to_json(&plan.logical, &plan.physical, plan.ran, &plan.stats);
         if !self.analyze && plan.ran {
-            // Planning needed its rows.
+            // It ran because planning needed its rows.
             out["executed"] = true.into();
         }
         out

@@ -106,7 +106,7 @@ pub(crate) use results::{counted, is_long};
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 
-/// A function as people look for it: form, what it gives.
+/// The functions for the documentation: how each is called, and what it gives.
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("attr(map, key)", "the value of a key of a map as text; NULL where there is none"),
     ("time_bucket(interval, time)", "the beginning of the interval since 1970 that a time lies in"),
@@ -232,7 +232,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("bucket_quantile(q, le, increase)", "a quantile of a histogram whose buckets are series, as `histogram_quantile`"),
 ];
 
-/// Functions of texts, of one file each idea.
+/// Functions on texts; each file holds one idea.
 const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("query_hash", 1, Gives::Text(statements::query_hash)),
     ("summarise", 1, Gives::Text(statements::summarise)),
@@ -251,7 +251,7 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
-/// Adds the functions to a session; what they make takes memory from `room`.
+/// Adds the functions to a session; the memory of their results is taken from `room`.
 ///
 /// # Errors
 /// Those of the registry.

@@ -16,14 +16,13 @@ use crate::error::from_datafusion;
 use crate::failpoint;
 use crate::pool::QueryPool;
 
-/// The gate of one query. It knows parts of the context, not the context, whose counters know the gate.
+/// The gate of one query. It holds parts of the context and not the context itself, whose counters refer to the gate.
 ///
-/// A query may run more than once, and the end of a run cancels what belongs to it: look-ups go on as long as any run
-/// does.
+/// A query may have several runs, and the end of a run cancels its token: look-ups go on as long as any run does.
 #[derive(Debug)]
 pub(crate) struct QueryGate {
     memory: MemoryReservation,
-    /// What functions take for it.
+    /// The pool for values of functions.
     values: Arc<QueryPool>,
     cpu_nanos: Arc<AtomicU64>,
     runs: Mutex<Vec<CancellationToken>>,
@@ -31,8 +30,8 @@ pub(crate) struct QueryGate {
 }
 
 impl QueryGate {
-    /// Makes the gate of a query out of a part of its memory, and of what functions may take for it; where its CPU time is
-    /// counted, and when it must be done.
+    /// Makes the gate of a query of its memory, its pool for values of functions, its counter of CPU time, and its
+    /// deadline.
     pub(crate) fn new(
         memory: MemoryReservation,
         values: QueryPool,
@@ -42,7 +41,7 @@ impl QueryGate {
         Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline }
     }
 
-    /// A run begins that ends with a token.
+    /// Registers a run that ends when the token is cancelled.
     pub(crate) fn begin(&self, cancel: &CancellationToken) {
         let mut runs = self.runs.lock();
         runs.retain(|run| !run.is_cancelled());

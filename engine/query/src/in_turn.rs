@@ -24,7 +24,7 @@ use futures::{TryStreamExt as _, stream};
 use crate::heads::{no_expressions, one_input};
 use crate::operator::{Operator, operator_plan};
 
-/// Goes through the inputs of a union in turn; in which order rows come is not said.
+/// Makes a union run its inputs in turn. The order of its rows is not defined.
 ///
 /// # Errors
 /// Internal: the names of the columns are not unique.
@@ -62,8 +62,8 @@ impl Operator for InTurn {
     }
 }
 
-/// Lets the unions of a plan go through their inputs in turn, so many of them at once. Those whose rows come in an order stay:
-/// who merges them must see the first row of each.
+/// Makes the unions of a plan run their inputs in turn, at most `most` at once. Sorted unions stay as they are, since
+/// a merge needs the first row of each input.
 ///
 /// # Errors
 /// Those of making the nodes.
@@ -78,7 +78,7 @@ pub(crate) fn few_at_once(plan: Arc<dyn ExecutionPlan>, most: usize) -> Result<A
     Ok(changed?.data)
 }
 
-/// Gives many partitions as a few.
+/// Runs many partitions as a few, each a sequence of the original ones.
 #[derive(Debug)]
 pub(crate) struct InTurnExec {
     input: Arc<dyn ExecutionPlan>,
@@ -86,7 +86,7 @@ pub(crate) struct InTurnExec {
 }
 
 impl InTurnExec {
-    /// Gives so many partitions at most, of which there is one at least.
+    /// Makes the node, with at most `most` partitions and at least one.
     pub(crate) fn new(input: Arc<dyn ExecutionPlan>, most: usize) -> Self {
         let partitions = most.min(input.output_partitioning().partition_count()).max(1);
         let properties = PlanProperties::new(
@@ -98,7 +98,7 @@ impl InTurnExec {
         Self { input, properties: Arc::new(properties) }
     }
 
-    /// Partitions that it gives.
+    /// Number of its output partitions.
     pub(crate) fn partitions(&self) -> usize {
         self.properties.output_partitioning().partition_count()
     }
@@ -132,7 +132,7 @@ impl ExecutionPlan for InTurnExec {
             return internal_err!("there are {partitions} partitions, not {}", partition + 1);
         }
         let turns = (partition..input.output_partitioning().partition_count()).step_by(partitions);
-        // The next one is opened when the one before has nothing left.
+        // Each partition is opened only after the previous one has ended.
         let batches = stream::iter(turns.map(move |turn| input.execute(turn, Arc::clone(&context)))).try_flatten();
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }

@@ -27,10 +27,10 @@ use crate::error::from_datafusion;
 use crate::relational::asking::goes_on_now;
 use crate::relational::unkeyed::{Relations, removed};
 
-/// The name of a table, with its schema where one is written.
+/// The name of a table, with its schema if one is given.
 type Named = (Option<String>, String);
 
-/// What a statement may name. Shows itself as the names of its tables.
+/// The names that a statement may use. Its `Debug` form lists the tables.
 pub struct Names<'s> {
     state: &'s SessionState,
     tables: HashMap<Named, Arc<dyn TableSource>>,
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Names<'_> {
 }
 
 impl<'s> Names<'s> {
-    /// Begins with the functions of a session and no table.
+    /// Makes names with the functions of a session and no tables.
     pub fn new(state: &'s SessionState) -> Self {
         Self { state, tables: HashMap::new(), calls: HashMap::new(), relations: [Arc::new(Relations::Bare)] }
     }
@@ -55,7 +55,7 @@ impl<'s> Names<'s> {
         self.tables.insert((schema.map(str::to_owned), name.to_owned()), provider_as_source(table));
     }
 
-    /// Adds what a call of a table function gives: its name and its arguments as they are written after planning.
+    /// Adds the result of a call of a table function, identified by its name and its planned arguments.
     pub fn add_call(&mut self, name: &str, args: &[Expr], table: Arc<dyn TableProvider>) {
         self.calls.insert(call_key(name, args), provider_as_source(table));
     }
@@ -70,7 +70,7 @@ impl<'s> Names<'s> {
         self.plan_statement(statement).map_err(from_datafusion)
     }
 
-    /// Plans a statement that was read.
+    /// Plans a parsed statement.
     ///
     /// # Errors
     /// Those of DataFusion's planner, with places where it knows them.
@@ -97,7 +97,7 @@ fn call_key(name: &str, args: &[Expr]) -> String {
 
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> DataFusionResult<Arc<dyn TableSource>> {
-        // The planner joins each table to all before it, which may have thousands of columns.
+        // Checked per table, since the planner joins each table to all before it, which may have thousands of columns.
         goes_on_now()?;
         let key = (name.schema().map(str::to_owned), name.table().to_owned());
         if let Some(table) = self.tables.get(&key) {
@@ -114,10 +114,10 @@ impl ContextProvider for Names<'_> {
         let Some(function) = self.state.table_functions().get(name) else {
             return plan_err!("there is no table function `{name}`");
         };
-        // It takes literals only; what is made of some is as good.
+        // The function accepts only literals, so constant expressions are folded to literals first.
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
         let simple = |arg: Expr| simplifier.simplify(simplifier.coerce(arg, &DFSchema::empty())?);
-        // A series takes numbers of 64 bits alone, and NULL without a type.
+        // The function accepts only 64-bit numbers, and NULL without a type.
         let wide = |arg: Expr| -> DataFusionResult<Expr> {
             Ok(match arg {
                 Expr::Literal(value, metadata) if value.data_type().is_integer() => {

@@ -20,18 +20,18 @@ use quiver_types::MemoryPressure;
 
 use crate::error::CROWDED;
 
-/// A query may hold this many times what is free besides.
+/// A query may hold this many times the memory that is free.
 const TIMES_FREE: usize = 2;
-/// This part of the pool is no question of shares.
+/// Up to this fraction (1/n) of the pool is granted regardless of shares.
 const SMALL_PART: usize = 64;
-/// A query that holds less than this part of the pool is not what fills the process.
+/// A query that holds less than this fraction (1/n) of the pool is not the cause of a full process.
 const MUCH_PART: usize = 4;
 
-/// Who keeps results between queries, in memory that queries come first for.
+/// A cache of results between queries, whose memory is given up if queries need it.
 pub trait Keeper: Send + Sync {
-    /// Lets the result go that was not used for longest; says whether there was one.
+    /// Evicts the least recently used result; says whether there was one.
     ///
-    /// A query calls it that asks for memory, on any thread: it must not wait for queries, nor take memory.
+    /// Called by a query that asks for memory, on any thread: it must not wait for queries or take memory itself.
     fn let_go(&self) -> bool;
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct SharedPool {
     pub(crate) pool: Arc<dyn MemoryPool>,
     pub(crate) size: usize,
     pub(crate) pressure: Arc<MemoryPressure>,
-    /// Bytes that queries hold. The rest is of results that are kept, and of nobody known.
+    /// Bytes that queries hold. The rest is held by cached results and by functions that know no query.
     lent: AtomicUsize,
-    /// Bytes of results that are kept.
+    /// Bytes of cached results.
     kept: AtomicUsize,
-    /// Who keeps them.
+    /// The caches of these results.
     pub(crate) keepers: Mutex<Vec<Weak<dyn Keeper>>>,
 }
 
@@ -64,14 +64,14 @@ impl SharedPool {
         Arc::new(Self { pool, size, pressure, lent, kept, keepers })
     }
 
-    /// Lets a result go that is kept; says whether there was one. What queries read of it stays as long as they do.
+    /// Evicts a cached result; says whether there was one. A query that reads it keeps it alive.
     fn let_go(&self) -> bool {
         let keepers: Vec<_> = self.keepers.lock().iter().filter_map(Weak::upgrade).collect();
         keepers.iter().any(|keeper| keeper.let_go())
     }
 }
 
-/// The memory of results that are kept.
+/// The memory pool of cached results.
 #[derive(Debug)]
 pub(crate) struct KeptPool(pub(crate) Arc<SharedPool>);
 
@@ -115,47 +115,47 @@ impl MemoryPool for KeptPool {
     }
 }
 
-/// Bounds one query; asks the shared pool for what it lends.
+/// The memory pool of one query: bounds it, and borrows from the shared pool.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
     shared: Arc<SharedPool>,
     used: AtomicUsize,
     peak: AtomicUsize,
     max: usize,
-    /// Its consumers that can spill, and what they hold.
+    /// Number of its consumers that can spill, and the bytes that they hold.
     spillers: AtomicUsize,
     spillable: AtomicUsize,
     /// Bytes of its spill files.
     pub(crate) spilled: AtomicU64,
-    /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
+    /// Bytes of the query in all its pools; `None`: the query is unknown, and a refusal never blames others.
     owner: Option<Arc<AtomicUsize>>,
 }
 
 impl QueryPool {
-    /// Makes the share of a query; it may never hold more than `max`.
+    /// Makes the pool of a query, which may never hold more than `max` bytes.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
         let (used, peak, spillers, spillable, spilled) = Default::default();
         Self { shared, used, peak, max, spillers, spillable, spilled, owner: Some(Arc::default()) }
     }
 
-    /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
-    /// not fail for that.
+    /// Makes a second pool of the same query for values of functions: a sort fills its pool before it spills, and its
+    /// input must not fail for that.
     pub(crate) fn of_values(&self) -> Self {
         Self { owner: self.owner.clone(), ..Self::new(Arc::clone(&self.shared), self.shared.size) }
     }
 
-    /// The share of functions that do not know for which query they are called: all of them together have what one query
-    /// may have.
+    /// Makes the pool of functions that do not know for which query they run: all of them together may hold what one
+    /// query may.
     pub(crate) fn of_nobody(shared: &Arc<SharedPool>) -> Self {
         Self { owner: None, ..Self::new(Arc::clone(shared), shared.size) }
     }
 
-    /// Bytes held now, and the most that ever were.
+    /// Gives the bytes held now, and their maximum so far.
     pub(crate) fn used_and_peak(&self) -> (usize, usize) {
         (self.used.load(Relaxed), self.peak.load(Relaxed))
     }
 
-    /// Says how much a query may hold when it grows by so much, and others give back so much first.
+    /// Gives how much a query may hold after it grows by `additional`, if others first give back `given_back`.
     fn share(&self, additional: usize, given_back: usize) -> usize {
         let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
         let free = self.shared.size.saturating_sub(held);
@@ -166,7 +166,7 @@ impl QueryPool {
         self.shared.size / SMALL_PART
     }
 
-    /// Counts bytes that it gets, or that it asks for.
+    /// Counts bytes that are granted or requested.
     fn add(&self, reservation: &MemoryReservation, bytes: usize) -> usize {
         if reservation.consumer().can_spill() {
             self.spillable.fetch_add(bytes, Relaxed);
@@ -189,12 +189,14 @@ impl QueryPool {
         self.used.fetch_sub(bytes, Relaxed);
     }
 
-    /// Whether a refusal is due to others: alone it would hold the `used` bytes that it would have now.
+    /// Says whether a refusal is due to other queries: alone, this one could hold the `used` bytes that it would then
+    /// have.
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
         let Some(owner) = &self.owner else { return false };
         let own = owner.load(Relaxed);
         let others = self.shared.lent.load(Relaxed).saturating_sub(own);
-        // What fills a process that is short is not known; a query that holds much, and more than others, is the likeliest.
+        // Nothing tells what fills the process; a query that holds much, and more than all others, is the most likely
+        // cause.
         let is_own_fault = if short { own > others && own > self.shared.size / MUCH_PART } else { others == 0 };
         if is_own_fault {
             return false;
@@ -202,7 +204,7 @@ impl QueryPool {
         self.fits(reservation, additional, used, others + self.shared.kept.load(Relaxed))
     }
 
-    /// Whether it may hold the `used` bytes that it would have now, once others gave so much back.
+    /// Says whether it may hold `used` bytes in total, if others first give back `given_back`.
     fn fits(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
         let rest = self.shared.pool.reserved().saturating_sub(given_back);
         if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back) {
@@ -211,13 +213,13 @@ impl QueryPool {
         if !reservation.consumer().can_spill() {
             return true;
         }
-        // Those that spill share what all others leave.
+        // Consumers that can spill share what the others leave.
         let spillable = self.spillable.load(Relaxed).saturating_sub(additional);
         let part = self.shared.size.saturating_sub(rest.saturating_sub(spillable));
         reservation.size() + additional <= part / self.spillers.load(Relaxed).max(1)
     }
 
-    /// Asks for bytes, of which it would have `used` then.
+    /// Borrows `additional` bytes, after which the query would hold `used`.
     fn lend(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> Result<()> {
         let share = self.share(additional, 0);
         if short && used > self.small() {
@@ -231,7 +233,7 @@ impl QueryPool {
         }
     }
 
-    /// The same again, without the results that are kept, as many of them as it takes and if that helps.
+    /// Retries after evicting as many cached results as needed, if that can help.
     fn lend_instead(&self, reservation: &MemoryReservation, additional: usize, used: usize) -> Option<Result<()>> {
         let fits = |given_back: usize| self.fits(reservation, additional, used, given_back);
         let kept = self.shared.kept.load(Relaxed);

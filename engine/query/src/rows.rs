@@ -28,50 +28,50 @@ use crate::error::from_datafusion;
 pub use parts::slice_bytes;
 use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
-/// Batches that wait for their reader.
+/// Most batches that wait for the reader.
 const WAITING_MAX: usize = 2;
 
-/// So much of an answer is held back at first, and no longer: where a small one fails, its error is all that is sent.
+/// Rows that are held back at the beginning, so that a query that fails early gives only its error.
 const HELD_ROWS: usize = 1024;
 const HELD_BYTES: usize = 1 << 20;
 const HELD_FOR: Duration = Duration::from_millis(100);
 
-/// What a query gives.
+/// The result of a query.
 #[derive(Debug)]
 pub enum Answer {
-    /// The plan in place of rows, because it was asked for.
+    /// The plan, for `explain`.
     Plan(Value),
-    /// Rows, as they are found.
+    /// Rows as they are found.
     Rows(Rows),
 }
 
-/// Rows as they are found. Dropping it ends the query.
+/// Rows as they are found. Dropping them ends the query.
 #[derive(Debug)]
 pub struct Rows {
     schema: SchemaRef,
     batches: mpsc::Receiver<Result<Piece>>,
-    /// Of the rows that were given out last, which are being written.
+    /// Memory of the rows that were given out last and are now being encoded.
     given: Option<Arc<Counted>>,
     task: tokio::task::JoinHandle<()>,
 }
 
-/// Rows that the query found count in its memory until the last part of them is done with.
+/// Charges a batch to the query until the last part of it has been encoded.
 #[derive(Debug)]
 struct Counted {
     memory: Arc<MemoryReservation>,
     bytes: usize,
-    /// What these rows are a part of.
+    /// The batch that these rows are a part of.
     _whole: Option<Arc<Counted>>,
 }
 
 impl Counted {
-    /// They are there already, so that nobody can refuse them any more; others are refused instead.
+    /// Never fails, since the rows exist already; later requests are refused instead.
     fn new(memory: &Arc<MemoryReservation>, bytes: usize) -> Arc<Self> {
         memory.grow(bytes);
         Arc::new(Self { memory: Arc::clone(memory), bytes, _whole: None })
     }
 
-    /// Counts what is made of a part of rows, where a single one is large.
+    /// Also charges the encoded form of a part, if a single row is large.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -80,7 +80,7 @@ impl Counted {
         if bytes <= 2 * GIVEN_BYTES {
             return Ok(Arc::clone(self));
         }
-        // A text grows where it is quoted, and its buffer by doubling.
+        // Quoting makes text longer, and its buffer grows by doubling.
         let bytes = bytes.saturating_mul(2);
         self.memory.try_grow(bytes).map_err(from_datafusion)?;
         Ok(Arc::new(Self { memory: Arc::clone(&self.memory), bytes, _whole: Some(Arc::clone(self)) }))
@@ -93,7 +93,7 @@ impl Drop for Counted {
     }
 }
 
-/// What comes out of a run.
+/// A piece of the result on its way to the reader.
 #[derive(Debug)]
 enum Piece {
     Begin(SchemaRef),
@@ -101,7 +101,7 @@ enum Piece {
     Plan(Value),
 }
 
-/// Where a query puts what it finds.
+/// Where a query puts its result.
 #[derive(Debug)]
 pub struct Out {
     to: mpsc::Sender<Result<Piece>>,
@@ -109,7 +109,8 @@ pub struct Out {
 }
 
 impl Rows {
-    /// Runs the work of a query on the engine; gives its answer when the first rows are at hand, or there are none.
+    /// Runs the work of a query on the engine; returns once the first rows have been found, or it has ended without
+    /// any.
     ///
     /// # Errors
     /// Those of the work before its first rows, and of [`QueryEngine::run`].
@@ -130,7 +131,7 @@ impl Rows {
                 let _ = send.send(Err(error)).await;
             }
         };
-        // Who goes away before the first row takes the query along, too.
+        // Dropping this future before the first row must end the query, too.
         let task = tokio::spawn(run.in_current_span());
         let mut rows = Self { schema: Arc::new(Schema::empty()), batches, given: None, task };
         match rows.batches.recv().await {
@@ -149,7 +150,7 @@ impl Rows {
         Arc::clone(&self.schema)
     }
 
-    /// The next rows; none at the end.
+    /// Gives the next rows; `None` at the end.
     ///
     /// # Errors
     /// Those of running.
@@ -180,16 +181,16 @@ impl Out {
     /// Gives plans instead of rows.
     ///
     /// # Errors
-    /// Cancelled: the reader went away.
+    /// Cancelled: the reader is gone.
     pub async fn plan(&self, plan: Value) -> Result<()> {
         self.put(Piece::Plan(plan)).await
     }
 
-    /// Gives the rows of a stream with the types of `schema`, as `shown` makes each batch. What fails before the first of
-    /// them, or soon behind, fails the whole; `told` says what it is.
+    /// Gives the rows of a stream with the types of `schema`, as `shown` makes each batch. An error before or soon
+    /// after the first rows fails the query as a whole; `told` converts errors.
     ///
     /// # Errors
-    /// Those of the stream; Cancelled: the reader went away.
+    /// Those of the stream; Cancelled: the reader is gone.
     pub async fn rows(
         &self,
         mut rows: SendableRecordBatchStream,
@@ -205,7 +206,7 @@ impl Out {
         for batch in first {
             self.give(&batch).await?;
         }
-        // A stream that has ended must not be asked again.
+        // A stream must not be polled after its end.
         if is_all {
             return Ok(());
         }
@@ -216,13 +217,13 @@ impl Out {
         Ok(())
     }
 
-    /// Refuses a first row that cannot be written, while its error can be the answer.
+    /// Refuses a first row that is too large to encode, while an error can still be the whole response.
     fn affordable(&self, batch: &RecordBatch) -> Result<()> {
         let none = Counted::new(&self.memory, 0);
         parts(batch, written_bytes(batch)).next().map_or(Ok(()), |part| none.written(&part).map(drop))
     }
 
-    /// Gives a batch, in parts where it is large.
+    /// Gives a batch to the reader, in parts if it is large.
     async fn give(&self, batch: &RecordBatch) -> Result<()> {
         let counted = Counted::new(&self.memory, held_bytes(batch));
         for part in parts(batch, written_bytes(batch)) {
@@ -233,7 +234,7 @@ impl Out {
     }
 }
 
-/// The first batches that have rows: a few rows, as far as they come soon; and whether they are all.
+/// Gives the first rows as far as they arrive soon, and whether these are all.
 async fn first_of(
     rows: &mut SendableRecordBatchStream,
     told: fn(DataFusionError) -> Error,
@@ -256,7 +257,7 @@ async fn first_of(
     Ok((first, true))
 }
 
-/// The next batch that has rows.
+/// Gives the next batch that is not empty.
 async fn next_of(
     rows: &mut SendableRecordBatchStream,
     told: fn(DataFusionError) -> Error,

@@ -14,18 +14,18 @@ use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
 use datafusion::physical_expr::window::WindowExpr;
 use datafusion::physical_plan::ExecutionPlan;
 
-/// What a written form needs of the codec around it: how DataFusion's own things are written.
+/// What the serialization of our nodes needs from the codec: serialization of DataFusion's own types.
 pub trait Forms: Send + Sync {
     /// Writes an expression.
     ///
     /// # Errors
-    /// Something in it has no written form; the error names it.
+    /// Some part of it cannot be serialized; the error names it.
     fn write_expr(&self, expr: &Arc<dyn PhysicalExpr>) -> Result<Vec<u8>>;
 
     /// Reads an expression over columns of a schema.
     ///
     /// # Errors
-    /// These are no bytes of an expression.
+    /// The bytes are not a serialized expression.
     fn read_expr(&self, bytes: &[u8], schema: &Schema) -> Result<Arc<dyn PhysicalExpr>>;
 
     /// Writes an aggregate function over its arguments.
@@ -69,7 +69,7 @@ pub trait Forms: Send + Sync {
     /// As [`Self::read_expr`].
     fn read_schema(&self, bytes: &[u8]) -> Result<SchemaRef>;
 
-    /// Writes a physical plan below a node (for nodes that carry one that is no child).
+    /// Writes a physical plan that a node holds besides its children.
     ///
     /// # Errors
     /// As [`Self::write_expr`].
@@ -82,21 +82,21 @@ pub trait Forms: Send + Sync {
     fn read_plan(&self, bytes: &[u8]) -> Result<Arc<dyn ExecutionPlan>>;
 }
 
-/// The written forms of the nodes (and functions that carry values) of one crate.
+/// Serialization of the nodes of one crate, and of its functions that hold values.
 pub trait Written: fmt::Debug + Send + Sync + 'static {
-    /// Whose nodes these are, unique: `query`, `promql`, `logsql`, `store`…
+    /// Unique name of the crate: `query`, `promql`, `logsql`, `store`…
     fn of(&self) -> &'static str;
 
-    /// Writes a node; `None`: it is none of these.
+    /// Writes a node; `None`: it is not one of this crate.
     ///
     /// # Errors
-    /// Something in it has no written form; the error names it.
+    /// Some part of it cannot be serialized; the error names it.
     fn write(&self, node: &dyn ExecutionPlan, forms: &dyn Forms) -> Result<Option<Vec<u8>>>;
 
-    /// Reads a node over its children, which come as `children()` gave them.
+    /// Reads a node; its children come in the order of `children()`.
     ///
     /// # Errors
-    /// These are no bytes of such a node.
+    /// The bytes are not a serialized node of this crate.
     fn read(
         &self,
         bytes: &[u8],
@@ -104,8 +104,8 @@ pub trait Written: fmt::Debug + Send + Sync + 'static {
         forms: &dyn Forms,
     ) -> Result<Arc<dyn ExecutionPlan>>;
 
-    /// Writes what a scalar function carries beside its name; `None`: it is none of these. A function without state that
-    /// the registry finds by its name needs no form.
+    /// Writes the values that a scalar function holds; `None`: it is not one of this crate. A function without values,
+    /// which the registry finds by its name, needs no serialization.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -123,7 +123,7 @@ pub trait Written: fmt::Debug + Send + Sync + 'static {
         internal_err!("{} has no written form of function {name}", self.of())
     }
 
-    /// Writes what an aggregate function carries beside its name; `None`: it is none of these.
+    /// Writes the values that an aggregate function holds; `None`: it is not one of this crate.
     ///
     /// # Errors
     /// As [`Self::write`].

@@ -18,25 +18,25 @@ pub enum ErrorKind {
     Forbidden,
     /// The named thing does not exist.
     NotFound,
-    /// Something else changed it first.
+    /// Another request changed it first.
     Conflict,
     /// The request's body is larger than allowed.
     TooLarge,
-    /// The request's content type or encoding is not one that is read here.
+    /// The content type or encoding of the request is not supported.
     Unsupported,
     /// A limit of a query or of a sender was exceeded.
     LimitExceeded,
-    /// It took too long.
+    /// It took longer than allowed.
     Timeout,
-    /// The sender of the request fell silent.
+    /// The sender of the request stopped sending before its end.
     SenderTimeout,
-    /// The caller went away, or the server stops.
+    /// The caller disconnected, or the server is stopping.
     Cancelled,
     /// Overload or start-up: the same request may succeed later.
     Unavailable,
-    /// A stored file is damaged, gone, or the disk does not give it; the message names it.
+    /// A stored file is damaged, missing or unreadable; the message names it.
     Damaged,
-    /// A fault of ours.
+    /// A bug, or a failure of the server's environment.
     Internal,
 }
 
@@ -85,13 +85,13 @@ impl Error {
     }
 }
 
-/// Says whether a full disk is behind an error, however it came up.
+/// Says whether a full disk is among the causes of an error.
 pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
     use std::io::ErrorKind as Io;
     let full = |e: &std::io::Error| {
         matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
     };
-    // Errors of ours hold their sources shared, and give them out so.
+    // Our errors hold their sources in an `Arc` and return that as their source.
     let shared = error.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
     error.downcast_ref::<std::io::Error>().is_some_and(full)
         || shared.is_some_and(|inner| disk_is_full(&**inner))

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::{Error, ErrorKind, Result};
 
-/// Files named of one query; more are only counted.
+/// Most files that are named for one query; more are only counted.
 const NAMED_MAX: usize = 100;
 
 #[derive(Debug, Default)]
@@ -28,25 +28,25 @@ impl LeftOut {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives what another run of the same query may leave out: as much, and nothing so far.
+    /// Makes an empty list for another run of the same query, which may leave out files if this one may.
     #[must_use]
     pub fn beside(&self) -> Self {
         Self(Mutex::new(State { may: self.state().may, ..State::default() }))
     }
 
-    /// Says that the answer can still tell what it lacks.
+    /// Allows files to be left out: the response can still say what it lacks.
     pub fn allow(&self) {
         self.state().may = true;
     }
 
-    /// Says that nothing more can be told: what has been left out so far is given back, the next file that cannot be
-    /// read is an error.
+    /// Ends that, since the response has begun: gives what has been left out so far; the next unreadable file is an
+    /// error.
     pub fn close(&self) -> Vec<String> {
         self.state().may = false;
         self.texts()
     }
 
-    /// Leaves out what could not be read; says whether it is the first time that this query meets this file.
+    /// Leaves out a file that could not be read; says whether it is the first error about this file in the query.
     ///
     /// # Errors
     /// The error itself, when it is not about a file, or the answer has to be whole.
@@ -67,7 +67,7 @@ impl LeftOut {
         Ok(true)
     }
 
-    /// Takes over what another query, whose outcome is used here, had left out.
+    /// Adds what another query had left out, whose result is used for this one.
     ///
     /// # Errors
     /// Damaged: the answer has to be whole.
@@ -75,12 +75,12 @@ impl LeftOut {
         texts.iter().try_for_each(|text| self.note(Error::new(ErrorKind::Damaged, text.clone())).map(drop))
     }
 
-    /// Says whether the answer is whole so far.
+    /// Says whether nothing has been left out so far.
     pub fn is_empty(&self) -> bool {
         self.state().texts.is_empty()
     }
 
-    /// Gives a text for each file that was left out.
+    /// Gives the error message of each file that was left out.
     pub fn texts(&self) -> Vec<String> {
         let state = self.state();
         let mut texts: Vec<String> = state.texts.keys().cloned().collect();

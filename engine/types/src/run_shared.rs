@@ -17,24 +17,24 @@ pub struct RunShared {
     kept: Mutex<HashMap<(TypeId, usize), Kept>>,
 }
 
-/// Stands for the query instead of one of its nodes.
+/// The key of values of the whole query, where others have the address of a node.
 const QUERY: usize = 0;
 
 impl RunShared {
-    /// Begins a run with something that all nodes find ([`Self::of_query`]).
+    /// Makes the shared state of a run, with a value that all nodes can get by [`Self::of_query`].
     pub fn with<T: Any + Send + Sync>(value: Arc<T>) -> Self {
         let shared = Self::default();
         shared.lock().insert((TypeId::of::<T>(), QUERY), value);
         shared
     }
 
-    /// Gives what the run began with.
+    /// Gives the value of this type that the run began with.
     pub fn of_query<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         self.lock().get(&(TypeId::of::<T>(), QUERY)).cloned().and_then(|kept| kept.downcast().ok())
     }
 
-    /// Gives what the partitions of a node share, made by the first that asks. A node is told by the data that is its
-    /// own, which lives as long as the plan.
+    /// Gives the value of this type that the partitions of a node share; the first one makes it. The node is
+    /// identified by the address of `node`, data of its own that lives as long as the plan.
     pub fn of_node<N, T: Any + Send + Sync>(&self, node: &Arc<N>, make: impl FnOnce() -> T) -> Arc<T> {
         let key = (TypeId::of::<T>(), Arc::as_ptr(node).cast::<()>() as usize);
         let kept = Arc::clone(self.lock().entry(key).or_insert_with(|| Arc::new(make())));

@@ -100,7 +100,7 @@ impl SeriesTable {
         Self { rows: rows.len(), names: self.names.clone(), columns: columns.collect() }
     }
 
-    /// Keeps only the columns whose name the predicate likes.
+    /// Keeps only the columns whose name the predicate accepts.
     #[must_use]
     pub fn keep(&self, mut like: impl FnMut(&str) -> bool) -> Self {
         let kept = self.columns().filter(|(n, _)| like(n)).map(|(n, c)| (Arc::clone(n), c.clone()));

@@ -3,12 +3,12 @@
 /// Longest name or pattern of a service in a triple, in bytes.
 const SERVICE_BYTES_MAX: usize = 512;
 
-/// Services that a triple is about: one by name, those that begin alike (`cart*`), or all (`*`).
+/// The services of a right: one by name, those with a prefix (`cart*`), or all (`*`).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Services(String);
 
 impl Services {
-    /// All services, and what has none.
+    /// All services, including records without one.
     pub fn all() -> Self {
         Self("*".to_owned())
     }
@@ -20,7 +20,7 @@ impl Services {
         (sane && !body.contains('*')).then(|| Self(text.to_owned()))
     }
 
-    /// As it is written.
+    /// The name or pattern as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -30,7 +30,7 @@ impl Services {
         self.0 == "*"
     }
 
-    /// The beginning that all of them have in common; none for a single one.
+    /// The prefix that they share; `None` for a single service.
     pub fn prefix(&self) -> Option<&str> {
         self.0.strip_suffix('*')
     }

@@ -10,8 +10,8 @@ use std::time::Duration;
 use crate::Result;
 use crate::left_out::LeftOut;
 
-/// Whom a look-up in an index asks before it takes memory, and now and then whether it may go on: the query that it is
-/// for. What it takes is given back with the query.
+/// The query of an index look-up, as the look-up sees it: asked before it takes memory, and regularly whether to go
+/// on. What it takes is given back at the end of the query.
 pub trait Gate: Debug + Send + Sync {
     /// Takes memory.
     ///
@@ -22,29 +22,29 @@ pub trait Gate: Debug + Send + Sync {
     /// Gives memory back before the end of the query.
     fn give_back(&self, bytes: usize);
 
-    /// Asks whether the query may go on.
+    /// Checks whether the query may go on.
     ///
     /// # Errors
     /// Timeout, Cancelled.
     fn check(&self) -> Result<()>;
 
-    /// Counts CPU time of its work.
+    /// Adds CPU time spent for the query.
     fn spent(&self, cpu: Duration) {
         let _ = cpu;
     }
 
-    /// Gives what values that are made for the query take memory from, to who knows its type; none: nothing of its own.
+    /// Gives the memory pool for values computed for the query, of a type that the engine knows; `None`: it has none.
     fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
         None
     }
 }
 
-/// Counters that are told to whom part of the rows is hidden, too: they count what was found for him. All others grow
-/// with rows of others, and whoever asks for a word would learn from them whether it stands there.
+/// Counters that are shown even to a caller from whom rows are hidden, since they count only what he may see. All
+/// others also grow with hidden rows, and would tell him, for example, whether a word occurs in them.
 const OF_WHAT_IS_SEEN: [&str; 2] = ["series", "samples"];
 
 impl ReadStats {
-    /// Gives counters of another run for the same query: they begin at 0, ask the same gate and hide the same.
+    /// Makes counters for another run of the same query: they start at 0, with the same gate and the same hiding.
     #[must_use]
     pub fn beside(&self) -> Self {
         let beside = Self { left_out: self.left_out.beside(), ..Self::default() };
@@ -57,27 +57,27 @@ impl ReadStats {
         beside
     }
 
-    /// Says that rows are hidden from whoever asks: from now on he is not told how much was read to find his.
+    /// Notes that rows are hidden from the caller: from now on he is not shown how much was read to find his rows.
     pub fn hide(&self) {
         self.hidden.store(true, Relaxed);
     }
 
-    /// Says whether rows are hidden from whoever asks.
+    /// Says whether rows are hidden from the caller.
     pub fn is_hidden(&self) -> bool {
         self.hidden.load(Relaxed)
     }
 
-    /// Whether a counter, or a metric of a node by this name, is told to whoever asks.
+    /// Says whether a counter, or the metric of a node with this name, may be shown to the caller.
     pub fn tells(&self, name: &str) -> bool {
         !self.is_hidden() || OF_WHAT_IS_SEEN.contains(&name)
     }
 
-    /// Gives names and values as whoever asks is told them: 0 where rows of others count.
+    /// Gives names and values as shown to the caller: 0 for those that count hidden rows, if any are hidden.
     pub fn told(&self) -> Vec<(&'static str, u64)> {
         self.list().into_iter().map(|(name, n)| (name, if self.tells(name) { n } else { 0 })).collect()
     }
 
-    /// Says whom to ask; the first word counts. Without one, all is allowed.
+    /// Sets the gate; only the first call counts. Without a gate everything is allowed.
     pub fn set_gate(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
     }
@@ -112,11 +112,11 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct ReadStats {
             $($(#[$doc])* pub $name: AtomicU64,)*
-            /// Files that could not be read, as far as the query may go on without them.
+            /// Unreadable files that the query went on without.
             pub left_out: LeftOut,
-            /// Whom look-ups ask for memory and time.
+            /// Where look-ups check memory and time.
             gate: OnceLock<Arc<dyn Gate>>,
-            /// Whether rows are hidden from whoever asks.
+            /// Whether rows are hidden from the caller.
             hidden: AtomicBool,
         }
 
@@ -126,7 +126,8 @@ macro_rules! counters {
                 vec![$((stringify!($name), self.$name.load(Relaxed)),)*]
             }
 
-            /// Moves what was counted here to another (a node's own counters to those of its query), and gives it.
+            /// Adds all counters to another set (those of a node to those of its query), resets them, and gives what
+            /// was moved.
             pub fn drain_into(&self, other: &Self) -> Vec<(&'static str, u64)> {
                 vec![$({
                     let n = self.$name.swap(0, Relaxed);
@@ -147,7 +148,7 @@ counters! {
     pages_total,
     /// Data pages that were read.
     pages_read,
-    /// Objects (files) from which bytes were fetched; nothing counts that a cache answered.
+    /// Objects (files) from which bytes were fetched, not counting what caches had.
     objects_read,
     /// Bytes fetched from data files (`.samples`, `.histograms`, `.exemplars`).
     bytes_read,
@@ -157,18 +158,17 @@ counters! {
     cache_hits,
     /// Look-ups that no cache answered.
     cache_misses,
-    /// Pages of series and of their index that were decoded; nothing counts that a cache answered.
+    /// Decoded pages of series and of their index, not counting what caches had.
     index_pages_read,
-    /// Series of the parts and of the live data that the selectors were asked of; 0 where the caller may not see all
-    /// of them.
+    /// Series in the parts and live data that selectors were evaluated on; 0 if the caller may not see all of them.
     series_considered,
-    /// Series that the selectors gave.
+    /// Series that matched the selectors.
     series,
-    /// Streams of logs among which conditions on streams chose, likewise.
+    /// Log streams that conditions on streams were evaluated on, in the same way.
     streams,
-    /// Streams that they chose, likewise.
+    /// Log streams that matched them.
     streams_chosen,
-    /// Blocks of streams, and pages of what is known of their labels, that were read.
+    /// Blocks of streams, and pages of the index of their labels, that were read.
     stream_blocks_read,
     /// Samples that were decoded or copied from live data.
     samples,

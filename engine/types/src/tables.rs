@@ -20,7 +20,7 @@ pub mod usage;
 /// A physical table.
 #[derive(Debug, Clone, Copy)]
 pub struct TableDef {
-    /// Name: first folder of its parts in the object store, and what the catalog calls it.
+    /// Name in the catalog, and of the folder of its parts in the object store.
     pub name: &'static str,
     /// Number in WAL records. Never reused.
     pub number: u16,
@@ -28,8 +28,8 @@ pub struct TableDef {
     pub version: u16,
     /// The files of a part, the main one first.
     pub files: &'static [FileDef],
-    /// Columns of the main file that came later, all of them doubles, each with the version that brought it. Rows of before
-    /// have NaN there.
+    /// Columns added to the main file later, all of type double, each with the version that added it. Older rows have
+    /// NaN.
     pub added: &'static [(&'static str, u16)],
     /// Whether records may carry columns beside the fixed ones (logs, spans).
     pub dynamic: bool,
@@ -47,14 +47,14 @@ impl TableDef {
         (self.files[0].schema)()
     }
 
-    /// Gives those that a version of it had.
+    /// Gives the fixed columns that a version of the table had.
     pub fn columns_of(&self, version: u16) -> SchemaRef {
         let all = self.columns();
         let had = |name: &str| self.added.iter().all(|(added, since)| *added != name || *since <= version);
         Arc::new(Schema::new(all.fields().iter().filter(|f| had(f.name())).cloned().collect::<Fields>()))
     }
 
-    /// Gives some columns of rows, whichever version wrote them.
+    /// Selects columns of rows that any version may have written.
     ///
     /// # Errors
     /// Internal: they have no such column.
@@ -78,7 +78,7 @@ impl TableDef {
         chosen.map_err(|e| Error::internal("columns cannot be chosen").with_source(e))
     }
 
-    /// Gives all columns of rows, whichever version wrote them, as they are now.
+    /// Gives rows that any version may have written with all columns of the current version.
     ///
     /// # Errors
     /// As [`Self::chosen`].
@@ -91,7 +91,7 @@ impl TableDef {
 /// One kind of file of a part: `<part>.<kind>.parquet`.
 #[derive(Debug, Clone, Copy)]
 pub struct FileDef {
-    /// Kind, as it stands in the file's name.
+    /// Kind, as in the file's name.
     pub kind: &'static str,
     /// Arrow schema of the fixed columns.
     pub schema: fn() -> SchemaRef,

@@ -19,14 +19,15 @@ impl QueryEngine {
     /// # Errors
     /// Those of the planner.
     async fn plan_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
-        // Tables count rows that are hidden from the caller, too, and plans are shown.
+        // Row counts of tables include rows hidden from the caller, who may see the plan and must not learn them from
+        // it.
         let is_few = !ctx.stats.is_hidden() && is_small(plan);
         let state = if is_few { &self.small_lists } else { &self.lists };
         let physical = planned(plan, &self.planner, state).await.map_err(from_datafusion)?;
         self.passed(physical, state)
     }
 
-    /// Plans and starts a list; call it inside of [`Self::run`].
+    /// Plans and starts a list. To be called within [`Self::run`].
     ///
     /// # Errors
     /// Those of planning; the stream carries those of running.

@@ -23,12 +23,12 @@ use crate::running::Phase;
 use crate::{explain, functions};
 
 impl QueryEngine {
-    /// Gives the session whose rules and functions relational plans are made with.
+    /// Gives the session of SQL and analytics, with its rules and functions.
     pub fn relational(&self) -> &SessionState {
         &self.relational
     }
 
-    /// Optimizes a relational plan and makes the physical one.
+    /// Optimizes a plan of SQL or analytics and makes the physical one.
     ///
     /// # Errors
     /// Those of the rules and of the planners.
@@ -40,7 +40,7 @@ impl QueryEngine {
         Ok((optimized, self.passed(physical, &self.relational)?))
     }
 
-    /// Plans and starts a relational plan; call it inside of [`Self::run`].
+    /// Plans and starts a plan of SQL or analytics. To be called within [`Self::run`].
     ///
     /// # Errors
     /// Those of planning; the stream carries those of running.
@@ -55,12 +55,14 @@ impl QueryEngine {
             return Ok(no_rows);
         }
         ctx.query().enter(Phase::Execute);
-        // Aggregates look at their constants when they begin to run.
+        // Aggregates check their constants only when they start, so errors of starting are reported like those of
+        // planning.
         let task = self.relational_task(ctx, &optimized, &physical)?;
         gathered(&physical, &task, self.reservation("rows that wait", ctx)).map_err(of_planning)
     }
 
-    /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
+    /// Gives the optimized plans as JSON; with `analyze` also runs them and shows what each node did. Gives no rows in
+    /// either case.
     ///
     /// # Errors
     /// Those of planning and running.
@@ -83,7 +85,7 @@ impl QueryEngine {
         Ok(shown)
     }
 
-    /// The context of a run, with batches that are not too large.
+    /// Makes the context of a run, with a batch size that suits the width of the plan.
     fn relational_task(
         &self,
         ctx: &QueryContext,

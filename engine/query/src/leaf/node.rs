@@ -19,7 +19,7 @@ use super::task::task_of;
 use crate::error::to_datafusion;
 use crate::heads::{no_expressions, no_input};
 
-/// Runs a scan of the store. What is read by which partition was decided when it was planned.
+/// Runs a scan of the store. Which partition reads what was decided when it was planned.
 #[derive(Debug)]
 pub struct ScanExec {
     scan: Arc<dyn PlannedScan>,
@@ -39,7 +39,7 @@ impl ScanExec {
         Self {
             scan,
             metrics: ExecutionPlanMetricsSet::new(),
-            // The streams themselves give way, at least once per batch.
+            // The streams themselves yield, at least once per batch.
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
         }
     }
@@ -96,7 +96,7 @@ impl ExecutionPlan for ScanExec {
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
     }
 
-    /// Another run counts anew.
+    /// Gives a node with new metrics, for another run.
     fn reset_state(self: Arc<Self>) -> Result<Arc<dyn ExecutionPlan>> {
         Ok(Arc::new(Self {
             scan: Arc::clone(&self.scan),

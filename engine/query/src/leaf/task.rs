@@ -11,7 +11,7 @@ use quiver_types::{ReadStats, Result, RunShared};
 
 use crate::error::from_datafusion;
 
-/// Makes what a partition runs with. Without an engine around it a scan counts for nobody.
+/// Makes the task of a partition. Outside of an engine, what the scan counts is discarded.
 pub(super) fn task_of(
     scan: &dyn PlannedScan,
     metrics: &ExecutionPlanMetricsSet,
@@ -31,7 +31,7 @@ pub(super) fn task_of(
     }
 }
 
-/// Memory of the query's pool.
+/// A reservation in the query's pool.
 #[derive(Debug)]
 struct Reserved(MemoryReservation);
 

@@ -25,15 +25,15 @@ use crate::logs::LogTables;
 use crate::samples::SampleTables;
 use crate::spans::SpanTables;
 
-/// Rows that are looked at to learn what a column holds that a statement found by name.
+/// Rows that are read to learn the type of a column that a statement names.
 pub(super) const PROBE_ROWS: usize = 128 * 1024;
 
-/// A table that anyone can name.
+/// A table that statements can name.
 pub(super) trait NamedTable: Send + Sync + Debug {
     /// Its name in schema `quiver`.
     fn name(&self) -> &'static str;
 
-    /// Whose right its rows need.
+    /// The domain whose right its rows need.
     fn domain(&self) -> Domain;
 
     /// Fixed columns: what `SELECT *` gives.
@@ -42,7 +42,7 @@ pub(super) trait NamedTable: Send + Sync + Debug {
     /// Says whether a name that is no fixed column may be a column of the data.
     fn finds(&self, column: &str) -> bool;
 
-    /// Makes the table of a statement: fixed columns, then those that were found by name.
+    /// Makes the table for one statement: its fixed columns, then those found by name.
     fn open<'a>(&'a self, ask: &'a Ask<'a>) -> BoxFuture<'a, Result<Arc<dyn TableProvider>>>;
 }
 
@@ -59,15 +59,15 @@ pub(super) struct Sources {
     pub(super) rows: Arc<dyn RowSnapshot>,
     pub(super) service_labels: Arc<[String]>,
     pub(super) configured: Arc<Configured>,
-    /// Who is asked for what is read only where a statement names it.
+    /// The configuration, read only if a statement names it.
     pub(super) configuration: Arc<dyn ConfiguredSource>,
     pub(super) now_ms: i64,
 }
 
-/// What a table is asked for.
+/// What a statement wants of a table.
 pub(super) struct Ask<'a> {
     pub(super) sources: &'a Arc<Sources>,
-    /// Columns that the table finds by name, each once.
+    /// Columns to be found by name, without repeats.
     pub(super) found: &'a [String],
     pub(super) by_domain: &'a DomainAccess,
     pub(super) ctx: &'a QueryContext,
@@ -79,9 +79,9 @@ impl Ask<'_> {
         self.by_domain.get(domain)
     }
 
-    /// Runs a look at the data while a statement is planned; it ends after [`PROBE_ROWS`] rows.
+    /// Reads rows while a statement is planned, at most [`PROBE_ROWS`].
     pub(super) async fn probe(&self, table: Arc<dyn TableProvider>) -> Result<Probed> {
-        // Without a limit in the plan: the session without rules brings no partitions together below one.
+        // The limit is not part of the plan, since a session without rules does not merge partitions below it.
         let plan = LogicalPlanBuilder::scan("probe", provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)?;
@@ -96,5 +96,5 @@ impl Ask<'_> {
     }
 }
 
-/// Rows that are looked at.
+/// The rows of a probe.
 pub(super) type Probed = BoxStream<'static, datafusion::error::Result<RecordBatch>>;

@@ -27,50 +27,51 @@ use crate::heads::{no_expressions, one_input};
 use crate::unpinned::unpinned;
 use crate::written::at::At;
 
-/// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
+/// Column with a number per row that is unique within a scan, across partitions and batches.
 pub(super) const ROW_ID: &str = "__q_row_id";
-/// Bits of such a number that count rows of one partition.
+/// Number of low bits that count the rows of one partition.
 const ROW_BITS: u32 = 40;
 
-/// Rows of a batch that leaves a table, at most.
+/// Most rows of a batch that a table gives.
 pub(super) const BATCH_ROWS: usize = 8192;
 
-/// The batches that one stored batch becomes.
+/// The batches that one stored batch is converted to.
 pub(crate) type Converted = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
 
-/// Turns stored rows into rows of a table.
+/// Converts stored rows to rows of a table.
 pub(crate) trait Convert: Debug + Send + Sync {
-    /// Schema of what it gives.
+    /// Schema of the converted rows.
     fn schema(&self) -> SchemaRef;
 
-    /// Converts a batch piece by piece, so that a row that becomes many is never there as a whole.
+    /// Converts a batch lazily, so that the result of a row that becomes many is never in memory as a whole.
     fn convert(self: Arc<Self>, batch: RecordBatch) -> Converted;
 
-    /// What plans show beside the name.
+    /// What `explain` shows after the name.
     fn detail(&self) -> String;
 
-    /// The same with texts by codes and ids as bytes ([`HEX`]), for whoever groups; `None`: there is no such form.
+    /// The same conversion with dictionary-coded texts and ids as bytes ([`HEX`]), for grouping; `None`: not
+    /// available.
     fn coded(&self) -> Option<Arc<dyn Convert>> {
         None
     }
 
-    /// Whether a column is of ids that are written as hex.
+    /// Says whether a column holds ids as hexadecimal text.
     fn has_id(&self, _column: usize) -> bool {
         false
     }
 
-    /// The same with some columns of ids as bytes; `None`: one of them is none.
+    /// The same conversion with these columns of ids as bytes; `None`: one of them holds no ids.
     fn with_bytes(&self, _columns: &[usize]) -> Option<Arc<dyn Convert>> {
         None
     }
 
-    /// What a written plan says of it; `None`: it cannot be written.
+    /// Its serialized form; `None`: it cannot be serialized.
     fn written(&self, _at: &At<'_>) -> Result<Option<WrittenConvert>> {
         Ok(None)
     }
 }
 
-/// Metadata of a field of bytes: what it stands for is their lower-case hex.
+/// Metadata of a binary field: its value stands for the lower-case hexadecimal text of the bytes.
 pub(crate) const HEX: &str = "quiver.hex";
 
 /// Cuts a batch into pieces of [`BATCH_ROWS`] rows.
@@ -78,7 +79,7 @@ pub(super) fn pieces(batch: RecordBatch) -> impl Iterator<Item = RecordBatch> + 
     (0..batch.num_rows()).step_by(BATCH_ROWS).map(move |at| batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)))
 }
 
-/// Makes a batch, of no columns too.
+/// Makes a batch, which may have no columns.
 ///
 /// # Errors
 /// Internal: the columns are not those of the schema.
@@ -100,7 +101,7 @@ pub(crate) struct ConvertExec {
 }
 
 impl ConvertExec {
-    /// Puts a conversion over a scan; `limit`: rows that each partition gives at most.
+    /// Makes a node that converts the rows of a scan; `limit` is the most rows of each partition.
     pub(crate) fn new(
         table: &'static str,
         input: Arc<dyn ExecutionPlan>,
@@ -117,29 +118,29 @@ impl ConvertExec {
         Self { table, input, convert, limit, metrics: ExecutionPlanMetricsSet::new(), properties }
     }
 
-    /// The same with texts by codes, if there is such a form; see [`Convert::coded`].
+    /// The same node with dictionary-coded texts, if available; see [`Convert::coded`].
     pub(crate) fn coded(&self) -> Option<Self> {
         let convert = self.convert.coded().filter(|_| self.limit.is_none())?;
         Some(Self::new(self.table, Arc::clone(&self.input), convert, None))
     }
 
-    /// Whether a column is of ids that are written as hex.
+    /// Says whether a column holds ids as hexadecimal text.
     pub(crate) fn has_id(&self, column: usize) -> bool {
         self.convert.has_id(column)
     }
 
-    /// The same with some columns of ids as bytes; `None`: one of them is none.
+    /// The same conversion with these columns of ids as bytes; `None`: one of them holds no ids.
     pub(crate) fn with_bytes(&self, columns: &[usize]) -> Option<Self> {
         let convert = self.convert.with_bytes(columns)?;
         Some(Self::new(self.table, Arc::clone(&self.input), convert, self.limit))
     }
 
-    /// What a written plan says of the conversion; `None`: it cannot be written.
+    /// The serialized form of the conversion; `None`: it cannot be serialized.
     pub(crate) fn written(&self, at: &At<'_>) -> Result<Option<WrittenConvert>> {
         self.convert.written(at)
     }
 
-    /// Rows that each partition gives at most.
+    /// Most rows of each partition.
     pub(crate) fn limit(&self) -> Option<usize> {
         self.limit
     }
@@ -194,7 +195,7 @@ impl ExecutionPlan for ConvertExec {
         });
         let counted = match self.limit {
             None => counted.boxed(),
-            // The batch that fills the limit is the last one that is asked for.
+            // Stops polling the input once the limit is reached.
             Some(limit) => limited(counted.boxed(), limit),
         };
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), counted)))
@@ -205,7 +206,7 @@ impl ExecutionPlan for ConvertExec {
     }
 }
 
-/// Puts numbers in the place of a column of numbers.
+/// Fills the column of row numbers.
 fn numbered(batch: &RecordBatch, at: usize, number: &mut i64) -> RecordBatch {
     let end = *number + batch.num_rows() as i64;
     let mut columns = batch.columns().to_vec();

@@ -9,22 +9,22 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::expr::{Cast, InList};
 use datafusion::logical_expr::{Between, BinaryExpr, Expr, Like, Operator, TableProviderFilterPushDown};
 
-/// A filter of a store, and whether it is all of the expression.
+/// A filter in the store's form, and whether it is equivalent to the expression.
 #[derive(Debug, Clone)]
 pub(super) struct Lowered<F> {
-    /// Takes at least the rows that the expression takes.
+    /// Accepts at least the rows that the expression accepts.
     pub(super) filter: F,
-    /// Takes no others.
+    /// Whether it accepts no other rows.
     pub(super) exact: bool,
 }
 
 impl<F> Lowered<F> {
-    /// A filter that says all.
+    /// A filter that is equivalent to the expression.
     pub(super) fn exact(filter: F) -> Self {
         Self { filter, exact: true }
     }
 
-    /// A filter that says less.
+    /// A filter that accepts more rows than the expression.
     pub(super) fn wider(filter: F) -> Self {
         Self { filter, exact: false }
     }
@@ -49,22 +49,22 @@ pub(super) enum Condition<'e> {
     NotNull,
 }
 
-/// A table's part of the lowering.
+/// What a table contributes to the translation of filters.
 pub(super) trait Lower {
     /// The store's filter.
     type Filter;
 
-    /// Lowers a condition on a column; `None`: the store cannot say it.
+    /// Translates a condition on a column; `None`: the store has no such filter.
     fn condition(&self, column: &str, condition: &Condition<'_>) -> Option<Lowered<Self::Filter>>;
 
-    /// All of some filters.
+    /// Combines filters by AND.
     fn all_of(filters: Vec<Self::Filter>) -> Self::Filter;
 
-    /// Any of two filters; `None`: the store cannot say it.
+    /// Combines two filters by OR; `None`: the store has no such filter.
     fn any_of(filters: [Self::Filter; 2]) -> Option<Self::Filter>;
 }
 
-/// Lowers an expression; `None`: nothing of it can be said to the store.
+/// Translates an expression; `None`: no part of it can be translated.
 pub(super) fn lower<L: Lower>(table: &L, expr: &Expr) -> Option<Lowered<L::Filter>> {
     match expr {
         Expr::BinaryExpr(BinaryExpr { left, op: Operator::And, right }) => {
@@ -95,12 +95,12 @@ pub(super) fn lower<L: Lower>(table: &L, expr: &Expr) -> Option<Lowered<L::Filte
     }
 }
 
-/// Lowers all of some filters: what the store is asked for.
+/// Translates filters for a scan, leaving out those that cannot be translated.
 pub(super) fn lower_all<L: Lower>(table: &L, filters: &[Expr]) -> Vec<L::Filter> {
     filters.iter().filter_map(|filter| lower(table, filter)).map(|lowered| lowered.filter).collect()
 }
 
-/// Says what of some filters the store does by itself.
+/// Says for each filter whether the store applies it exactly, approximately or not at all.
 pub(super) fn supported<L: Lower>(table: &L, filters: &[&Expr]) -> Vec<TableProviderFilterPushDown> {
     let one = |filter: &&Expr| match lower(table, filter) {
         Some(Lowered { exact: true, .. }) => TableProviderFilterPushDown::Exact,
@@ -110,8 +110,8 @@ pub(super) fn supported<L: Lower>(table: &L, filters: &[&Expr]) -> Vec<TableProv
     filters.iter().map(one).collect()
 }
 
-/// Gives the column of one side. Coercion puts casts around it that change no order: to finer times, to another form of
-/// text.
+/// Gives the column on one side of a comparison. Looks through casts that keep the order, which type coercion adds: to
+/// finer times, to another text type.
 fn column(expr: &Expr) -> Option<&str> {
     match expr {
         Expr::Column(column) => Some(&column.name),
@@ -160,7 +160,7 @@ fn condition(expr: &Expr) -> Option<(&str, Condition<'_>)> {
     }
 }
 
-/// Reads a pattern of `LIKE` that is a beginning or a part.
+/// Reads a `LIKE` pattern that means a prefix or a substring.
 fn like(pattern: &str) -> Option<Condition<'static>> {
     let plain = |text: &str| !text.is_empty() && !text.contains(['%', '_', '\\']);
     let beginning = pattern.strip_suffix('%')?;
@@ -182,13 +182,13 @@ pub(super) fn text_of(value: &ScalarValue) -> Option<&str> {
     }
 }
 
-/// Gives the texts of literals, empty ones left out: no text of a table equals them.
+/// Gives the texts of literals without empty ones, which no text of a table equals.
 pub(super) fn texts_of<'e>(values: &[&'e ScalarValue]) -> Option<Vec<&'e str>> {
     let texts = values.iter().map(|value| text_of(value)).collect::<Option<Vec<_>>>()?;
     Some(texts.into_iter().filter(|text| !text.is_empty()).collect())
 }
 
-/// Gives the whole number of a literal.
+/// Gives the integer value of a literal.
 pub(super) fn int_of(value: &ScalarValue) -> Option<i64> {
     match value {
         ScalarValue::Int64(Some(n)) => Some(*n),
@@ -198,7 +198,7 @@ pub(super) fn int_of(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// Gives the Unix nanoseconds of a literal time, and the length of its unit in nanoseconds.
+/// Gives a literal time in Unix nanoseconds, and its unit in nanoseconds.
 pub(super) fn nanos_of(value: &ScalarValue) -> Option<(i64, i64)> {
     let (number, unit) = match value {
         ScalarValue::TimestampNanosecond(Some(n), _) => (*n, 1),
@@ -210,7 +210,7 @@ pub(super) fn nanos_of(value: &ScalarValue) -> Option<(i64, i64)> {
     Some((number.checked_mul(unit)?, unit))
 }
 
-/// Gives the closed range of whole numbers that a comparison takes; `None`: it takes nothing.
+/// Gives the range of integers (both ends included) that a comparison accepts; `None`: it accepts nothing.
 pub(super) fn range_of(op: Operator, value: i64) -> Option<(i64, i64)> {
     match op {
         Operator::Eq => Some((value, value)),

@@ -69,30 +69,30 @@ const TABLES: &[&dyn NamedTable] = &[
     &ListedTable(Listed::Audit),
 ];
 
-/// What the binary wires: engine, sources and the doors to their scans.
+/// What the tables read from: engine, sources, and the traits that make scans of them. Filled in by the binary.
 #[derive(Debug, Clone)]
 pub struct TableSources {
-    /// Runs what must be known of the data while a statement is planned.
+    /// Runs the look-ups in the data that planning a statement needs.
     pub engine: Arc<QueryEngine>,
-    /// Which series there are.
+    /// The index of series.
     pub series: Arc<dyn SeriesSource>,
     /// Scans of samples of selected series.
     pub samples: Arc<dyn SampleTables>,
-    /// Which streams of logs there are.
+    /// The index of log streams.
     pub logs: Arc<dyn LogSource>,
     /// Scans of log rows.
     pub log_tables: Arc<dyn LogTables>,
     /// Snapshots of spans.
     pub spans: Arc<dyn SpanSource>,
-    /// Scans of spans, their attributes and roll-ups.
+    /// Scans of spans, of the index of their attributes, and of rollups.
     pub span_tables: Arc<dyn SpanTables>,
-    /// Tables that keep rows as they came.
+    /// Tables that store rows unchanged.
     pub rows: Arc<dyn RowSource>,
-    /// Labels of which the first that a series has is its service.
+    /// Labels that name the service of a series; the first one that is not empty counts.
     pub service_labels: Arc<[String]>,
-    /// What is configured.
+    /// The configuration that queries read.
     pub configured: Arc<dyn ConfiguredSource>,
-    /// Wall clock: which instances of a process are still running.
+    /// Wall clock, by which it is decided which processes are still running.
     pub clock: Arc<dyn Clock>,
 }
 
@@ -115,7 +115,7 @@ impl Tables for TableSources {
     }
 }
 
-/// What is told of each of [`TABLES`], made once: plans ask for it again and again, and there are hundreds of columns.
+/// The descriptions of [`TABLES`], made once, since every plan needs them and there are hundreds of columns.
 static ENTRIES: LazyLock<Vec<TableEntry>> = LazyLock::new(|| {
     let entry = |table: &&dyn NamedTable| TableEntry {
         schema: QUIVER_SCHEMA,
@@ -136,7 +136,7 @@ impl TableSnapshot for NamedTables {
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>> {
         Box::pin(async move {
-            // The operator has no tables of his own here, so an unqualified name is one of the product.
+            // This snapshot has no tables of the operator, so an unqualified name means one of the product.
             if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
                 debug_assert!(request.schema != Some("") && PUBLIC_SCHEMA != QUIVER_SCHEMA);
                 return Ok(None);
@@ -169,19 +169,19 @@ impl TableSnapshot for NamedTables {
         let rows = match request.name {
             "spans" => sources.spans.is_unchanged(since.spans, range),
             "logs" => sources.logs.is_unchanged(since.logs, range),
-            // What a counter rose by within a range goes by the sample before it.
+            // `increase` also depends on the sample before the range.
             "metric_samples" if range == MillisRange::ALL || request.columns.iter().all(|name| name != "increase") => {
                 let now = sources.series.version();
                 let is_past = since.samples.written <= now.written && since.samples.dropped == now.dropped;
                 is_past && sources.series.first_change(since.samples, range).is_none()
             }
-            // Times of their rows are not those that spans start at.
+            // The times of their rows are not the start times of spans, by which changes are recorded.
             "span_events" | "span_links" | "traces" | "service_edges" | "operations" if range == MillisRange::ALL => {
                 sources.spans.is_unchanged(since.spans, range)
             }
             _ => return None,
         };
-        // What is configured acts on all history.
+        // Configuration applies to all history.
         Some(rows && Arc::ptr_eq(&since.configured, &sources.configured))
     }
 

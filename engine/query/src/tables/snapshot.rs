@@ -64,24 +64,24 @@ pub struct TableEntry {
 /// Which table, and what is asked of it.
 #[derive(Debug, Clone)]
 pub struct TableRequest<'a> {
-    /// Schema, where one is named.
+    /// Schema, if one is given.
     pub schema: Option<&'a str>,
     /// Name of the table.
     pub name: &'a str,
-    /// Every column name that the statement speaks of, with or without a table's alias before it: those that are no fixed
-    /// columns of the table are looked up in the data (attributes, fields, labels), typed as the data is.
+    /// Every column name that the statement uses, with or without a table's alias. Names that are not fixed columns
+    /// are looked up in the data (attributes, fields, labels) and typed as the data is.
     pub columns: &'a [String],
     /// What the caller may see.
     pub access: &'a DomainAccess,
 }
 
-/// Gives snapshots of all tables. Made by the binary out of the store and the operator's folders.
+/// Gives snapshots of all tables; implemented over the store and the operator's folders.
 pub trait Tables: Send + Sync + Debug {
-    /// Pins what is visible now: all tables of one request are read at one moment.
+    /// Pins what is visible now, so that all tables of one request are read at one moment.
     fn snapshot(&self) -> Arc<dyn TableSnapshot>;
 }
 
-/// A moment of the tables of the product, without what they held.
+/// The version of the product's tables at one moment, without their content.
 #[derive(Debug, Clone)]
 pub struct Moment {
     pub(crate) samples: Version,
@@ -91,12 +91,12 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// What had been written of each, and what was configured.
+    /// Makes it of the versions of the sources, and the configuration.
     pub fn new(samples: Version, logs: Version, spans: Version, configured: Arc<Configured>) -> Self {
         Self { samples, logs, spans, configured }
     }
 
-    /// What had been written of spans.
+    /// The version of spans.
     pub fn spans(&self) -> Version {
         self.spans
     }
@@ -104,7 +104,7 @@ impl Moment {
 
 /// All tables at one moment.
 pub trait TableSnapshot: Send + Sync + Debug {
-    /// Finds a table; `None`: there is none of that name.
+    /// Finds a table; `None`: there is no table of that name.
     ///
     /// # Errors
     /// Those of reading the schema of the data.
@@ -114,21 +114,21 @@ pub trait TableSnapshot: Send + Sync + Debug {
         ctx: &'a QueryContext,
     ) -> BoxFuture<'a, Result<Option<Arc<dyn TableProvider>>>>;
 
-    /// Lists what a caller may name.
+    /// Lists the tables that a caller may name.
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;
 
-    /// Which rows a table has: another number when they are others; none where that is not known.
+    /// Gives a number that changes whenever the rows of a table do; `None`: unknown.
     fn version(&self, _request: &TableRequest<'_>) -> Option<u64> {
         None
     }
 
-    /// This moment; none where nothing tells it from others.
+    /// Gives the version at this moment; `None`: unknown.
     fn moment(&self) -> Option<Moment> {
         None
     }
 
-    /// Says whether a table has, within a range of its time, the rows that it had at an earlier moment. None: that cannot be
-    /// known of this table. Its columns are asked for with it, as some follow from more than its rows.
+    /// Says whether a table has the same rows in a time range as at an earlier moment; `None`: unknown for this table.
+    /// The request names the columns, too, since some are computed from more than the rows.
     fn is_unchanged(&self, _request: &TableRequest<'_>, _since: &Moment, _range: MillisRange) -> Option<bool> {
         None
     }
