@@ -50,7 +50,7 @@ use invariant::{evaluates_once, unparen};
 use narrow::Narrow;
 use room::Room;
 
-/// What an operator takes in memory and time before it sees any value: in the plans, and while it runs.
+/// What an operator costs in memory and time regardless of its input, both in the plan and while it runs.
 const NODE_BYTES: usize = 8 << 10;
 const NODE_UNITS: usize = 4096;
 
@@ -58,9 +58,9 @@ const NODE_UNITS: usize = 4096;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[expect(clippy::struct_field_names, reason = "all are times, and the unit ends the name")]
 pub(crate) struct QueryTimes {
-    /// Time of the first step; of an instant query the one time.
+    /// Time of the first step; for an instant query the only one.
     pub(crate) start_ms: i64,
-    /// End as asked for; the last step may lie before it.
+    /// Requested end; the last step may be before it.
     pub(crate) end_ms: i64,
     /// Step; 0 for an instant query.
     pub(crate) step_ms: i64,
@@ -90,43 +90,43 @@ impl QueryTimes {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scope {
     pub(crate) grid: Grid,
-    /// Whether this is one evaluation rather than a range that happens to have one step.
+    /// Whether this is a single evaluation rather than a range that happens to have one step.
     pub(crate) single: bool,
-    /// What of histograms is of interest.
+    /// Which parts of histograms are needed.
     pub(crate) detail: Detail,
     /// Where samples are counted.
     pub(crate) tally: TallyId,
-    /// Which labels of a selector right here are of interest.
+    /// Which labels are needed of a selector at this place.
     pub(crate) labels: LabelsId,
 }
 
-/// Labels that the operators around a selector look at: a number of [`Planner::wanted`]; none: all.
+/// Labels that the operators around a selector use: an index into [`Planner::wanted`]; `None`: all.
 pub(crate) type LabelsId = Option<u32>;
 
-/// What of the histograms of a selector the functions around it ask for.
+/// Which parts of a selector's histograms the surrounding functions need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Detail {
-    /// Whole histograms, as long as no function further inside asks for less.
+    /// Whole histograms, unless a function further inside needs less.
     #[default]
     All,
-    /// Count and sum alone.
+    /// Only count and sum.
     Stats,
-    /// Whole histograms, whatever functions further inside ask for.
+    /// Whole histograms, whatever functions further inside need.
     Buckets,
 }
 
 impl Scope {
-    /// The scope of what is evaluated once.
+    /// The scope of an operand that is evaluated only once.
     pub(crate) fn once(self) -> Self {
         Self { grid: Grid { steps: 1, ..self.grid }, single: true, ..self }
     }
 
-    /// The scope of what needs all labels.
+    /// The scope of an operand of which all labels are needed.
     pub(crate) fn with_labels(self) -> Self {
         Self { labels: None, ..self }
     }
 
-    /// The scope of what needs whole histograms.
+    /// The scope of an operand of which whole histograms are needed.
     pub(crate) fn with_buckets(self) -> Self {
         Self { detail: Detail::Buckets, ..self }
     }
@@ -146,7 +146,7 @@ impl Scope {
 #[derive(Debug, Clone)]
 pub(crate) struct VectorPlan {
     plan: LogicalPlan,
-    /// Elementwise work that is still to be put on top of `plan`; consecutive stages become one node.
+    /// Elementwise stages that are not yet part of `plan`; consecutive ones become a single node.
     stages: Vec<Stage>,
     stage_inputs: Vec<LogicalPlan>,
     /// Labels of the rows.
@@ -155,18 +155,18 @@ pub(crate) struct VectorPlan {
     pub(crate) drop_name: Arc<Vec<bool>>,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,
-    /// Whether rows come in an order that the answer keeps (`sort`, `topk` and the like).
+    /// Whether the order of the rows matters for the result (`sort`, `topk` and the like).
     pub(crate) ordered: bool,
-    /// The rollup that `plan` is, with its inputs, for operators that do its work within their own.
+    /// Set if `plan` is just a rollup: that rollup with its inputs, for operators that can fuse with it.
     rollup: Option<(Arc<Rollup>, Vec<LogicalPlan>)>,
-    /// How rows that turn out to be of no use are kept from being read.
+    /// How to avoid reading rows that turn out not to be needed.
     narrow: Option<Narrow>,
 }
 
 /// A number per step.
 #[derive(Debug, Clone)]
 pub(crate) enum ScalarPlan {
-    /// The same number at all steps, known now.
+    /// A constant.
     Const(f64),
     /// A matrix of one row.
     Steps(LogicalPlan),
@@ -226,24 +226,24 @@ pub(crate) struct Planner {
     pub(crate) times: QueryTimes,
     pub(crate) lookback_ms: i64,
     pub(crate) subquery_step_ms: i64,
-    /// Number of operators between vectors that were planned so far; it is bounded.
+    /// Number of vector-to-vector operators planned so far, which is limited.
     pub(crate) joins: AtomicUsize,
     /// Matchers that more than one selector of the query has.
     pub(crate) repeated: HashSet<Vec<Matcher>>,
-    /// Lists of labels that aggregations look at.
+    /// Lists of labels that aggregations use; see [`LabelsId`].
     pub(crate) wanted: Mutex<Vec<Arc<[String]>>>,
-    /// Compiled patterns of `label_replace` by their text: a query has each once.
+    /// Compiled patterns of `label_replace` by their text, each compiled once per query.
     pub(crate) patterns: Mutex<HashMap<String, WatchedRegex>>,
 }
 
 impl Planner {
-    /// The scope of what is evaluated once for all steps of another, with counts of its own.
+    /// The scope of an operand that is evaluated once for all steps of `scope`, with a tally of its own.
     pub(crate) fn once(&self, scope: Scope) -> Scope {
         let once = scope.once();
         Scope { tally: self.tally(scope.tally, once.grid, Merge::Once), ..once }
     }
 
-    /// Gives the counts of an inner evaluation, when samples are counted at all.
+    /// Gives the tally of an inner evaluation, if samples are counted at all.
     pub(crate) fn tally(&self, parent: TallyId, grid: Grid, merge: Merge) -> TallyId {
         self.run.tallies.as_ref().map_or(0, |t| t.child(parent, grid, merge))
     }
@@ -253,7 +253,7 @@ impl Planner {
         self.operand(expr, scope).await
     }
 
-    /// Plans an operand; what does not depend on the step is evaluated once and broadcast.
+    /// Plans an operand. If it does not depend on the step, it is evaluated once and repeated.
     pub(crate) fn operand<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
         async move {
             if scope.single || !evaluates_once(expr) {
@@ -265,7 +265,7 @@ impl Planner {
         .boxed()
     }
 
-    /// Repeats what was evaluated once over all steps of a scope.
+    /// Repeats a value that was evaluated once over all steps of a scope.
     pub(crate) fn broadcast(&self, planned: Planned, scope: Scope) -> Result<Planned> {
         let steps = scope.grid.steps;
         Ok(match planned {
@@ -283,8 +283,8 @@ impl Planner {
         })
     }
 
-    /// Plans an expression at the steps of the scope. That few labels are of interest goes as far as to selectors and
-    /// to functions of one vector; all else looks at them all.
+    /// Plans an expression at the steps of the scope. The restriction to some labels is passed on only to selectors
+    /// and to functions of one vector; all other operands are planned with all labels.
     pub(crate) fn expr<'a>(&'a self, expr: &'a Expr, scope: Scope) -> BoxFuture<'a, Result<Planned>> {
         async move {
             let scope = match &expr.kind {
@@ -331,14 +331,14 @@ impl Planner {
         self.shared_node(Arc::new(operator), inputs)
     }
 
-    /// Wraps an operator that somebody else holds too.
+    /// Wraps a shared operator as a plan.
     pub(crate) fn shared_node(&self, operator: Arc<dyn StepOperator>, inputs: Vec<LogicalPlan>) -> Result<LogicalPlan> {
         self.room.take(NODE_BYTES)?;
         self.room.did(NODE_UNITS)?;
         operator_plan(Step(operator), inputs)
     }
 
-    /// Puts elementwise stages on a scalar.
+    /// Applies elementwise stages to a scalar.
     pub(crate) fn scalar_map(
         &self,
         plan: LogicalPlan,
@@ -352,7 +352,7 @@ impl Planner {
         self.node(map, [vec![plan], more].concat())
     }
 
-    /// Gives the plan of a vector with all of its elementwise work.
+    /// Gives the plan of a vector, including its pending elementwise stages.
     pub(crate) fn finish(&self, vector: VectorPlan, scope: Scope) -> Result<LogicalPlan> {
         if vector.stages.is_empty() {
             return Ok(vector.plan);
@@ -362,9 +362,9 @@ impl Planner {
         self.node(map, [vec![plan], stage_inputs].concat())
     }
 
-    /// Reserves a matrix that the label phase is about to make.
+    /// Reserves memory for a matrix that is about to be made during planning.
     pub(crate) fn reserve_matrix(&self, rows: usize, steps: usize) -> Result<()> {
-        // Its values, whether they are there, and the bits that say so in a batch.
+        // A value, a flag whether it is present, and its validity bit in a batch.
         self.room.take(rows.saturating_mul(steps).saturating_mul(size_of::<f64>() + 2))
     }
 
@@ -423,7 +423,7 @@ impl Planner {
         }
     }
 
-    /// Runs a plan in the label phase and gives its blocks.
+    /// Runs a plan during planning and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
         let mut batches = self.engine.execute_shared(plan, &self.run.ctx, &|which| self.run.shared(which)).await?;
         let memory = self.engine.reservation("answer", &self.run.ctx);
@@ -437,7 +437,7 @@ impl Planner {
         Ok(blocks)
     }
 
-    /// Gives the values of a scalar in the label phase: one, or one per step.
+    /// Evaluates a scalar during planning: one value, or one per step.
     pub(crate) async fn evaluate_scalar(&self, scalar: &ScalarPlan) -> Result<Vec<f64>> {
         match scalar {
             ScalarPlan::Const(v) => Ok(vec![*v]),
@@ -448,7 +448,7 @@ impl Planner {
         }
     }
 
-    /// Adds annotations of the label phase.
+    /// Adds annotations that arise during planning.
     pub(crate) fn annotate(&self, f: impl FnOnce(&mut Annotations)) {
         let mut annotations = Annotations::default();
         f(&mut annotations);
@@ -456,7 +456,7 @@ impl Planner {
     }
 }
 
-/// The type check lets none of this through.
+/// For cases that the type check has excluded.
 fn unexpected(wanted: &str) -> Error {
     Error::internal(format!("an argument that is no {wanted}"))
 }
@@ -482,7 +482,7 @@ impl VectorPlan {
         }
     }
 
-    /// Gives the rollup that this is and nothing else.
+    /// Gives the rollup and its inputs, if the plan is just that.
     pub(crate) fn fused_rollup(&self) -> Option<(Arc<Rollup>, Vec<LogicalPlan>)> {
         if self.stages.is_empty() { self.rollup.clone() } else { None }
     }
@@ -504,7 +504,7 @@ impl VectorPlan {
         self.stages.push(stage(params));
     }
 
-    /// Flags the names of all rows to go.
+    /// Marks the metric names of all rows to be dropped.
     pub(crate) fn drop_names(&mut self) {
         if self.drop_name.contains(&false) {
             self.drop_name = Arc::new(vec![true; self.table.len()]);

@@ -35,9 +35,9 @@ pub use evaluated::QueryTimings;
 use job::Job;
 use range::usable;
 
-/// Texts up to this length are parsed without a question.
+/// Texts up to this length are parsed without a memory reservation.
 const SHORT_TEXT: usize = 16 << 10;
-/// What the tree of an expression takes for each byte of its text.
+/// Bytes of memory that the tree of an expression takes per byte of its text.
 pub const TREE_BYTES: usize = 48;
 
 /// Settings of the language.
@@ -49,7 +49,7 @@ pub struct PromqlSettings {
     pub subquery_step_ms: i64,
     /// Whether experimental functions and aggregations may be called.
     pub experimental_functions: bool,
-    /// Most bytes of results of range queries that are kept; 0: none are.
+    /// Most bytes of cached results of range queries; 0: no cache.
     pub result_cache_bytes: usize,
 }
 
@@ -66,14 +66,14 @@ pub struct QueryOptions {
     pub lookback_ms: Option<i64>,
     /// Whether samples are counted per step.
     pub stats: bool,
-    /// Evaluate every step, whatever is kept of earlier results, and keep nothing.
+    /// Whether to evaluate every step without using or filling the result cache.
     pub no_cache: bool,
 }
 
-/// What a query gave.
+/// The outcome of a query.
 #[derive(Debug)]
 pub struct QueryOutcome {
-    /// The value; equal queries that came at once share it.
+    /// The value; equal concurrent queries share it.
     pub value: Arc<QueryValue>,
     /// Texts of warnings, as clients see them.
     pub warnings: Vec<String>,
@@ -83,11 +83,11 @@ pub struct QueryOutcome {
     pub samples: Option<SampleStats>,
     /// Where the time went.
     pub timings: QueryTimings,
-    /// What the value takes of the memory of queries.
+    /// The reservation for the value in the memory of queries.
     pub memory: Arc<QueryMemory>,
 }
 
-/// The language on an engine and a source of series.
+/// Evaluates PromQL on an engine and a source of series.
 #[derive(Debug, Clone)]
 pub struct PromqlEngine {
     source: Arc<dyn SeriesSource>,
@@ -99,7 +99,7 @@ pub struct PromqlEngine {
 }
 
 impl PromqlEngine {
-    /// Binds the language to its surroundings.
+    /// Makes the engine.
     pub fn new(
         source: Arc<dyn SeriesSource>,
         tables: Arc<dyn SampleTables>,
@@ -110,12 +110,12 @@ impl PromqlEngine {
         Self { source, tables, query, settings, results, turns: Arc::default() }
     }
 
-    /// The results that are kept.
+    /// The result cache.
     pub fn results(&self) -> &ResultCache {
         &self.results
     }
 
-    /// Gives what reads samples as they are, from a snapshot of now.
+    /// Gives a reader of stored samples, over a snapshot taken now.
     pub fn raw(&self, ctx: &QueryContext) -> RawReader {
         RawReader {
             snapshot: self.source.snapshot(),
@@ -215,7 +215,7 @@ impl PromqlEngine {
         } else {
             self.in_turn(text, times, options, ctx).await?
         };
-        // The outcome may be that of an equal query, which read the files.
+        // If the outcome is that of an equal query, the files that it left out count for this one, too.
         ctx.stats.left_out.take_over(annotations.left_out())?;
         timings.queue = ctx.waited();
         Ok(QueryOutcome {
@@ -228,7 +228,7 @@ impl PromqlEngine {
         })
     }
 
-    /// Evaluates, or takes what an equal query gave that was evaluated meanwhile.
+    /// Evaluates the query, or shares the outcome of an equal one that is being evaluated.
     async fn in_turn(
         &self,
         text: Text,
@@ -262,7 +262,8 @@ impl PromqlEngine {
             let began = Instant::now();
             let expr = engine.parse_at(&text, times, &inner)?;
             let parsed = began.elapsed();
-            // What is kept is looked up when the query has its place.
+            // The cache is looked up only now that the query has left the queue, since it may have been filled
+            // meanwhile.
             let mut evaluated = match engine.cacheable(&expr, times, &options, &inner) {
                 None => engine.job(expr, times, &options, &inner, engine.source.snapshot()).evaluate().await?,
                 Some((key, rests_on)) => {
@@ -275,7 +276,7 @@ impl PromqlEngine {
         self.run(ctx, work).await
     }
 
-    /// Runs the work of a query on the engine's threads: reading its text is work like any other.
+    /// Runs the work of a query on the engine, including the parsing of its text.
     async fn run<T: Send + 'static>(
         &self,
         ctx: &QueryContext,
@@ -284,7 +285,7 @@ impl PromqlEngine {
         let work = async move {
             match work.await {
                 Ok(done) => Ok(Ok(done)),
-                // Who asks for what is no expression has not met a query that failed.
+                // A text that does not parse does not count as a failed query.
                 Err(PromqlError::Parse(error)) => Ok(Err(error)),
                 Err(PromqlError::Evaluation(error)) => Err(error),
             }
@@ -301,17 +302,18 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-        // What `count_values` and `info` ask while the plan is made has to run, and is shown below it.
+        // The plans that `count_values` and `info` need during planning must run, and are shown as children.
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (engine, options) = (self.clone(), *options);
         let work = async move {
             let expr = engine.parse_at(&text, times, &inner)?;
             let snapshot = engine.source.snapshot();
-            // Which of them still hold tells when samples were written, those that are hidden from the caller, too.
+            // Not shown if rows are hidden from the caller: which cached steps are still valid tells when hidden
+            // samples were written.
             let is_told = analyze && !inner.stats.is_hidden();
             let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
             let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(analyze).await?;
-            // What an answer would have taken from the results kept; the nodes show all of the work.
+            // Adds what the cache would have provided; the nodes above show the work without it.
             if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {
                 shown.insert("result_cache".to_owned(), kept);
             }
@@ -320,7 +322,7 @@ impl PromqlEngine {
         self.run(ctx, work).await
     }
 
-    /// Shows how much of a query the results kept would answer.
+    /// Shows how much of a query the result cache would answer.
     fn shown_cache(
         &self,
         expr: &Expr,
@@ -343,7 +345,7 @@ impl PromqlEngine {
         serde_json::json!({"state": state, "steps": grid.steps, "steps_kept": steps.len()})
     }
 
-    /// Parses an expression under the settings of the language, as long as its query may go on: use it inside of
+    /// Parses an expression with the settings of the language, checking the limits of its query. To be called within
     /// [`QueryEngine::run`].
     ///
     /// # Errors
@@ -354,7 +356,7 @@ impl PromqlEngine {
         Ok(parse_with(query, &options, Some(&Pace::new(ctx, "query preparation")))?)
     }
 
-    /// Reserves what is made of a text: some number of bytes for each of its own. Short ones are no matter.
+    /// Reserves memory for what is made of a text: `times` bytes per byte of it. Nothing for short texts.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -405,7 +407,7 @@ impl PromqlEngine {
     }
 }
 
-/// A query as it came, and the memory of what is made of it.
+/// The text of a query, and the reservation for what is made of it.
 struct Text {
     text: String,
     _memory: MemoryReservation,

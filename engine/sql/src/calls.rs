@@ -42,18 +42,18 @@ pub enum Call {
     PromqlInstant {
         /// The expression, in PromQL.
         expr: String,
-        /// When it is evaluated, Unix milliseconds.
+        /// Time of the evaluation, Unix milliseconds.
         time_ms: i64,
     },
     /// PromQL over a range.
     PromqlRange {
         /// The expression, in PromQL.
         expr: String,
-        /// The first evaluation, Unix milliseconds.
+        /// Time of the first evaluation, Unix milliseconds.
         start_ms: i64,
-        /// The last evaluation at the latest, Unix milliseconds, included.
+        /// End of the range, Unix milliseconds, included.
         end_ms: i64,
-        /// From one evaluation to the next, in milliseconds.
+        /// Time between two evaluations, in milliseconds.
         step_ms: i64,
     },
     /// A query in LogsQL.
@@ -73,11 +73,11 @@ pub trait Languages: Send + Sync + Debug {
     /// Those of the language.
     async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>>;
 
-    /// The columns of what a function of [`CALLS`] gives, which is known without calling it.
+    /// Gives the result columns of a function of [`CALLS`], which do not depend on its arguments.
     fn columns(&self, name: &str) -> SchemaRef;
 }
 
-/// A call as it stands in a statement: what the planner will ask for, and what it means.
+/// A call in a statement: the arguments as the planner will look it up, and its meaning.
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) name: String,
@@ -128,7 +128,7 @@ pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
     Finder::of_languages(query).map(|(name, args)| found(name, args, names)).collect()
 }
 
-/// Finds the calls of a query without looking at the values of their arguments: name, arguments.
+/// Finds the calls of a query without evaluating their arguments; gives name and arguments of each.
 ///
 /// # Errors
 /// Invalid: an argument cannot be read.
@@ -137,7 +137,7 @@ pub(crate) fn shapes(query: &Query, names: &Names<'_>) -> Result<Vec<(String, Ve
     Finder::of_languages(query).map(read).collect()
 }
 
-/// Finds the calls that give rows of models: the arguments as the planner reads them, and what they mean.
+/// Finds the calls that give rows of models: the arguments as the planner reads them, and their meaning.
 ///
 /// # Errors
 /// Invalid: an argument is missing, is of another type, or no constant.
@@ -175,7 +175,7 @@ fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Foun
     Ok(Found { name, args, call })
 }
 
-/// The values of arguments.
+/// Evaluates constant arguments.
 fn constants(name: &str, exprs: &[Expr]) -> Result<Vec<ScalarValue>> {
     let schema = DFSchema::empty();
     let context = SimplifyContext::builder().with_current_time().build();
@@ -205,7 +205,7 @@ fn model_rows(values: &[ScalarValue]) -> Result<ModelRows> {
     Ok(ModelRows { model: text(model).ok_or_else(wrong)?, range_ns, columns })
 }
 
-/// A time of a text of RFC 3339, in ns.
+/// Reads an RFC 3339 time; gives nanoseconds.
 fn nanos(value: &ScalarValue) -> Option<i64> {
     let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
     match ScalarValue::from(text(value)?).cast_to(&utc).ok()? {
@@ -214,7 +214,7 @@ fn nanos(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// What the last argument of `promql_range` is.
+/// Description of the last argument of `promql_range`, for errors.
 const STEP: &str = "a step above 0: an interval without months, a duration such as '1m', or seconds";
 
 fn call(name: &str, values: &[ScalarValue]) -> Result<Call> {
@@ -250,7 +250,7 @@ fn text(value: &ScalarValue) -> Option<String> {
     }
 }
 
-/// Seconds, also as a text, in milliseconds; none: it is no number, or one beyond all times.
+/// Converts seconds to milliseconds; `None`: not a number, or out of range.
 fn seconds(number: f64) -> Option<i64> {
     let ms = (number * 1_000.0).round();
     (ms.abs() < i64::MAX as f64).then_some(ms as i64)
@@ -292,7 +292,7 @@ const UNITS: [(&str, i64); 7] = [
     ("y", 31_536_000_000),
 ];
 
-/// A duration as PromQL has it (`1h30m`), or a number of seconds.
+/// Reads a duration as in PromQL (`1h30m`), or a number of seconds.
 fn duration_ms(text: &str) -> Option<i64> {
     if let Ok(number) = text.parse() {
         return seconds(number);
@@ -308,7 +308,7 @@ fn duration_ms(text: &str) -> Option<i64> {
     Some(sum)
 }
 
-/// The interval that a text says.
+/// Reads an interval.
 fn interval(written: String) -> Option<ScalarValue> {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
     ScalarValue::from(worded(&written).unwrap_or(written)).cast_to(&kind).ok()

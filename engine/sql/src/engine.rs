@@ -43,36 +43,36 @@ pub use named::output_name;
 use named::shown_names;
 use zoned::{in_zone, shown, zone_of, zones_of};
 
-/// Memory that each byte of a statement takes when it is read and planned, at most about.
+/// Estimated most bytes of memory that parsing and planning take per byte of a statement.
 const TEXT_FACTOR: usize = 64;
 
-/// What is asked for.
+/// A statement to run or explain.
 #[derive(Debug, Clone, Default)]
 pub struct Request {
     /// The statement as it was sent.
     pub text: String,
     /// Values of its parameters.
     pub params: Params,
-    /// Most rows of the answer; none: all.
+    /// Most rows of the result; `None`: all.
     pub limit: Option<usize>,
-    /// Zone in which times of the answer are shown; none: UTC.
+    /// Time zone of times in the result; `None`: UTC.
     pub time_zone: Option<String>,
     /// Give the plan instead of rows.
     pub explain: Option<Explain>,
-    /// What it may ask about where it comes from.
+    /// What it may ask about its connection.
     pub session: Session,
 }
 
 /// How a plan is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Explain {
-    /// As it would run.
+    /// The plan as it would run.
     Plan,
-    /// As it ran: with rows and times of each node.
+    /// The plan as it ran, with rows and time of each node.
     Analyze,
 }
 
-/// The SQL language: plans statements over the tables, models and languages of the product, and runs them.
+/// Plans and runs statements over the tables, models and languages of the product.
 #[derive(Debug, Clone)]
 pub struct SqlEngine {
     engine: Arc<QueryEngine>,
@@ -81,25 +81,25 @@ pub struct SqlEngine {
     languages: Arc<dyn Languages>,
 }
 
-/// What a statement is planned over: the tables of one moment, as a caller may see them.
+/// The tables of one moment, as a caller may see them.
 #[derive(Clone, Copy)]
 struct Seen<'s> {
     snapshot: &'s Arc<dyn TableSnapshot>,
     access: &'s DomainAccess,
 }
 
-/// A statement that was read, with the rows of its table functions.
+/// A parsed statement, with the rows of its table functions.
 struct Ready {
     query: Query,
     explain: Option<Explain>,
-    /// Where plans are noted that run because planning needs their rows, when the plan is asked for.
+    /// For `explain`: records the plans whose rows planning needs.
     noted: Option<Arc<Explaining>>,
     calls: Vec<(calls::Found, Vec<RecordBatch>)>,
     session: Session,
 }
 
 impl SqlEngine {
-    /// Makes the language over an engine, the tables, the models and the other languages.
+    /// Makes the engine.
     pub fn new(
         engine: Arc<QueryEngine>,
         tables: Arc<dyn Tables>,
@@ -120,7 +120,7 @@ impl SqlEngine {
         listed
     }
 
-    /// Runs a statement. Rows come as they are found; this gives its answer with the first of them at hand.
+    /// Runs a statement. Returns once the first rows have been found; the others follow as a stream.
     ///
     /// # Errors
     /// Invalid: the statement cannot be read or planned, or writes. Those of running.
@@ -141,8 +141,8 @@ impl SqlEngine {
         Rows::run(&self.engine, ctx, work).await
     }
 
-    /// Reads a statement and evaluates its table functions: these run as queries of their own, before the statement takes
-    /// a place among those that run.
+    /// Parses a statement and evaluates its table functions. These run as separate queries before the statement itself
+    /// takes a place among the running ones.
     async fn ready(
         &self,
         request: Request,
@@ -154,7 +154,7 @@ impl SqlEngine {
         let listed = self.listed(&**snapshot, access);
         let reading = ctx.again();
         let session = request.session.clone();
-        // On the threads of the engine, whose stacks are made for what nests.
+        // On the engine's threads, whose stacks are large enough for nested statements.
         let work = async move {
             let read = parse(&request.text, &request.params)?;
             let explain = match read.explain {
@@ -273,7 +273,7 @@ impl SqlEngine {
             }
         }
         expand_wildcards(&mut query, &wanted, &fixed);
-        // Who prints a statement shows it as it was written.
+        // A statement that is only printed is shown as written.
         if !is_printed {
             dialect::leave_open(&mut query);
         }
@@ -281,10 +281,10 @@ impl SqlEngine {
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| match missing(&error) {
             Some(name) => {
-                // Who prints a statement is told of no right that he lacks.
+                // Printing a statement needs no rights, so none is reported as missing.
                 let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
                 let unknown = || with_place(catalog.unknown(&name), &name, &places);
-                // One of that name may be seen, but not where it is looked up.
+                // A table of that name may exist in another schema.
                 let bare = name.rsplit('.').next().unwrap_or(&name);
                 let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
                 (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
@@ -301,7 +301,7 @@ impl SqlEngine {
     }
 }
 
-/// Has what runs for the sake of planning be noted, if there is where.
+/// Makes the context record plans that run during planning, for `explain`.
 fn noting(ctx: &QueryContext, noted: Option<&Arc<Explaining>>) -> QueryContext {
     match noted {
         Some(noted) => ctx.clone().explaining(Some(Arc::clone(noted))).planning(),
@@ -309,14 +309,14 @@ fn noting(ctx: &QueryContext, noted: Option<&Arc<Explaining>>) -> QueryContext {
     }
 }
 
-/// The table that is not there, if that is what is wrong.
+/// Gives the name of the missing table, if that is the error.
 fn missing(error: &DataFusionError) -> Option<String> {
     let DataFusionError::Plan(text) = error.find_root() else { return None };
     let (name, _) = text.strip_prefix("table `")?.split_once("` not found")?;
     Some(name.to_owned())
 }
 
-/// Where a query names its tables first.
+/// The places where a query first names each of its tables.
 fn places_of(query: &Query) -> BTreeMap<String, Location> {
     struct Finder(BTreeMap<String, Location>);
     impl Visitor for Finder {
@@ -335,7 +335,7 @@ fn places_of(query: &Query) -> BTreeMap<String, Location> {
     finder.0
 }
 
-/// Says of a table that is not there where it is named.
+/// Adds to the error about a missing table the place where it is named.
 fn with_place(mut error: Error, name: &str, places: &BTreeMap<String, Location>) -> Error {
     if let Some(at) = places.get(name) {
         let named = format!("`{name}`");
@@ -345,7 +345,7 @@ fn with_place(mut error: Error, name: &str, places: &BTreeMap<String, Location>)
     error
 }
 
-/// The query of a statement, as the planner knows it.
+/// Gives the query of a statement in the dialect of DataFusion's planner.
 fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Session) -> Result<Query> {
     let mut query = match read.statement {
         Parsed::Query(query) => *query,
@@ -355,7 +355,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
     dialect::tell_apart(&mut query);
-    // Before they are functions.
+    // Checked before operators become function calls.
     few_steps(&query)?;
     dialect::look_places_up(&mut query)?;
     dialect::name_outputs(&mut query)?;
@@ -370,7 +370,7 @@ const SHOW_TABLES: &str = "SELECT table_schema, table_name FROM information_sche
 const DESCRIBE: &str = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
     WHERE table_schema = $1 AND table_name = $2 ORDER BY ordinal_position";
 
-/// A statement of ours in place of the caller's.
+/// Parses a statement of our own that replaces the caller's.
 fn own(text: &str, params: Vec<Param>) -> Result<Query> {
     match parse(text, &Params::positional(params))?.statement {
         Parsed::Query(query) => Ok(*query),

@@ -27,7 +27,7 @@ pub(crate) use patience::Patience;
 pub(crate) use reading::Parsed;
 pub(crate) use texts::{keep as keep_texts, literal as text_literal};
 
-/// How deeply brackets and subqueries nest.
+/// How deeply brackets and subqueries may be nested.
 const DEPTH_MAX: usize = 50;
 
 /// A statement and whether it is to be explained.
@@ -38,7 +38,7 @@ pub(crate) struct Read {
     pub(crate) explain: Option<Explained>,
 }
 
-/// Reads a statement.
+/// Parses a statement.
 ///
 /// # Errors
 /// Invalid: it cannot be read (with line and column), writes, is none or several, lacks a parameter or has one too many.
@@ -55,7 +55,7 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
     Ok(read)
 }
 
-/// Reads a statement whose parameters have no values.
+/// Parses a statement whose parameters have no values yet.
 ///
 /// # Errors
 /// As [`parse`].
@@ -68,13 +68,13 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let options = explained::options(&mut parser.parser)?;
     let statements = parser.parse_statements();
-    // Some errors do not say where; the parser stands behind what it could not read.
+    // Some errors have no place; then the parser's position is just after the token that it could not read.
     let statements = statements.map_err(|e| match text.split_whitespace().next() {
-        // DataFusion has a `COPY` of its own, so PostgreSQL's would be told of a slip within it.
+        // DataFusion has another `COPY`, so PostgreSQL's would be reported as a syntax error within it.
         Some(word) if word.eq_ignore_ascii_case("copy") => not_reading("COPY"),
         _ => {
             let at = parser.parser.get_current_token().span.start;
-            // Behind the last word there is no token.
+            // There is no token after the end of the text.
             of_parser(&e, Some(if at.line > 0 { at } else { end_of(text) }))
         }
     })?;
@@ -97,7 +97,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     Ok(Read { statement, explain })
 }
 
-/// The place behind the last letter of a text.
+/// The place just after the end of a text.
 fn end_of(text: &str) -> Location {
     let text = text.trim_end();
     let last = text.rsplit('\n').next().unwrap_or_default();

@@ -4,21 +4,22 @@ use std::collections::BTreeMap;
 
 /// Name of the one database that clients of PostgreSQL see.
 pub const DATABASE: &str = "quiver";
-/// The release of PostgreSQL whose dialect, catalog and protocol are spoken; clients decide by it what they ask for.
+/// The PostgreSQL release whose dialect, catalog and protocol are implemented; clients choose their queries by it.
 pub const SERVER_VERSION: &str = "15.0";
 
-/// The asker's name and settings. HTTP has a new one for each request, a connection of PostgreSQL's protocol keeps its own.
+/// The user and settings of a connection. Each HTTP request has a new session; a connection of the PostgreSQL protocol
+/// keeps one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Session {
-    /// What `current_user` gives.
+    /// The value of `current_user`.
     pub user: String,
-    /// Number of the connection; 0: there is none.
+    /// Number of the connection; 0 for HTTP.
     pub backend: i32,
-    /// What `current_setting` and `SHOW` give, by names in lower case.
+    /// The settings that `current_setting` and `SHOW` read, by lower-case name.
     pub settings: BTreeMap<String, String>,
 }
 
-/// Settings whose values say how this server is, with what they are.
+/// Read-only settings that describe this server, with their values.
 const FIXED: [(&str, &str); 30] = [
     ("server_version", SERVER_VERSION),
     ("server_version_num", "150000"),
@@ -63,7 +64,7 @@ impl Default for Session {
 }
 
 impl Session {
-    /// Gives a new session of a user; empty: `anonymous`.
+    /// Makes a session of a user; an empty name means `anonymous`.
     pub fn of(user: &str) -> Self {
         let user = if user.is_empty() { "anonymous" } else { user };
         Self { user: user.to_owned(), ..Self::default() }

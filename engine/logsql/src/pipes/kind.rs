@@ -23,12 +23,12 @@ impl<P: PipeKind> From<P> for Pipe {
 }
 
 impl Pipe {
-    /// What is known of the pipe.
+    /// Gives the pipe as a trait object.
     pub(crate) fn kind(&self) -> &dyn PipeKind {
         self.0.as_ref()
     }
 
-    /// As [`Self::kind`], to change filters and queries in it.
+    /// As [`Self::kind`], mutable, to change filters and queries in it.
     pub(crate) fn kind_mut(&mut self) -> &mut dyn PipeKind {
         self.0.as_mut()
     }
@@ -73,18 +73,18 @@ impl Display for Pipe {
     }
 }
 
-/// What every pipe is as a value, whichever type it is of.
+/// Object-safe versions of `Clone`, `PartialEq` and `Any`; implemented for all pipes.
 pub(crate) trait PipeValue {
     /// A copy of it.
     fn boxed(&self) -> Box<dyn PipeKind>;
 
-    /// Whether the other is of the same type, and equal.
+    /// Says whether the other is of the same type and equal.
     fn equals(&self, other: &dyn Any) -> bool;
 
-    /// Itself, to ask for its type.
+    /// Gives the pipe for a downcast.
     fn as_any(&self) -> &dyn Any;
 
-    /// As [`Self::as_any`], to change it.
+    /// As [`Self::as_any`], mutable.
     fn as_any_mut(&mut self) -> &mut dyn Any;
 }
 
@@ -106,69 +106,69 @@ impl<P: PipeKind + Clone + PartialEq> PipeValue for P {
     }
 }
 
-/// Plans whole queries: what a pipe asks for that has one beside its own rows.
+/// Plans whole queries, for pipes that hold a subquery.
 pub(crate) trait QueryPlanner: Debug {
-    /// Plans a query of whose rows these fields are needed.
+    /// Plans a query; `needs` are the fields of its rows that are used.
     fn query(&self, query: &Query, needs: &Needs) -> Result<Planned>;
 }
 
-/// Where in a plan a pipe stands.
+/// The place of a pipe in a plan.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) planner: &'a dyn QueryPlanner,
-    /// What is needed of its rows.
+    /// The fields of its rows that are used after it.
     pub(crate) needs: &'a Needs,
     pub(crate) scope: TimeScope,
 }
 
-/// What becomes of the order of rows.
+/// What a pipe does to the order of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// The rows after the pipe come as those before it.
+    /// Its rows have the order of the rows before it.
     Kept,
-    /// The rows after the pipe come in any order.
+    /// Its rows have no defined order.
     Lost,
-    /// The pipe puts its rows in an order of its own.
+    /// It sorts its rows.
     Made,
 }
 
-/// What fields the rows of an answer have, as far as one alone can be told.
+/// Which fields the rows of a pipe have, for callers that need a single one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Output<'a> {
     /// The fields of the rows before the pipe.
     Same,
     /// Each row has this field and no other.
     One(&'a str),
-    /// Several, or none that is known.
+    /// Several, or unknown ones.
     Others,
 }
 
-/// What is left of rows by their places alone.
+/// A selection of rows by position only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cut {
-    /// No more than so many of the first.
+    /// Only the first rows.
     Limit(u64),
-    /// All but so many of the first.
+    /// All but the first rows.
     Offset(u64),
 }
 
-/// What becomes of a pipe and the one behind it.
+/// How a pipe and the next one are merged, in the normal form of a query.
 #[derive(Debug)]
 pub(crate) enum Joined {
-    /// They stay as they are.
+    /// They are not merged.
     Apart,
-    /// The first does what both did, and the other goes.
+    /// The first one now does what both did; the other is removed.
     One,
-    /// These do what both did, and both go.
+    /// Both are replaced by these.
     Others(Vec<Pipe>),
 }
 
-/// A pipe. What it does not say of itself holds for pipes that may do anything.
+/// A pipe. The default methods are right for any pipe; a pipe overrides them to allow better plans.
 pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
-    /// What the rows before it need to have, given what is needed of those after it.
+    /// Gives the fields that it needs of the rows before it, given those that are needed of its own rows.
     fn before(&self, after: &Needs) -> Needs;
 
-    /// How the steps are read that are its own.
+    /// Readers for the serialized forms of its own steps.
     fn steps() -> &'static [StepReader]
     where
         Self: Sized,
@@ -176,101 +176,104 @@ pub(crate) trait PipeKind: PipeValue + Display + Debug + Send + Sync + 'static {
         &[]
     }
 
-    /// Adds its nodes to those of the rows before it.
+    /// Adds its nodes to the plan of the rows before it.
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned>;
 
-    /// The names that it speaks of beside those that it needs of any rows: they get columns wherever a map of other
-    /// fields is.
+    /// Names that it mentions besides the fields that it needs. They get columns of their own wherever the remaining
+    /// fields are kept in a map.
     fn mentions(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Whether the rows after it have nothing of those before it but what it says.
+    /// Says whether its rows have no fields of the rows before it except those that it names.
     fn is_barrier(&self) -> bool {
         false
     }
 
-    /// What becomes of the order of rows.
+    /// Says what it does to the order of rows.
     fn order(&self) -> Order {
         if self.is_barrier() { Order::Lost } else { Order::Kept }
     }
 
-    /// Whether each of its rows has the time of the row that it is made of: then the scan may give rows by time before it.
+    /// Says whether each of its rows keeps the time of the row that it is made from. Then a scan below it may give
+    /// rows sorted by time.
     fn keeps_time(&self) -> bool {
         false
     }
 
-    /// Whether it works on rows one by one and leaves their time, so that the newest of them are the newest of all.
+    /// Says whether it maps each row to one row with the same time, so that the newest rows before it become the
+    /// newest after it.
     fn keeps_rows(&self) -> bool {
         false
     }
 
-    /// Whether a live tail may have it: it works on rows as they come.
+    /// Says whether a live tail may use it, because it processes rows one by one as they arrive.
     fn follows(&self) -> bool {
         self.keeps_rows()
     }
 
-    /// What fields its rows have.
+    /// Says which fields its rows have.
     fn output(&self) -> Output<'_> {
         Output::Others
     }
 
-    /// Fields whose codes and numbers serve it better than texts, as the first pipe behind a scan.
+    /// Fields that it wants in stored form (dictionary codes, numbers) rather than as text if it comes right after a
+    /// scan.
     fn stored(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What it leaves of rows by their places, if it does nothing else.
+    /// Gives the selection of rows by position, if it does nothing else.
     fn cut(&self) -> Option<Cut> {
         None
     }
 
-    /// The filter, if it does nothing but keep the rows that match.
+    /// Gives its filter, if it does nothing but filter rows.
     fn only_filter(&mut self) -> Option<&mut Filter> {
         None
     }
 
-    /// Takes over what the pipe behind it does, where both are written as one.
+    /// Merges the next pipe into it, if both can be written as one.
     fn take_over(&mut self, _: &mut Pipe) -> Joined {
         Joined::Apart
     }
 
-    /// Whether it only counts rows by values, so that one row may stand for many alike.
+    /// Says whether it only counts rows by values, so that one row with a count may stand for many equal ones.
     fn counts_rows(&self) -> bool {
         false
     }
 
-    /// How many rows it needs to see at most: a scan right before it may stop there; `None`: all.
+    /// Gives the number of rows after which a scan right before it may stop; `None`: it needs all.
     fn most_rows(&self) -> Option<u64> {
         None
     }
 
-    /// The request to a scan that counts, in place of rows, what the pipe is about; `None`: there is no such scan.
+    /// Gives the request for a scan that returns counts instead of rows, if the store can count what the pipe counts.
     fn counted_by_scan(&self, _: &LogFilter) -> Option<LogRequest> {
         None
     }
 
-    /// Adds up the counts of [`Self::counted_by_scan`] from all parts of the scan.
+    /// Plans the sum of the counts that a scan by [`Self::counted_by_scan`] returns per block.
     fn add_counts(&self, _: Planned) -> Result<Planned> {
         Err(internal("a pipe without counts"))
     }
 
-    /// Plans its own rows, for a pipe that does not read those before it.
+    /// Plans its rows, for a pipe that reads no rows before it.
     fn own_rows(&self) -> Option<Result<Planned>> {
         None
     }
 
-    /// The filters that it holds itself (not those of its queries).
+    /// Its own filters (not those of its subqueries).
     fn filters_mut(&mut self) -> Vec<&mut Filter> {
         Vec::new()
     }
 
-    /// The queries that it runs beside its own rows.
+    /// Its subqueries.
     fn queries_mut(&mut self) -> Vec<&mut Query> {
         Vec::new()
     }
 
-    /// Follows labels and results of `stats` through it, for the Prometheus form.
+    /// Updates the columns of labels and values of a `stats` result, for the Prometheus form.
     fn follow_columns(&self, _: &mut StatsColumns) -> Result<()> {
         Err(refused(format!("`{self}` cannot stand behind `stats` here")))
     }
