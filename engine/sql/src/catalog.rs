@@ -278,7 +278,7 @@ mod tests {
         let member = |name: &str, of| Field::new(name, of, true);
         let pair = vec![member("a", DataType::UInt16), member("B", DataType::Date64)];
         for (data_type, expected) in [
-            (quiver_types::tables::spans::map(), "map(text, text)"),
+            (quiver_types::tables::columns::map(), "map(text, text)"),
             (DataType::Decimal32(5, 2), "numeric(5,2)"),
             (DataType::Decimal64(12, 0), "numeric(12,0)"),
             (DataType::Decimal128(38, -1), "numeric(38,-1)"),

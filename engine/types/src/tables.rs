@@ -5,10 +5,11 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions};
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{Fields, Schema, SchemaRef};
 
 use crate::{Error, Result};
 
+pub mod columns;
 pub mod history;
 pub mod kept;
 pub mod logs;
@@ -118,15 +119,10 @@ pub fn table(name: &str) -> Option<&'static TableDef> {
     TABLES.iter().find(|t| t.name == name)
 }
 
-/// Gives a required time column in milliseconds UTC.
-pub(crate) fn millis(name: &str, nullable: bool) -> Field {
-    Field::new(name, DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into())), nullable)
-}
-
 #[cfg(test)]
 mod tests {
     use arrow::array::{AsArray, StringArray, new_empty_array};
-    use arrow::datatypes::Float64Type;
+    use arrow::datatypes::{DataType, Float64Type};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, TextMaps};
 use quiver_sql::{Call, Languages};
 use quiver_types::logs::{MSG, TIME};
-use quiver_types::tables::spans::map;
+use quiver_types::tables::columns::map;
 use quiver_types::{Clock, Domain, Error, Result};
 
 /// Rows of a batch.

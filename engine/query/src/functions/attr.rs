@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn types_are_checked() {
         let attr = attr();
-        let map = quiver_types::tables::spans::map();
+        let map = quiver_types::tables::columns::map();
         assert_eq!(attr.coerce_types(&[map.clone(), DataType::Utf8View]).unwrap(), [map, DataType::Utf8]);
         let texts = [DataType::Utf8View, DataType::Utf8View];
         assert_eq!(attr.coerce_types(&[DataType::Utf8, DataType::Utf8]).unwrap(), texts);

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, TimeUnit};
 use quiver_types::logs::Stored;
 use quiver_types::push_hex;
 use quiver_types::spans::AttributeKind;
-use quiver_types::tables::spans::map;
+use quiver_types::tables::columns::map;
 use quiver_types::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -93,7 +93,7 @@ pub(super) fn named(numbers: impl Iterator<Item = u8>, names: &[&str]) -> String
     StringViewArray::new(numbers.map(view).collect::<Vec<_>>().into(), no_buffers, None)
 }
 
-/// Builds a column of maps from text to text, as the tables have them (`quiver_types::tables::spans::map`).
+/// Builds a column of maps from text to text, as the tables have them (`quiver_types::tables::columns::map`).
 #[derive(Debug)]
 pub struct TextMaps {
     keys: StringBuilder,

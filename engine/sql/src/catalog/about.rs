@@ -198,7 +198,7 @@ mod tests {
             Field::new("name", DataType::Utf8, false),
             Field::new("At", DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), true),
             Field::new("ids", list, true),
-            Field::new("attributes", quiver_types::tables::spans::map(), true),
+            Field::new("attributes", quiver_types::tables::columns::map(), true),
             Field::new("size", DataType::UInt64, false),
         ]);
         let hosts = TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: Arc::new(columns) };

@@ -144,9 +144,9 @@ mod tests {
     fn types_of_columns() {
         let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
         assert_eq!(type_oid(&list(DataType::Utf8View)), 1009);
-        assert_eq!(type_oid(&list(quiver_types::tables::spans::map())), 114);
+        assert_eq!(type_oid(&list(quiver_types::tables::columns::map())), 114);
         assert_eq!(type_oid(&list(list(DataType::Int64))), 1016);
-        assert_eq!(type_oid(&list(list(quiver_types::tables::spans::map()))), 114);
+        assert_eq!(type_oid(&list(list(quiver_types::tables::columns::map()))), 114);
         assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
         assert_eq!(type_named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));

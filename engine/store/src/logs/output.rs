@@ -10,7 +10,7 @@ use arrow::array::{
 use arrow::buffer::{BooleanBuffer, OffsetBuffer};
 use arrow::datatypes::{DataType, SchemaRef};
 use quiver_types::logs::{LogForm, LogRequest, OBSERVED_TIME, SEVERITY_NUMBER, TIME};
-use quiver_types::tables::logs::map;
+use quiver_types::tables::columns::map;
 
 use super::block::{Block, COMPUTED, given_by_stream, values};
 use super::column::Values;

@@ -13,7 +13,7 @@ use super::filter::{LogFilter, StreamSelector};
 use super::stored::Stored;
 use super::stream::StreamId;
 use super::{OBSERVED_TIME, REST, SEVERITY_NUMBER, TIME};
-use crate::tables::logs as table;
+use crate::tables::columns::{map, nanos};
 use crate::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
 /// A stream that a snapshot holds.
@@ -127,9 +127,9 @@ impl LogColumn {
     /// Gives the column as it comes out of the scan.
     pub fn field(&self) -> Field {
         match self.name.as_str() {
-            TIME => table::nanos(TIME),
+            TIME => nanos(TIME),
             SEVERITY_NUMBER => Field::new(SEVERITY_NUMBER, DataType::UInt8, true),
-            OBSERVED_TIME => table::nanos(OBSERVED_TIME).with_nullable(true),
+            OBSERVED_TIME => nanos(OBSERVED_TIME).with_nullable(true),
             name if self.stored => Field::new(name, Stored::data_type(), true),
             name => Field::new(name, DataType::Utf8View, true),
         }
@@ -162,7 +162,7 @@ impl LogRequest {
         }
         let mut fields: Vec<_> = self.columns.iter().map(LogColumn::field).collect();
         if self.rest {
-            fields.push(Field::new(REST, table::map(), false));
+            fields.push(Field::new(REST, map(), false));
         }
         if self.form == LogForm::Counted {
             fields.push(count(true));
@@ -187,8 +187,8 @@ mod tests {
             LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows };
         assert_eq!(shown(&rows), ["a?", "a?", "_time", "__q_rest"]);
         let kinds: Vec<DataType> = rows.schema().fields().iter().map(|field| field.data_type().clone()).collect();
-        let time = table::nanos(TIME).data_type().clone();
-        assert_eq!(kinds, [DataType::Utf8View, Stored::data_type(), time, table::map()]);
+        let time = nanos(TIME).data_type().clone();
+        assert_eq!(kinds, [DataType::Utf8View, Stored::data_type(), time, map()]);
         let counted = LogRequest { form: LogForm::Counted, rest: false, ..rows.clone() };
         assert_eq!(shown(&counted), ["a?", "a?", "_time", "__q_rows?"]);
         assert_eq!(shown(&LogRequest { columns: Vec::new(), ..counted }), ["__q_rows?"]);
@@ -205,7 +205,7 @@ mod tests {
     fn columns_that_are_no_texts() {
         let kind = |name: &str| LogColumn::text(name).field().data_type().clone();
         assert_eq!(kind(SEVERITY_NUMBER), DataType::UInt8);
-        assert_eq!((kind(OBSERVED_TIME), kind(TIME)), (table::nanos("x").data_type().clone(), kind(OBSERVED_TIME)));
+        assert_eq!((kind(OBSERVED_TIME), kind(TIME)), (nanos("x").data_type().clone(), kind(OBSERVED_TIME)));
         let nullable =
             [TIME, OBSERVED_TIME, SEVERITY_NUMBER, "b"].map(|name| LogColumn::text(name).field().is_nullable());
         assert_eq!(nullable, [false, true, true, true]);

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::{FileDef, TableDef, millis, spans};
+use super::columns::millis;
+use super::{FileDef, TableDef};
 
 /// Services of a row as [`services_text`] writes them; who may see the row must see all of them.
 pub const SERVICE: &str = "__q_service";
@@ -116,7 +117,7 @@ pub fn text_list() -> DataType {
 }
 
 fn map(name: &str) -> Field {
-    Field::new(name, spans::map(), false)
+    Field::new(name, super::columns::map(), false)
 }
 
 pub(super) fn columns(fields: Vec<Field>) -> SchemaRef {

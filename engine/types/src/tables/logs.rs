@@ -7,8 +7,9 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
+use super::columns::{map, nanos};
 use super::{FileDef, TableDef};
 use crate::logs::{OBSERVED_TIME, SEVERITY_NUMBER, TIME};
 
@@ -42,19 +43,6 @@ pub const OWN_PREFIX: &str = "__q_";
 /// Dictionary-coded text, as columns with few values are written.
 pub fn dictionary() -> DataType {
     DataType::Dictionary(Box::new(DataType::UInt32), Box::new(DataType::Utf8))
-}
-
-/// Text to text, entries in name order.
-pub fn map() -> DataType {
-    let entries = DataType::Struct(
-        vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)].into(),
-    );
-    DataType::Map(Arc::new(Field::new("entries", entries, false)), true)
-}
-
-/// The time of rows.
-pub fn nanos(name: &str) -> Field {
-    Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
 }
 
 /// Fixed columns of `.rows`. The columns of fields follow; severity, time of observation and `__q_fields` are there

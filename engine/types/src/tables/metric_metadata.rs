@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::{FileDef, TableDef, millis};
+use super::columns::millis;
+use super::{FileDef, TableDef};
 
 /// The table `metric_metadata`: type, help and unit.
 pub const TABLE: TableDef = TableDef {

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 
-use super::{FileDef, TableDef, millis};
+use super::columns::{map, millis};
+use super::{FileDef, TableDef};
 use crate::histogram::histogram_fields;
 
 /// The table `metrics`: series with their samples, native histograms and exemplars.
@@ -33,14 +34,11 @@ pub const LABEL_COLUMNS: usize = 16;
 /// Columns of `.series` (dynamic columns `label.<name>`, dictionary-coded text, follow).
 /// Sorted in series order; `series` is the row's number.
 pub fn series() -> SchemaRef {
-    let entries = DataType::Struct(
-        vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)].into(),
-    );
     Arc::new(Schema::new(vec![
         Field::new("series", DataType::UInt32, false),
         Field::new("series_id", DataType::FixedSizeBinary(16), false),
         Field::new("metric", DataType::Utf8, false),
-        Field::new("labels", DataType::Map(Arc::new(Field::new("entries", entries, false)), true), false),
+        Field::new("labels", map(), false),
         Field::new("service", DataType::Utf8, false),
         Field::new("samples_first", DataType::UInt64, false),
         Field::new("samples_rows", DataType::UInt64, false),

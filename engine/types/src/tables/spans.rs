@@ -8,8 +8,9 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 
+use super::columns::{map, nanos};
 use super::{FileDef, TableDef};
 use crate::spans::rollup_schema;
 
@@ -48,18 +49,6 @@ pub const MINUTE_NS: i64 = 60_000_000_000;
 /// Gives the minute that a time is in.
 pub fn minute_of(time_ns: i64) -> i64 {
     time_ns.div_euclid(MINUTE_NS)
-}
-
-/// A time in nanoseconds.
-fn nanos(name: &str) -> Field {
-    Field::new(name, DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into())), false)
-}
-
-/// Gives the type of a map from text to text, its keys sorted, its values never NULL.
-pub fn map() -> DataType {
-    let entries =
-        Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);
-    DataType::Map(Arc::new(Field::new("entries", DataType::Struct(entries), false)), true)
 }
 
 /// Members of an event.

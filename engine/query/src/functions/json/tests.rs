@@ -46,7 +46,7 @@ fn values_of_maps_are_texts() {
     let keys: ArrayRef = Arc::new(arrow::array::StringViewArray::from(vec!["a"; 2]));
     let found = of_maps(&maps, &keys).unwrap();
     assert_eq!(found.as_string_view().iter().collect::<Vec<_>>(), [Some(r#""x\"y""#), None]);
-    let kind = quiver_types::tables::spans::map();
+    let kind = quiver_types::tables::columns::map();
     let get = get();
     assert_eq!(get.inner().coerce_types(&[kind.clone(), DataType::Utf8View]).unwrap(), [kind.clone(), DataType::Utf8]);
     assert!(get.inner().coerce_types(&[kind, DataType::Int64]).is_err());

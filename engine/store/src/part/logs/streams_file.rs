@@ -11,7 +11,7 @@ use arrow::array::{
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::DataType;
 use parquet::basic::Compression;
-use quiver_types::tables::logs as table;
+use quiver_types::tables::{columns, logs as table};
 use serde::{Deserialize, Serialize};
 
 use super::super::file::{Choices, PartFile, Unfinished, codec, column, properties};
@@ -135,7 +135,7 @@ impl Streams {
 
 fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
     let what = "cannot build a column of labels";
-    let DataType::Map(field, sorted) = table::map() else { return Err(Error::internal(what)) };
+    let DataType::Map(field, sorted) = columns::map() else { return Err(Error::internal(what)) };
     let DataType::Struct(fields) = field.data_type().clone() else { return Err(Error::internal(what)) };
     let pairs: Vec<ArrayRef> = vec![Arc::new(names.finish()), Arc::new(values.finish())];
     let entries = arrow::array::StructArray::try_new(fields, pairs, None).internal(what)?;

@@ -14,6 +14,7 @@ use hashbrown::HashSet;
 use parquet::basic::Compression;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use quiver_types::logs::{OBSERVED_TIME, SEVERITY_NUMBER, TIME};
+use quiver_types::tables::columns::{map, nanos};
 use quiver_types::tables::logs as table;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -242,7 +243,7 @@ fn schema(plan: &LogColumns, with: Optional, of_file: bool) -> SchemaRef {
         kind => array_type(kind),
     };
     let mut fields = vec![
-        table::nanos(TIME),
+        nanos(TIME),
         Field::new(table::STREAM_NUMBER, DataType::UInt32, false),
         Field::new(table::SERVICE, table::dictionary(), false),
     ];
@@ -250,11 +251,11 @@ fn schema(plan: &LogColumns, with: Optional, of_file: bool) -> SchemaRef {
         fields.push(Field::new(SEVERITY_NUMBER, DataType::UInt8, true));
     }
     if with.observed {
-        fields.push(table::nanos(OBSERVED_TIME).with_nullable(true));
+        fields.push(nanos(OBSERVED_TIME).with_nullable(true));
     }
     fields.extend(plan.columns.iter().map(|c| Field::new(&c.name, data_type(c.kind), true)));
     if with.overflow {
-        fields.push(Field::new(table::FIELDS, table::map(), false));
+        fields.push(Field::new(table::FIELDS, map(), false));
     }
     Arc::new(Schema::new(fields))
 }

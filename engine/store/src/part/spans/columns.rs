@@ -13,7 +13,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::SpansBatch;
 use quiver_types::spans::{Attributes, Place, RawAttribute, RollupBuilder, Value, events, links, push_typed_text};
-use quiver_types::tables::spans as table;
+use quiver_types::tables::{columns, spans as table};
 
 use super::OwnType;
 use super::keys::SpanKeys;
@@ -58,7 +58,7 @@ impl MapColumn {
     }
 
     fn finish(mut self) -> Result<MapArray> {
-        let DataType::Map(field, ordered) = table::map() else { return Err(Error::internal("a map is a map")) };
+        let DataType::Map(field, ordered) = columns::map() else { return Err(Error::internal("a map is a map")) };
         let DataType::Struct(fields) = field.data_type() else { return Err(Error::internal("entries are a struct")) };
         let columns: Vec<ArrayRef> = vec![Arc::new(self.keys.finish()), Arc::new(self.values.finish())];
         let entries = StructArray::try_new(fields.clone(), columns, None).internal("cannot build a map")?;

@@ -95,7 +95,7 @@ fn values_as_bytes() {
 
 #[test]
 fn maps_are_json_and_forms_fit() {
-    let field = Field::new("m", quiver_types::tables::spans::map(), true);
+    let field = Field::new("m", quiver_types::tables::columns::map(), true);
     assert_eq!(type_oid(field.data_type()), 114);
     assert_eq!(forms(&[], 2).unwrap(), [false, false]);
     assert_eq!(forms(&[1], 2).unwrap(), [true, true]);
