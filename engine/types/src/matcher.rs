@@ -90,6 +90,15 @@ impl Matcher {
         matches!(self.pattern, Some(Pattern::Regex(_)))
     }
 
+    /// Gives the value that alone decides the matcher, so that no other value need be looked at: that of `=` and `!=`,
+    /// unless it is empty, which means a missing label.
+    pub fn single_value(&self) -> Option<&str> {
+        match self.op {
+            MatchOp::Equal | MatchOp::NotEqual if !self.value.is_empty() => Some(&self.value),
+            _ => None,
+        }
+    }
+
     /// Says whether a missing label matches.
     pub fn matches_empty(&self) -> bool {
         self.matches("")
@@ -127,6 +136,15 @@ mod tests {
         assert!(Matcher::new("a", MatchOp::NotRegex, "b").expect("valid").matches_empty());
         assert!(Matcher::new("a", MatchOp::Regex, "(").is_err());
         assert!(Matcher::new("a", MatchOp::Regex, "((x{100}){100}){100}").is_err(), "too large");
+    }
+
+    #[test]
+    fn one_value_decides() {
+        let single = |op, value: &str| Matcher::new("a", op, value).expect("valid").single_value().map(str::to_owned);
+        assert_eq!(single(MatchOp::Equal, "b").as_deref(), Some("b"));
+        assert_eq!(single(MatchOp::NotEqual, "b").as_deref(), Some("b"));
+        let others = [single(MatchOp::Equal, ""), single(MatchOp::NotEqual, ""), single(MatchOp::Regex, "b")];
+        assert!(others.iter().all(Option::is_none), "{others:?}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayBuilder as _, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int32DictionaryArray, Int64Array,
-    MapArray, StringBuilder, StringViewArray, StructArray, make_view,
+    MapArray, StringBuilder, StringViewArray, StructArray, TimestampMillisecondArray, make_view,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
@@ -29,6 +29,16 @@ pub(super) fn time(name: &str, unit: TimeUnit) -> Field {
 /// A map of texts, entries in order of their keys.
 pub(super) fn text_map(name: &str) -> Field {
     Field::new(name, map(), true)
+}
+
+/// Makes a column of texts, one per row; empty ones are NULL.
+pub(super) fn text_column<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
+}
+
+/// Makes a column of times in Unix milliseconds, one per row.
+pub(super) fn time_column<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
 }
 
 /// Makes the empty texts of a column NULL.

@@ -3,10 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringViewArray,
-    TimestampMillisecondArray,
-};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
@@ -15,7 +12,7 @@ use quiver_types::configured::Listed;
 use quiver_types::{Domain, Error, Result};
 
 use super::ask::{Ask, NamedTable};
-use super::cells::{text, time};
+use super::cells::{text, text_column, time, time_column};
 use crate::error::from_datafusion;
 
 /// The column with the service that must be seen.
@@ -118,14 +115,6 @@ fn columns_of(listed: Listed) -> SchemaRef {
     Arc::new(Schema::new(columns))
 }
 
-fn texts<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
-    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
-}
-
-fn times<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
-    Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
-}
-
 fn batch(listed: Listed, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
     let made = RecordBatch::try_new(columns_of(listed), arrays);
     made.map_err(|e| Error::internal("cannot list what is configured").with_source(e))
@@ -137,12 +126,12 @@ fn batch(listed: Listed, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
 /// Internal: only by a fault of ours.
 pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
-        texts(rows, |row| row.id),
-        texts(rows, |row| row.name),
-        texts(rows, |row| row.types.as_str()),
+        text_column(rows, |row| row.id),
+        text_column(rows, |row| row.name),
+        text_column(rows, |row| row.types.as_str()),
         Arc::new(rows.iter().map(|row| Some(row.routes)).collect::<Int64Array>()),
-        texts(rows, |row| row.managed_by),
-        times(rows, |row| Some(row.updated_ms)),
+        text_column(rows, |row| row.managed_by),
+        time_column(rows, |row| Some(row.updated_ms)),
     ];
     batch(Listed::Receivers, arrays)
 }
@@ -153,15 +142,15 @@ pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
 /// Internal: only by a fault of ours.
 pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
-        texts(rows, |row| row.id),
-        texts(rows, |row| row.state),
-        texts(rows, |row| row.created_by),
-        texts(rows, |row| row.comment),
-        texts(rows, |row| row.service),
-        texts(rows, |row| row.named_service),
-        times(rows, |row| Some(row.starts_ms)),
-        times(rows, |row| Some(row.ends_ms)),
-        times(rows, |row| Some(row.updated_ms)),
+        text_column(rows, |row| row.id),
+        text_column(rows, |row| row.state),
+        text_column(rows, |row| row.created_by),
+        text_column(rows, |row| row.comment),
+        text_column(rows, |row| row.service),
+        text_column(rows, |row| row.named_service),
+        time_column(rows, |row| Some(row.starts_ms)),
+        time_column(rows, |row| Some(row.ends_ms)),
+        time_column(rows, |row| Some(row.updated_ms)),
     ];
     batch(Listed::Silences, arrays)
 }
@@ -172,17 +161,17 @@ pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
 /// Internal: only by a fault of ours.
 pub fn audit_rows(rows: &[ListedAudit<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
-        texts(rows, |row| row.id),
-        times(rows, |row| row.at_ms),
-        texts(rows, |row| row.actor),
-        texts(rows, |row| row.actor_type),
-        texts(rows, |row| row.ip),
-        texts(rows, |row| row.action),
-        texts(rows, |row| row.family),
-        texts(rows, |row| row.entity_id),
-        texts(rows, |row| row.entity_name),
-        texts(rows, |row| row.outcome),
-        texts(rows, |row| row.code),
+        text_column(rows, |row| row.id),
+        time_column(rows, |row| row.at_ms),
+        text_column(rows, |row| row.actor),
+        text_column(rows, |row| row.actor_type),
+        text_column(rows, |row| row.ip),
+        text_column(rows, |row| row.action),
+        text_column(rows, |row| row.family),
+        text_column(rows, |row| row.entity_id),
+        text_column(rows, |row| row.entity_name),
+        text_column(rows, |row| row.outcome),
+        text_column(rows, |row| row.code),
     ];
     batch(Listed::Audit, arrays)
 }

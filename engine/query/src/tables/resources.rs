@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array as _, ArrayRef, AsArray as _, BooleanArray, Float64Array, Int64Array, MapArray, RecordBatch, StringViewArray,
-    TimestampMillisecondArray,
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
@@ -15,7 +14,7 @@ use futures::future::BoxFuture;
 use quiver_types::{Access, Domain, Error, Result};
 
 use super::ask::{Ask, NamedTable};
-use super::cells::{TextMaps, text, text_map, time};
+use super::cells::{TextMaps, text, text_column, text_map, time, time_column};
 use crate::error::from_datafusion;
 
 /// What attributes are named by in statements, before their keys.
@@ -140,14 +139,6 @@ fn relationship_columns() -> SchemaRef {
     ]))
 }
 
-fn texts<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
-    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
-}
-
-fn times<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
-    Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
-}
-
 fn batch(columns: SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
     RecordBatch::try_new(columns, arrays).map_err(|e| Error::internal("cannot list resources").with_source(e))
 }
@@ -163,19 +154,19 @@ pub fn resource_rows(rows: &[ManagedResource<'_>]) -> Result<RecordBatch> {
         attributes.end();
     }
     let arrays: Vec<ArrayRef> = vec![
-        texts(rows, |row| row.id),
-        texts(rows, |row| row.display_name),
-        texts(rows, |row| row.key),
-        texts(rows, |row| row.kind),
-        texts(rows, |row| row.ci_class),
-        texts(rows, |row| row.ci_subclass),
-        texts(rows, |row| row.state),
-        texts(rows, |row| row.health),
-        texts(rows, |row| row.service),
-        texts(rows, |row| row.source),
+        text_column(rows, |row| row.id),
+        text_column(rows, |row| row.display_name),
+        text_column(rows, |row| row.key),
+        text_column(rows, |row| row.kind),
+        text_column(rows, |row| row.ci_class),
+        text_column(rows, |row| row.ci_subclass),
+        text_column(rows, |row| row.state),
+        text_column(rows, |row| row.health),
+        text_column(rows, |row| row.service),
+        text_column(rows, |row| row.source),
         Arc::new(attributes.finish()?),
-        times(rows, |row| row.first_seen_ms),
-        times(rows, |row| row.last_seen_ms),
+        time_column(rows, |row| row.first_seen_ms),
+        time_column(rows, |row| row.last_seen_ms),
         Arc::new(rows.iter().map(|row| Some(row.relationships)).collect::<Int64Array>()),
     ];
     batch(resource_columns(), arrays)
@@ -187,20 +178,20 @@ pub fn resource_rows(rows: &[ManagedResource<'_>]) -> Result<RecordBatch> {
 /// Internal: only by a fault of ours.
 pub fn relationship_rows(rows: &[ManagedRelationship<'_>]) -> Result<RecordBatch> {
     let arrays: Vec<ArrayRef> = vec![
-        texts(rows, |row| row.id),
-        texts(rows, |row| row.kind),
-        texts(rows, |row| row.source.id),
-        texts(rows, |row| row.source.display_name),
-        texts(rows, |row| row.source.kind),
-        texts(rows, |row| row.source.service),
-        texts(rows, |row| row.target.id),
-        texts(rows, |row| row.target.display_name),
-        texts(rows, |row| row.target.kind),
-        texts(rows, |row| row.target.service),
-        texts(rows, |row| row.origin),
+        text_column(rows, |row| row.id),
+        text_column(rows, |row| row.kind),
+        text_column(rows, |row| row.source.id),
+        text_column(rows, |row| row.source.display_name),
+        text_column(rows, |row| row.source.kind),
+        text_column(rows, |row| row.source.service),
+        text_column(rows, |row| row.target.id),
+        text_column(rows, |row| row.target.display_name),
+        text_column(rows, |row| row.target.kind),
+        text_column(rows, |row| row.target.service),
+        text_column(rows, |row| row.origin),
         Arc::new(rows.iter().map(|row| row.confidence).collect::<Float64Array>()),
-        times(rows, |row| row.valid_from_ms),
-        times(rows, |row| row.valid_to_ms),
+        time_column(rows, |row| row.valid_from_ms),
+        time_column(rows, |row| row.valid_to_ms),
     ];
     batch(relationship_columns(), arrays)
 }

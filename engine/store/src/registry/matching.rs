@@ -32,14 +32,6 @@ fn value(bytes: &[u8]) -> &str {
     Pairs::new(bytes).next().map_or("", |(_, value)| value)
 }
 
-/// The one value that decides a matcher without looking at others.
-fn single(matcher: &Matcher) -> Option<&str> {
-    match matcher.op {
-        MatchOp::Equal | MatchOp::NotEqual if !matcher.value.is_empty() => Some(&matcher.value),
-        _ => None,
-    }
-}
-
 impl Registry {
     /// Gives the numbers of all series that the matchers match, whatever generation holds them.
     pub fn matching(&self, matchers: &[Matcher]) -> RoaringBitmap {
@@ -76,7 +68,7 @@ impl Registry {
             }
             return;
         };
-        let few = found.as_ref().filter(|f| f.len() * 4 < values as u64 && single(matcher).is_none());
+        let few = found.as_ref().filter(|f| f.len() * 4 < values as u64 && matcher.single_value().is_none());
         if let Some(candidates) = few {
             *found = Some(self.narrow_few(matcher, name, candidates));
         } else if takes_empty {
@@ -94,7 +86,7 @@ impl Registry {
 
     /// Unites the postings of the values that the matcher matches (`wanted`) or does not match.
     fn postings_where(&self, matcher: &Matcher, name: u32, wanted: bool) -> RoaringBitmap {
-        if let Some(value) = single(matcher) {
+        if let Some(value) = matcher.single_value() {
             // `a="x"` needs what has x; `a!="x"` takes the empty value and needs the same to leave it out.
             return self.with_index(|index| index.having(&matcher.name, value));
         }

@@ -67,7 +67,7 @@ async fn narrow(
     let few = |found: &RoaringBitmap, values: u64| {
         values > VALUES_FEW && found.len() * VALUES_PER_CANDIDATE < values && found.len() <= CANDIDATES_MAX
     };
-    let (hits, bitmap) = match (single(matcher), literal_values(matcher)) {
+    let (hits, bitmap) = match (matcher.single_value(), literal_values(matcher)) {
         (Some(value), _) => {
             let rows = index.find(rows, &[value], stats).await?;
             (!takes_empty, index.union(&rows, stats).await?)
@@ -103,14 +103,6 @@ async fn narrow(
         (true, Some(found)) => found & bitmap,
         (false, found) => found.unwrap_or_else(|| all(part)) - bitmap,
     }))
-}
-
-/// The one value that decides a matcher without looking at others.
-fn single(matcher: &Matcher) -> Option<&str> {
-    match matcher.op {
-        MatchOp::Equal | MatchOp::NotEqual if !matcher.value.is_empty() => Some(&matcher.value),
-        _ => None,
-    }
 }
 
 /// Judges candidates by their labels, each distinct value once.

@@ -4,25 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use super::builtins::texts_of;
+use super::builtins::{function, texts_of};
 use super::escape::query_unescape;
 use super::exec::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
 use super::prometheus::{re_match, re_replace_all, text};
 use super::time::{Time, parse};
 use super::value::{ListKind, MapKind, Safe, Value};
-use super::{Function, Functions, Param, Templates};
+use super::{Functions, Param, Templates};
 
 type Outcome = Result<Value, String>;
-
-const fn function(
-    name: &'static str,
-    params: &'static [Param],
-    variadic: bool,
-    call: fn(&mut Call<'_, '_>, &[Value]) -> Outcome,
-) -> Function {
-    Function { name, params, variadic, call }
-}
 
 /// Gives the templates that every message may name.
 pub fn default_templates() -> Templates {

@@ -9,7 +9,8 @@ use super::{Function, Functions, Param, printf};
 
 type Outcome = Result<Value, String>;
 
-const fn function(
+/// An entry of a table of functions.
+pub(super) const fn function(
     name: &'static str,
     params: &'static [Param],
     variadic: bool,
