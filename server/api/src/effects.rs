@@ -13,11 +13,12 @@ use quiver_config::families::{
     TRANSACTIONS,
 };
 use quiver_config::graph::Graph;
-use quiver_config::{Config, Entity, Family, Result};
+use quiver_config::{Config, Entity, Family, Problem, Result};
 use quiver_ingest::rules::ExtractionRules;
 use quiver_types::configured::{Configured, ConfiguredSource, Hold, Listed, Resources};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
+use quiver_types::{Error, ErrorKind};
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -153,6 +154,12 @@ impl ConfiguredSource for Effects {
             (Listed::Receivers | Listed::Audit, None) => Ok(Vec::new()),
         }
     }
+}
+
+/// The error of a table over the configuration that cannot be read.
+fn gone(problem: Problem) -> Error {
+    Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
+        .with_source(std::io::Error::other(problem.detail))
 }
 
 fn is_enabled(body: &Map<String, Value>) -> bool {

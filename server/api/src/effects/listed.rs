@@ -7,13 +7,15 @@ use quiver_alertd::Alertd;
 use quiver_alerting::matchers::Matchers;
 use quiver_config::families::{RECEIVERS, ROUTES};
 use quiver_config::json::time_of;
-use quiver_config::{AuditQuery, Config, Entity, Problem};
+use quiver_config::{AuditQuery, Config, Entity};
 use quiver_query::tables::listed::{
     ListedAudit, ListedReceiver, ListedSilence, audit_rows, receiver_rows, silence_rows,
 };
 use quiver_types::configured::Hold;
-use quiver_types::{Error, ErrorKind, MatchOp, Result};
+use quiver_types::{MatchOp, Result};
 use serde_json::{Map, Value};
+
+use super::gone;
 
 /// Nanoseconds in a millisecond.
 const MS: i64 = 1_000_000;
@@ -22,11 +24,6 @@ const PAGE: &str = "1000";
 
 fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
     body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn gone(problem: Problem) -> Error {
-    Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
-        .with_source(std::io::Error::other(problem.detail))
 }
 
 /// One batch, counted.

@@ -6,12 +6,12 @@ use quiver_config::families::{
     CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES,
 };
 use quiver_config::json::time_of;
-use quiver_config::{Config, Entity, Family, Problem};
+use quiver_config::{Config, Entity, Family};
 use quiver_query::tables::resources::{
     ManagedRelationship, ManagedResource, RelatedResource, relationship_rows, resource_rows,
 };
+use quiver_types::Result;
 use quiver_types::configured::Resources;
-use quiver_types::{Error, ErrorKind, Result};
 use serde_json::{Map, Value};
 
 fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
@@ -23,11 +23,7 @@ fn time(entity: &Entity, key: &str) -> Option<i64> {
 }
 
 async fn all(config: &Config, family: &Family) -> Result<Vec<Entity>> {
-    let gone = |problem: Problem| {
-        Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
-            .with_source(std::io::Error::other(problem.detail))
-    };
-    config.all(family).await.map_err(gone)
+    config.all(family).await.map_err(super::gone)
 }
 
 fn by_id(entities: &[Entity]) -> HashMap<&str, &Entity> {

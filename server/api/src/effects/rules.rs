@@ -2,9 +2,9 @@
 
 use arrow::array::RecordBatch;
 use quiver_config::families::RULES;
-use quiver_config::{Config, Entity, Problem};
+use quiver_config::{Config, Entity};
 use quiver_query::tables::rules::{ConfiguredRule, rule_rows};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::Result;
 use serde_json::Value;
 
 fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
@@ -33,11 +33,7 @@ fn rule(entity: &Entity) -> ConfiguredRule<'_> {
 /// # Errors
 /// Unavailable: the database is gone.
 pub(super) async fn rows(config: &Config) -> Result<RecordBatch> {
-    let gone = |problem: Problem| {
-        Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
-            .with_source(std::io::Error::other(problem.detail))
-    };
-    let entities = config.all(&RULES).await.map_err(gone)?;
+    let entities = config.all(&RULES).await.map_err(super::gone)?;
     rule_rows(&entities.iter().map(rule).collect::<Vec<_>>())
 }
 
