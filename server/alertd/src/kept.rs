@@ -13,7 +13,7 @@ use sqlx::Row as _;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
 use tokio::sync::{mpsc, oneshot};
 
-/// What a row is about.
+/// The kind of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// An alert of the router; key: canonical labels.
@@ -28,7 +28,7 @@ pub enum Kind {
     Rule,
     /// A policy that was live; key: its number.
     Revision,
-    /// The service itself.
+    /// The server itself.
     Service,
 }
 
@@ -46,12 +46,12 @@ impl Kind {
     }
 }
 
-/// A change of one row; without a value it goes.
+/// A change of one row; without a value the row is removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// What it is about.
+    /// The kind of the row.
     pub kind: Kind,
-    /// Names the row within its kind; the kind says how it is written.
+    /// Key of the row within its kind, which defines the format.
     pub key: Vec<u8>,
     /// The new value, JSON.
     pub value: Option<String>,
@@ -75,14 +75,14 @@ struct Batch {
     done: oneshot::Sender<Result<()>>,
 }
 
-/// The database in which the state of alerting is kept over restarts (SQLite).
+/// The SQLite database with the state of alerting that survives restarts.
 #[derive(Debug)]
 pub struct Kept {
     pool: SqlitePool,
     writer: mpsc::UnboundedSender<Batch>,
 }
 
-/// Says when changes are durable.
+/// Tells when changes are durable.
 #[derive(Debug)]
 pub struct Writing(oneshot::Receiver<Result<()>>);
 
@@ -98,7 +98,7 @@ impl Writing {
 
 /// Most batches of one transaction.
 const BATCHES_MAX: usize = 1024;
-/// How long a connection waits for another one, or for a disk that stands still.
+/// How long a connection waits for another one, or for a stalled disk.
 const BUSY: Duration = Duration::from_secs(30);
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS kept (kind TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, \
@@ -123,7 +123,8 @@ impl Kept {
         let pool = SqlitePoolOptions::new()
             .max_connections(2)
             .acquire_timeout(BUSY)
-            // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
+            // After a disk error SQLite has ended the transaction by itself; such a connection cannot begin another
+            // one.
             .before_acquire(|connection, _| {
                 Box::pin(async move { Ok(!sqlx::Connection::is_in_transaction(connection)) })
             })
@@ -155,10 +156,10 @@ impl Kept {
         Ok(out)
     }
 
-    /// Hands changes in; they are made in this order, all or none.
+    /// Queues changes; they are made in this order, atomically.
     pub fn put(&self, changes: Vec<Change>) -> Writing {
         let (done, writing) = oneshot::channel();
-        // Without a writer the other end of `done` is gone, which the waiter sees.
+        // If the writer has ended, `done` is dropped, which the waiter notices.
         let _ = self.writer.send(Batch { changes, done });
         Writing(writing)
     }
@@ -177,7 +178,7 @@ async fn write_all(pool: SqlitePool, mut batches: mpsc::UnboundedReceiver<Batch>
             tracing::error!(error = %e, "state of alerting is not written");
         }
         for batch in taken {
-            // Nobody may wait for it.
+            // The caller may not be waiting for the outcome.
             let _ = batch.done.send(match &outcome {
                 Ok(()) => Ok(()),
                 Err(e) => Err(Error::new(ErrorKind::Unavailable, "alerts cannot be stored now")

@@ -35,13 +35,14 @@ mod sent;
 pub use proxy::Proxies;
 use sent::Sent;
 
-/// Serves a request.
+/// Serves a request, with everything that happens around it.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
     let began = Instant::now();
     let mut info = RequestInfo::of(&state.request_ids, &request);
     let passed = state.settings.proxies.passed(info.peer, request.headers());
     if let Some(passed) = &passed {
-        // From here on the request is the client's: what is local, throttled, allowed and noted goes by its address.
+        // From here on the request counts as the client's: its address decides what is local, throttled, allowed and
+        // logged.
         info.peer = Some(SocketAddr::new(passed.client, 0));
         info.base_url = passed.base_url.as_deref().map(Arc::from);
     }
@@ -122,7 +123,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     }
 }
 
-/// Answers a request, or refuses it for a parameter that its route does not know.
+/// Answers a request, or refuses it if it has a parameter that its route does not know.
 async fn served(request: Request, next: Next) -> Response {
     if let Some(refusal) = parameters::refusal::refusal(&request) {
         return refusal;
@@ -130,7 +131,7 @@ async fn served(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// A body whose bytes are counted as they come.
+/// Wraps a body to count its bytes as they arrive.
 fn metered(body: Body, meter: Meter) -> Body {
     Body::new(body.map_frame(move |frame| {
         meter.bytes(frame.data_ref().map_or(0, Bytes::len));
@@ -138,7 +139,7 @@ fn metered(body: Body, meter: Meter) -> Body {
     }))
 }
 
-/// The same for what is noted of requests that bring telemetry.
+/// As [`metered`], for the statistics of received telemetry.
 fn counted(body: Body, taken: Arc<Taken>) -> Body {
     Body::new(body.map_frame(move |frame| {
         taken.add_bytes(frame.data_ref().map_or(0, Bytes::len));
@@ -146,13 +147,13 @@ fn counted(body: Body, taken: Arc<Taken>) -> Body {
     }))
 }
 
-/// Whether it asks for data of a tenant, of which there are none. What a browser asks beforehand says nothing of it.
+/// Refuses a request for another tenant. CORS preflights carry no tenant and pass.
 fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
     if method == Method::OPTIONS { None } else { tenancy::refusal(headers) }
 }
 
-/// Headers that a page of another origin may send: those of the protocols, and all parameters of log endpoints that are
-/// headers, too.
+/// Headers that pages of other origins may send: those of the protocols, and the parameters of log endpoints in header
+/// form.
 static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     let own = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id, AccountID, \
                ProjectID, Idempotency-Key, If-Match, If-None-Match, X-Override-Managed, X-Timeout, X-Wait";
@@ -161,20 +162,20 @@ static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&all).expect("names of headers")
 });
 
-/// Headers that such a page may read.
+/// Headers that such pages may read.
 const EXPOSED_HEADERS: &str = "Date, ETag, Idempotency-Replayed, Idempotent-Replayed, Location, Quiver-Partial, \
     Retry-After, WWW-Authenticate, X-Config-Revision, X-Dry-Run, X-Quiver-Refused, X-Request-Id";
 
-/// Methods that such a page may use: configuration is written with all of them.
+/// Methods that such pages may use; writing configuration needs all of them.
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
-/// Lets a page read the answer, if its origin may.
+/// Adds the CORS headers, if the origin is allowed.
 fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     if !live.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes()) {
         return;
     }
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    // Beside what else it depends on, such as the encoding.
+    // Appended, since the response may also vary by other headers, such as the encoding.
     headers.append(header::VARY, HeaderValue::from_static("Origin"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED_METHODS));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS.clone());

@@ -5,14 +5,15 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 use quiver_types::{Error, ErrorKind};
 
-/// What `Retry-After` says on 429 and 503, in seconds, where nothing better is known.
+/// Default of `Retry-After` on 429 and 503, in seconds.
 pub const RETRY_AFTER_S: u32 = 1;
 
 /// Gives the HTTP status of a kind.
 pub fn status_of(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::Invalid => StatusCode::BAD_REQUEST,
-        // Who is told of a cancellation did not cancel it: an operator did, and asking again is not meant to help.
+        // A client that is still there to read of a cancellation did not cause it: an operator did, and a retry should
+        // not be suggested.
         ErrorKind::Execution | ErrorKind::LimitExceeded | ErrorKind::Cancelled => StatusCode::UNPROCESSABLE_ENTITY,
         ErrorKind::Unauthenticated => StatusCode::UNAUTHORIZED,
         ErrorKind::Forbidden => StatusCode::FORBIDDEN,
@@ -34,7 +35,7 @@ pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
         ErrorKind::Forbidden => tonic::Code::PermissionDenied,
         ErrorKind::NotFound => tonic::Code::NotFound,
         ErrorKind::Conflict => tonic::Code::Aborted,
-        // Without a word on when to come back: it never fits, and a sender must not repeat it.
+        // Without retry information, since a retry can never succeed.
         ErrorKind::TooLarge | ErrorKind::LimitExceeded => tonic::Code::ResourceExhausted,
         ErrorKind::Unsupported => tonic::Code::Unimplemented,
         ErrorKind::Timeout | ErrorKind::SenderTimeout => tonic::Code::DeadlineExceeded,
@@ -45,7 +46,7 @@ pub fn grpc_code_of(kind: ErrorKind) -> tonic::Code {
     }
 }
 
-/// Gives the text that a caller sees: faults of ours never show their cause.
+/// Gives the message for the caller; internal errors never show their cause.
 pub fn public_text(error: &Error) -> &str {
     &error.message
 }
@@ -60,7 +61,7 @@ pub fn log(error: &Error, route: &str) {
     }
 }
 
-/// Adds `Retry-After` where a status asks to come back.
+/// Adds `Retry-After` to responses that ask for a retry.
 pub fn with_retry_after(mut response: Response) -> Response {
     if matches!(response.status(), StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
         response.headers_mut().entry(header::RETRY_AFTER).or_insert_with(|| HeaderValue::from(RETRY_AFTER_S));
@@ -78,7 +79,7 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     with_retry_after((status, content_type, Body::from(text)).into_response())
 }
 
-/// Makes a plain-text answer of an error, and logs it. Want of a right is told as everywhere.
+/// Makes a plain-text response of an error, and logs it. A missing right is reported in the common form.
 pub fn plain_error(error: &Error, route: &str) -> Response {
     log(error, route);
     if error.kind == ErrorKind::Forbidden {

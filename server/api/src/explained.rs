@@ -17,14 +17,14 @@ use crate::encode::json::json_answer;
 use crate::encode::prometheus::{Envelope, success};
 
 tokio::task_local! {
-    /// Where the plans of the request at hand are noted, once it has asked for them.
+    /// Where the plans of the current request are recorded, if it asked for that.
     static ASKED: RefCell<Option<Arc<Explaining>>>;
 }
 
-/// Reads the parameter: not asked for, the plans, or (`true`) the plans with what they did.
+/// Reads the parameter: `None` without `explain`, else whether to analyze.
 ///
 /// # Errors
-/// It is none of its values.
+/// It has another value.
 pub(crate) fn read(value: &str) -> Result<Option<bool>, ()> {
     match value {
         "true" | "1" => Ok(Some(false)),
@@ -34,15 +34,15 @@ pub(crate) fn read(value: &str) -> Result<Option<bool>, ()> {
     }
 }
 
-/// Asks for the plans of the request at hand; they run with `analyze`.
+/// Has the plans of the current request recorded; with `analyze` they are also run.
 pub(crate) fn ask(analyze: bool) {
-    // Work outside of a request has no answer that plans could stand for.
+    // Outside of a request there is no response to replace.
     let _ = ASKED.try_with(|asked| {
         asked.borrow_mut().get_or_insert_with(|| Explaining::new(analyze));
     });
 }
 
-/// Lets the plans of a query be noted when its request asked for them.
+/// Has the plans of a query recorded, if its request asked for that.
 pub(crate) fn noting(ctx: QueryContext) -> QueryContext {
     let asked = ASKED.try_with(|asked| asked.borrow().clone()).ok().flatten();
     if asked.is_some() { ctx.explaining(asked) } else { ctx }
@@ -59,16 +59,16 @@ async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Re
             (response, ASKED.with(RefCell::take))
         })
         .await;
-    // Who meets an error before there was a plan hears of the error.
+    // If there was an error before any plan was made, the response is the error.
     asked.and_then(|plans| plans.shown()).map_or(response, |plans| wrap(&plans))
 }
 
-/// Shows plans as JSON.
+/// Middleware for `explain`: answers with the plans as JSON.
 pub(crate) async fn plain(request: Request, next: Next) -> Response {
     shown(request, next, json_answer).await
 }
 
-/// Shows plans in the envelope of Prometheus.
+/// Middleware for `explain`: answers with the plans in the envelope of Prometheus.
 pub(crate) async fn enveloped(request: Request, next: Next) -> Response {
     shown(request, next, |plans| success(&Envelope::default(), plans.to_string().as_bytes())).await
 }

@@ -11,7 +11,7 @@ use crate::bodies::read_unpacked;
 use crate::segments;
 use crate::state::AppState;
 
-/// Most parameters of a request: one of a few bytes takes many times as much when it is read.
+/// Most parameters of a request; a parameter of a few bytes takes many times as much memory once parsed.
 const PARAMS_MAX: usize = 100_000;
 
 /// All parameters of a request in order, those of the body first. Empty values count as absent.
@@ -19,11 +19,11 @@ const PARAMS_MAX: usize = 100_000;
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Reads the parameters of a request about metrics whose body may be a form; its queries are narrowed to the segments
-    /// among them.
+    /// Reads the parameters of a request about metrics, whose body may be a form. Segments among them apply to its
+    /// queries.
     ///
     /// # Errors
-    /// Those of [`Self::with_segments`] and of segments; Invalid: there is one where none acts.
+    /// Those of [`Self::with_segments`] and of segments; Invalid: a segment is given to a route that has none.
     pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
         let path = request.uri().path().to_owned();
         let params = Self::with_segments(state, request).await?;
@@ -35,7 +35,7 @@ impl Params {
         Ok(params)
     }
 
-    /// Reads the parameters of a request whose body may be a form; the caller applies the segments among them.
+    /// As [`Self::of`], for callers that apply the segments themselves.
     ///
     /// # Errors
     /// TooLarge; those of [`read_unpacked`] and [`Self::read`].
@@ -45,10 +45,10 @@ impl Params {
         Self::read(&head.method, &head.headers, head.uri.query(), &body)
     }
 
-    /// Refuses segments, which must not be given where nothing heeds them: more would be shown than was asked for.
+    /// Refuses segments where they are not supported: ignoring them would show more than was asked for.
     ///
     /// # Errors
-    /// Invalid: there is one.
+    /// Invalid: there is a segment.
     pub(crate) fn without_segments(&self) -> Result<()> {
         if self.pairs().any(|(name, _)| segments::is_segment(name)) {
             Err(Error::invalid("`segment` is not supported on this path"))
@@ -60,7 +60,7 @@ impl Params {
     /// Reads the query string and, of a POST with a form, the body.
     ///
     /// # Errors
-    /// Invalid: a POST with a body of another content type, or more parameters than are read.
+    /// Invalid: a POST with a body of another content type, or too many parameters.
     pub(crate) fn read(method: &Method, headers: &HeaderMap, query: Option<&str>, body: &[u8]) -> Result<Self> {
         let mut form: &[u8] = &[];
         if method == Method::POST && !body.is_empty() {
@@ -106,7 +106,7 @@ impl Params {
         self.get(name).map(|text| time_ms(text).ok_or_else(|| bad(text))).transpose()
     }
 
-    /// Reads a time that must be there.
+    /// Reads a required time.
     pub(crate) fn required_time(&self, name: &str) -> Result<i64> {
         let text = self.get(name).unwrap_or_default();
         time_ms(text).ok_or_else(|| invalid(name, &bad_time(text)))
@@ -153,7 +153,7 @@ const MAX_TIME: &str = "292277025-08-18T07:12:54.999999999Z";
 /// Reads Unix seconds with a fraction, or RFC 3339; gives milliseconds.
 pub(crate) fn time_ms(text: &str) -> Option<i64> {
     if let Some(seconds) = number(text) {
-        // The fraction by itself, as Prometheus rounds it: 1.0005 is a little less than it says.
+        // The fraction is rounded separately, as Prometheus does, since the double nearest to 1.0005 is a little less.
         let whole = seconds.trunc();
         let ms = whole * 1000.0 + ((seconds - whole) * 1000.0).round();
         return (ms.abs() < 9.2e18).then_some(ms as i64);
@@ -174,7 +174,7 @@ pub(crate) fn duration_ms(text: &str) -> Option<i64> {
     duration::parse(text).ok()
 }
 
-/// A decimal number; words such as `NaN` and `inf` are no times.
+/// Reads a decimal number; `NaN` and `inf` are not accepted.
 fn number(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+' | b'e' | b'E'));
     plain.then(|| text.parse::<f64>().ok()).flatten().filter(|n| n.is_finite())

@@ -17,15 +17,15 @@ use quiver_types::ReadStats;
 
 use crate::state::AppState;
 
-/// Says in an answer how many files it goes without.
+/// The number of files that a response lacks.
 pub(crate) const PARTIAL: HeaderName = HeaderName::from_static("quiver-partial");
 
 tokio::task_local! {
-    /// What the queries of the request at hand read.
+    /// Counters of the queries of the current request.
     static QUERIES: RefCell<Vec<Arc<ReadStats>>>;
 }
 
-/// Makes the context of a query whose answer can be partial. A query that is not part of answering a request cannot.
+/// Makes the context of a query whose response may be partial. Outside of a request it may not.
 pub(crate) fn query_context(state: &AppState, asked: Asked, limits: Limits) -> QueryContext {
     let ctx = state.begin(asked, limits);
     let register = |queries: &RefCell<Vec<Arc<ReadStats>>>| queries.borrow_mut().push(Arc::clone(&ctx.stats));
@@ -35,7 +35,7 @@ pub(crate) fn query_context(state: &AppState, asked: Asked, limits: Limits) -> Q
     ctx
 }
 
-/// Makes the answer to a request, and tells in its head what it lacks.
+/// Runs a handler, and adds to the head of its response what it lacks.
 pub(crate) async fn tell(answer: impl Future<Output = Response>) -> Response {
     let answered = async {
         let response = answer.await;

@@ -16,14 +16,14 @@ use crate::identity::unnamed::NOBODY;
 use crate::scattered::Scattered;
 use crate::usage::intake::Taken;
 
-/// Where a request says, and an answer repeats, which request it is.
+/// Header with the id of a request, which the response repeats.
 pub(crate) const ID_HEADER: &str = "x-request-id";
-/// Where the W3C puts the trace of a request.
+/// Header of W3C Trace Context.
 const TRACE_HEADER: &str = "traceparent";
-/// Longest id that is taken from a sender.
+/// Longest request id that is accepted from a client.
 const ID_BYTES_MAX: usize = 128;
 
-/// Makes ids: 16 hexadecimal digits that no other request of this process has, and hardly one of another.
+/// Makes request ids: 16 hexadecimal digits, unique within the process and almost certainly beyond.
 #[derive(Debug, Default)]
 pub struct RequestIds {
     numbers: Scattered,
@@ -37,38 +37,38 @@ impl RequestIds {
         HeaderValue::try_from(format!("{n:016x}")).expect("hexadecimal digits")
     }
 
-    /// Takes the id that a request brings where it can be shown anywhere, else makes one.
+    /// Gives the id that a request brings, if it is safe to show anywhere, else a new one.
     pub(crate) fn of(&self, headers: &HeaderMap) -> HeaderValue {
         headers.get(ID_HEADER).filter(|id| is_sane(id.as_bytes())).cloned().unwrap_or_else(|| self.next())
     }
 }
 
-/// Says whether an id can stand in a log line, a header and a URL.
+/// Says whether an id is safe in log lines, headers and URLs.
 fn is_sane(id: &[u8]) -> bool {
     let plain = |b: &u8| b.is_ascii_alphanumeric() || b"-_.:/+=@".contains(b);
     (1..=ID_BYTES_MAX).contains(&id.len()) && id.iter().all(plain)
 }
 
-/// What is known of an HTTP request while it is handled.
+/// What is known about a request while it is handled.
 #[derive(Debug, Clone)]
 pub(crate) struct RequestInfo {
     /// Its id, which [`is_sane`].
     id: HeaderValue,
-    /// Id of the trace that the sender counts it to.
+    /// Id of the trace that the client assigned it to.
     trace: Option<[u8; 32]>,
-    /// Where it came from.
+    /// Address of the client.
     pub(crate) peer: Option<SocketAddr>,
-    /// What stands before our paths where the client reaches us, as a proxy says that is believed.
+    /// The URL under which the client reaches us, according to a trusted proxy.
     pub(crate) base_url: Option<Arc<str>>,
     /// Path and query.
     target: Uri,
-    /// Who sent it, once that was asked.
+    /// The caller, once authenticated.
     pub(crate) identity: Arc<Identity>,
-    /// Counts what it sends as telemetry, where that is bounded.
+    /// Counts the telemetry that it sends, if that is limited.
     pub(crate) meter: Option<Meter>,
-    /// Records of it that its sender may not write.
+    /// Number of its records that the sender may not write.
     refused: Arc<AtomicU64>,
-    /// What it brings, where that is asked for.
+    /// Statistics of the telemetry that it sends, if wanted.
     pub(crate) taken: Option<Arc<Taken>>,
 }
 
@@ -93,28 +93,28 @@ impl RequestInfo {
         }
     }
 
-    /// Notes in detail what the current request brings, where that is asked for.
+    /// Adds to the statistics of the current request, if wanted.
     pub(crate) fn note_taken(note: impl FnOnce(&Taken)) {
         let _ = CURRENT.try_with(|request| request.taken.as_deref().map(note));
     }
 
-    /// Counts records of the current request that were refused for want of a right.
+    /// Counts records of the current request that were refused for a missing right.
     pub(crate) fn note_refused(count: u64) {
-        // Without a request there is nobody to be told.
+        // Outside of a request there is no response to tell it in.
         let _ = CURRENT.try_with(|request| request.refused.fetch_add(count, Relaxed));
     }
 
-    /// Counts records of telemetry that the current request brought.
+    /// Counts records of telemetry in the current request.
     pub(crate) fn note_records(count: u64) {
         let _ = CURRENT.try_with(|request| request.meter.as_ref().map(|meter| meter.records(count)));
     }
 
-    /// Where such records are counted.
+    /// The counter of refused records.
     pub(crate) fn refused(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.refused)
     }
 
-    /// A statement of a connection that is none of HTTP.
+    /// Describes a statement on a connection of another protocol than HTTP.
     pub(crate) fn of_connection(ids: &RequestIds, peer: SocketAddr, identity: Arc<Identity>) -> Self {
         let (trace, base_url, target) = (None, None, Uri::default());
         Self {
@@ -130,17 +130,17 @@ impl RequestInfo {
         }
     }
 
-    /// The request that the task serves; none outside of requests.
+    /// The current request; `None` outside of requests.
     pub(crate) fn current() -> Option<Self> {
         CURRENT.try_with(Self::clone).ok()
     }
 
-    /// Serves a request as the current one.
+    /// Runs work with this as the current request.
     pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await
     }
 
-    /// Work for a task of its own that serves the current request, too.
+    /// Wraps work for a separate task, so that it has the same current request.
     pub(crate) fn carry<F: Future>(work: F) -> impl Future<Output = F::Output> {
         let current = Self::current();
         async move {
@@ -161,7 +161,7 @@ impl RequestInfo {
         self.id.clone()
     }
 
-    /// The trace that it belongs to, in hexadecimal digits.
+    /// Its trace id, in hexadecimal digits.
     pub(crate) fn trace(&self) -> Option<&str> {
         self.trace.as_ref().and_then(|trace| std::str::from_utf8(trace).ok())
     }
@@ -176,7 +176,7 @@ impl RequestInfo {
         self.target.path()
     }
 
-    /// The span that log lines of the request stand in.
+    /// The tracing span for log lines of the request.
     pub(crate) fn span(&self) -> Span {
         if let Some(trace_id) = self.trace() {
             tracing::info_span!("request", id = self.id(), trace_id)

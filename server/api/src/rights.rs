@@ -7,26 +7,26 @@
 use http::Method;
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 
-/// What a request needs.
+/// The right that a request needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Nothing: callers need not say who they are.
+    /// None: no authentication needed.
     Public,
-    /// To be let in.
+    /// Authentication only.
     Anyone,
-    /// The right, for a service at least.
+    /// The right in the domain, for at least one service.
     Has(Right, Domain),
-    /// The right, for all services.
+    /// The right in the domain, for all services.
     Everywhere(Right, Domain),
-    /// The right, in some domain.
+    /// The right in any domain.
     Somewhere(Right),
-    /// Own figures: `view` in `system` for all services, or a peer on this machine.
+    /// Own metrics: `view` in `system` for all services, or a client on this machine.
     OwnMetrics,
-    /// Nothing, or to be let in, as a setting has it.
+    /// `Public` or `Anyone`, depending on a setting.
     Docs,
 }
 
-/// By which methods.
+/// HTTP methods that a row applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum By {
     Any,
@@ -36,7 +36,7 @@ enum By {
     Other,
 }
 
-/// A row: methods, a route (`…/**`: and all below it), what it needs.
+/// A row: methods, a route (`…/**`: with all below it), the right that it needs.
 #[derive(Debug)]
 pub(crate) struct Row(By, &'static str, pub(crate) Need);
 
@@ -45,7 +45,7 @@ const LOGS: Need = Need::Has(Right::View, Domain::Logs);
 const TRACES: Need = Need::Has(Right::View, Domain::Traces);
 const RULES: Need = Need::Has(Right::View, Domain::Alerting);
 const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
-// Whose records these are is asked of each of them while they are read (`refused`).
+// The services of the records are checked one by one while they are decoded (`refused`).
 const IN_METRICS: Need = Need::Has(Right::Ingest, Domain::Metrics);
 const IN_LOGS: Need = Need::Has(Right::Ingest, Domain::Logs);
 const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
@@ -67,9 +67,9 @@ const VIEW_RESOURCES: Need = Need::Has(Right::View, Domain::Resources);
 const EDIT_RESOURCES: Need = Need::Has(Right::Edit, Domain::Resources);
 const EDIT_TYPES: Need = Need::Everywhere(Right::Edit, Domain::Resources);
 
-/// All rows; the first that fits counts.
+/// All rows; the first that matches counts.
 pub(crate) const ROWS: &[Row] = &[
-    // The token service; it asks by itself, where it asks.
+    // The token service; its handlers authenticate callers where needed.
     Row(By::Any, "/realms/platform/protocol/openid-connect/userinfo", Need::Anyone),
     Row(By::Any, "/realms/**", Need::Public),
     // Metrics.
@@ -105,7 +105,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/traces", TRACES),
     Row(By::Any, "/traces/**", TRACES),
     Row(By::Any, "/platform-api/traces/**", TRACES),
-    // What the API is.
+    // The description of the API.
     Row(By::Any, "/platform-api/openapi.json", Need::Anyone),
     Row(By::Any, "/platform-api/openapi.yaml", Need::Anyone),
     Row(By::Any, "/rulesapi/swagger", Need::Docs),
@@ -136,7 +136,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rulesapi/settings", EDIT_POLICY),
     Row(By::Get, "/rulesapi/deploy", RULES),
     Row(By::Any, "/rulesapi/deploy", EDIT_RULES),
-    // Alerts, beside the traces' paths.
+    // Alerts, on paths next to those of traces.
     Row(By::Get, "/api/v2/alerts", ALERTS),
     Row(By::Other, "/api/v2/alerts", IN_ALERTS),
     Row(By::Any, "/api/v2/alertprocess", IN_ALERTS),
@@ -151,22 +151,22 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/jaeger/api/**", TRACES),
     Row(By::Any, "/zipkin/api/**", TRACES),
     Row(By::Any, "/tempo/api/**", TRACES),
-    // SQL: rows of each table by the right in its own domain; who has none there may not name it.
+    // SQL: each table shows rows by the rights in its own domain; without any, it cannot be named.
     Row(By::Any, "/sql-api/**", Need::Somewhere(Right::View)),
-    // Analytics gives who sees nothing no rows, of any model (`olap-api.md` 12.1; case olap-276 has it so, too), whatever
-    // the table says of this route: what it answers is what the rights show.
+    // Analytics needs no right, contrary to the specification's table: a caller without rights sees no models and no
+    // rows (`olap-api.md` 12.1, case olap-276).
     Row(By::Any, "/olap-api/**", Need::Anyone),
     // Access.
     Row(By::Any, "/platform-api/rbac/me", Need::Anyone),
-    // Its handler checks name and password by itself: a temporary password gives no token.
+    // The handler checks name and password itself, since a temporary password gives no token.
     Row(By::Any, "/platform-api/rbac/me/password", Need::Public),
     Row(By::Any, "/platform-api/rbac/permissions", RBAC_READ),
-    // Who asks about others needs more; the handler knows.
+    // Asking about others needs a right, which the handler checks.
     Row(By::Any, "/platform-api/rbac/permissions/check", Need::Anyone),
     Row(By::Any, "/platform-api/rbac/keys/rotate", SYSTEM),
     Row(By::Any, "/platform-api/rbac/audit", AUDIT),
     Row(By::Any, "/platform-api/rbac/audit/**", AUDIT),
-    // One's own need no right; the handlers tell whose they are.
+    // A caller's own keys need no right; the handlers check whose they are.
     Row(By::Any, "/platform-api/rbac/users/{id}/keys", Need::Anyone),
     Row(By::Any, "/platform-api/rbac/users/{id}/keys/**", Need::Anyone),
     Row(By::Any, "/platform-api/rbac/users/{id}/effective-permissions", Need::Anyone),
@@ -175,7 +175,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/platform-api/rbac/service-accounts/{id}/effective-permissions", Need::Anyone),
     Row(By::Get, "/platform-api/rbac/**", RBAC_READ),
     Row(By::Other, "/platform-api/rbac/**", RBAC_WRITE),
-    // Business transactions; what a test reads of stored spans its handler asks for.
+    // Business transactions; the handler of a test checks the right to the stored spans that it reads.
     Row(By::Any, "/bt-detection-rules/test", OPERATE_TRANSACTIONS),
     Row(By::Any, "/bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
     Row(By::Any, "/bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
@@ -184,7 +184,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
-    // Whose a job is its handler knows.
+    // The handler checks whose job it is.
     Row(By::Any, "/platform-api/jobs/{id}", Need::Anyone),
     Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
     Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
@@ -207,10 +207,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/business-processes/test", Need::Has(Right::View, Domain::Processes)),
     Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
     Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
-    // One's own private segments need no more; the handlers tell whose they are.
+    // A caller's own private segments need no more; the handlers check whose they are.
     Row(By::Any, "/platform-api/segments", Need::Somewhere(Right::View)),
     Row(By::Any, "/platform-api/segments/**", Need::Somewhere(Right::View)),
-    // Whoever has the id of a view reads it; its owner writes it.
+    // Anyone who knows the id of a view may read it; only its owner may write it.
     Row(By::Any, "/platform-api/saved-views", Need::Somewhere(Right::View)),
     Row(By::Any, "/platform-api/saved-views/**", Need::Somewhere(Right::View)),
     Row(By::Get, "/platform-api/apdex-thresholds", Need::Has(Right::View, Domain::Apdex)),
@@ -272,13 +272,13 @@ impl Row {
     }
 }
 
-/// Gives what a route needs; none: there is no row.
+/// Gives the need of a route; `None`: there is no row.
 pub(crate) fn need(method: &Method, route: &str) -> Option<Need> {
     ROWS.iter().find(|row| row.fits(method, route)).map(|row| row.2)
 }
 
 impl Need {
-    /// Says which triple is missing, if one is.
+    /// Gives the missing triple, if any.
     pub(crate) fn missing(self, rights: &Rights) -> Option<Triple> {
         let all = |right, domain| Triple::new(right, domain, Services::all());
         match self {
@@ -289,17 +289,17 @@ impl Need {
                 (!rights.covers(&needed)).then_some(needed)
             }
             Self::Somewhere(right) => (!rights.has_in_some_domain(right)).then(|| all(right, None)),
-            // Figures are of all services together.
+            // The metrics cover all services.
             Self::OwnMetrics => Self::Everywhere(Right::View, Domain::System).missing(rights),
         }
     }
 
-    /// Whether telemetry is sent.
+    /// Says whether the request sends telemetry.
     pub(crate) fn is_ingest(self) -> bool {
         matches!(self, Self::Has(Right::Ingest, _) | Self::Everywhere(Right::Ingest, _))
     }
 
-    /// Whether clients that know Basic only use it: they are asked for it, too.
+    /// Says whether a 401 also offers Basic authentication, for clients that only know that.
     pub(crate) fn asks_for_basic(self, path: &str) -> bool {
         self.is_ingest() || path.starts_with("/metrics-api/") || path.starts_with("/logs-api/")
     }

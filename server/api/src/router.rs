@@ -29,7 +29,7 @@ use crate::{
 /// The path of OTLP on its own port.
 const OTLP_PATH: &str = "/v1/metrics";
 
-/// Everything on the main port.
+/// The router of the main port.
 pub fn main_router(state: Arc<AppState>) -> Router {
     finish(main_routes().fallback(not_found), state)
 }
@@ -63,7 +63,7 @@ fn main_routes() -> Router<Arc<AppState>> {
     router
 }
 
-/// The OTLP/HTTP port.
+/// The router of the OTLP/HTTP port.
 pub fn otlp_router(state: Arc<AppState>) -> Router {
     finish(otlp_routes().fallback(not_found), state)
 }
@@ -75,7 +75,7 @@ fn otlp_routes() -> Router<Arc<AppState>> {
         .route("/health/ready", get(admin::ready))
 }
 
-/// The OTLP/gRPC port.
+/// The router of the OTLP/gRPC port.
 pub fn grpc_router(state: Arc<AppState>) -> Router {
     finish(grpc_api::routes().fallback(otlp_grpc::unknown), state)
 }
@@ -98,8 +98,8 @@ pub(crate) fn all_routes() -> [Router<Arc<AppState>>; 4] {
     [main_routes(), otlp_routes(), grpc_api::routes(), zipkin_routes()]
 }
 
-/// Puts around all routes what stands around every request, the outermost first. One layer for all of them: each layer of a
-/// router is a service in a box, which a request has copied once for each layer above it.
+/// Adds what happens around every request. A single layer does all of it: each layer of a router is a boxed service,
+/// which is cloned for each request once per layer above it.
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     let answers = state.answers.clone();
     let layers = ServiceBuilder::new()
@@ -112,19 +112,20 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
             tracing::error!(panic = text, "a request met a fault of ours");
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
-        // Brotli for who takes nothing else, lightly: from quality 2 on each encoder holds 8 MiB while a slow reader reads.
+        // Brotli is for clients that accept nothing else, at quality 1: from 2 on each encoder holds 8 MiB for as long
+        // as a slow client reads.
         .layer(CompressionLayer::new().no_gzip().no_zstd().quality(CompressionLevel::Precise(1)))
         .layer(CompressionLayer::new().no_br())
         .map_response(move |answer: Response| counted(&answers, answer));
     router.method_not_allowed_fallback(not_allowed).layer(layers).with_state(state)
 }
 
-/// Holds a place in the memory for answers until the answer is sent; inside of compression, which hides its length.
+/// Charges the response to the memory budget until it is sent. Applied inside of compression, which hides its length.
 fn counted(answers: &AnswerBudget, answer: Response) -> Response {
     let answer = answers.count(answer);
     if answer.body().size_hint().exact().is_some() {
         return answer;
     }
-    // Brotli's encoder asks once more for what has ended, and a stream that is unfolded must not be asked again.
+    // Brotli's encoder polls the stream once more after its end, which an unfolded stream does not allow.
     answer.map(|body| Body::new(body.fuse()))
 }

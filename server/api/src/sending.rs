@@ -19,32 +19,32 @@ use tracing::Span;
 
 use crate::error::log;
 
-/// The body of pieces that are made as the client takes them. Whatever makes them holds the memory that they come from.
+/// Makes a body of pieces that are produced as the client reads. The iterator holds the memory that they come from.
 pub(crate) fn in_pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
     Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, Infallible>)))
 }
 
-/// Writes batches in the form of an answer.
+/// Encodes batches in a response format.
 pub(crate) trait BatchWriter: Send {
-    /// Writes rows, and gives what can be sent.
+    /// Encodes rows, and gives the bytes that can be sent.
     ///
     /// # Errors
-    /// Rows that the form has no words for.
+    /// Rows that the format cannot represent.
     fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes>;
 
-    /// Ends the answer.
+    /// Gives the end of the response.
     ///
     /// # Errors
     /// As [`Self::batch`].
     fn end(self: Box<Self>, stats: &Value) -> Result<Bytes>;
 }
 
-/// An answer on its way.
+/// A response that is being sent.
 pub(crate) struct Sending {
     rows: Rows,
-    /// None: all is sent.
+    /// `None` once everything is sent.
     writer: Option<Box<dyn BatchWriter>>,
-    /// What it runs in; memory is held by it.
+    /// The context of the query, which holds its memory.
     ctx: QueryContext,
     began: Instant,
     count: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// One of which nothing is sent yet. `began`: when the request came.
+    /// Makes a response of which nothing has been sent. `began` is when the request arrived.
     pub(crate) fn new(
         rows: Rows,
         writer: Box<dyn BatchWriter>,
@@ -72,7 +72,7 @@ impl Sending {
                 let mut sending = sending.filter(|sending| sending.writer.is_some())?;
                 match sending.next().await {
                     Ok(piece) => Some((Ok(piece), Some(sending))),
-                    // An answer that breaks off cannot be taken for one that came to its end.
+                    // An error ends the connection, so that the client cannot take the part for the whole.
                     Err(error) => {
                         log(&error, route);
                         Some((Err(std::io::Error::other(error.message)), None))
@@ -84,7 +84,7 @@ impl Sending {
         Body::from_stream(pieces)
     }
 
-    /// The next piece that is not empty.
+    /// Gives the next piece that is not empty.
     async fn next(&mut self) -> Result<Bytes> {
         loop {
             let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };

@@ -36,49 +36,49 @@ use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 use crate::segments::in_force::narrow;
 
-/// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
+/// Fixed settings of the API; those that may change while the server runs are in [`LiveSettings`].
 #[derive(Debug, Clone)]
 pub struct ApiSettings {
     /// Bounds of a decoded request.
     pub decode_limits: DecodeLimits,
-    /// Largest body of a request as it comes over the wire.
+    /// Largest body of a request as sent.
     pub body_bytes_max: usize,
     /// Largest body of a form or JSON request.
     pub form_bytes_max: usize,
-    /// Largest answer of a query, of federation or of remote read, in bytes; a larger one fails.
+    /// Largest response of a query, of federation or of remote read, in bytes; a larger one fails.
     pub answer_bytes_max: usize,
-    /// Whether queries go on without files that are damaged, and say so.
+    /// Whether queries continue without damaged files, and say so.
     pub partial_answers: bool,
-    /// How OTLP becomes series.
+    /// How OTLP metrics become series.
     pub otlp: OtlpOptions,
-    /// How logs are taken in.
+    /// How logs are ingested.
     pub logs: LogsSettings,
-    /// Proxies that are believed.
+    /// Trusted proxies.
     pub proxies: Proxies,
-    /// What `Retry-After` says, in seconds.
+    /// Value of `Retry-After`, in seconds.
     pub retry_after_s: u32,
     /// Version of the product.
     pub version: &'static str,
 }
 
-/// How many requests of a kind may be under way at once.
+/// Limits on concurrent requests by kind.
 #[derive(Debug)]
 pub struct Places {
     /// Imports of text; each has a thread and a batch.
     pub(crate) imports: Semaphore,
-    /// Remote reads; more wait (`metrics-api` section 6).
+    /// Remote reads; further ones wait (`metrics-api` section 6).
     pub(crate) reads: Arc<Semaphore>,
-    /// Long traces that are written while they are read; each has a thread. More are written at once.
+    /// Long traces that are streamed; each needs a thread. Further ones are encoded as a whole.
     pub(crate) writers: Arc<Semaphore>,
     /// Unit tests of rules; each has stores of its own.
     pub(crate) tests: Arc<Semaphore>,
 }
 
-/// Places for long traces that are written; see [`Places`].
+/// Most long traces that are streamed at once; see [`Places`].
 const WRITERS: usize = 64;
 
 impl Places {
-    /// Makes places for so many imports and remote reads.
+    /// Makes the limits, with those of imports and remote reads.
     pub fn new(imports: usize, reads: usize) -> Self {
         let places = |n: usize| Arc::new(Semaphore::new(n.max(1)));
         Self {
@@ -90,11 +90,11 @@ impl Places {
     }
 }
 
-/// Shared by all handlers.
+/// The state that all handlers share.
 pub struct AppState {
     /// The store of metrics, logs and traces.
     pub store: Arc<Store>,
-    /// Series and labels of the store.
+    /// The store's index of series and labels.
     pub source: Arc<dyn SeriesSource>,
     /// Runs queries of all languages, within their limits.
     pub engine: Arc<QueryEngine>,
@@ -108,9 +108,9 @@ pub struct AppState {
     pub sql: Arc<SqlEngine>,
     /// Analytics over models.
     pub olap: Arc<OlapEngine>,
-    /// Its executions that requests share.
+    /// Executions of analytics that equal requests share.
     pub olap_waiting: Waiting,
-    /// Wall clock; tests have one that they set.
+    /// Wall clock; tests pass one that they can set.
     pub clock: Arc<dyn Clock>,
     /// When the process began, in Unix milliseconds.
     pub started_ms: i64,
@@ -118,25 +118,25 @@ pub struct AppState {
     pub delta: Mutex<DeltaState>,
     /// Limits and switches.
     pub settings: ApiSettings,
-    /// Those that may change at any moment.
+    /// Settings that may change at any moment.
     pub live: Arc<ArcSwap<LiveSettings>>,
-    /// Reads settings anew.
+    /// Reloads the settings.
     pub reloader: Reloader,
     /// Makes ids of requests that bring none.
     pub request_ids: RequestIds,
-    /// Memory of bodies that are being read.
+    /// Memory budget of request bodies.
     pub bodies: BodyBudget,
-    /// Memory of answers that are made as a whole.
+    /// Memory budget of responses that are encoded as a whole.
     pub answers: AnswerBudget,
-    /// Places for requests that are bounded in number.
+    /// Limits on concurrent requests.
     pub places: Places,
     /// Counters and histograms that `/metrics` shows.
     pub metrics: Arc<ApiMetrics>,
     /// Configuration of all families.
     pub config: Config,
-    /// What configuration does to telemetry.
+    /// Effects of configuration on telemetry.
     pub effects: Arc<Effects>,
-    /// Accounts and rights; none where access control is off and they cannot be opened.
+    /// Accounts and rights; `None` if access control is off and they cannot be opened.
     pub identities: Option<Arc<Identities>>,
     /// Rules, alerts, notifications.
     pub alertd: Arc<Alertd>,
@@ -144,17 +144,17 @@ pub struct AppState {
     pub rule_bench: Arc<dyn RuleBench>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
-    /// Own figures of the process, in the exposition format; given by the binary.
+    /// Writes metrics of the process in the exposition format; implemented by the binary.
     pub process_metrics: fn(&mut String),
 }
 
 impl AppState {
-    /// Whether callers must say who they are.
+    /// Says whether callers must authenticate.
     pub(crate) fn is_enforced(&self) -> bool {
         self.identities.as_ref().is_some_and(|identities| identities.enforced)
     }
 
-    /// Who sent the request that the task serves. Outside of requests nobody, unless access control is off.
+    /// The caller of the current request. Outside of requests it has no rights, unless access control is off.
     pub(crate) fn identity(&self) -> Arc<Identity> {
         if !self.is_enforced() {
             return Arc::clone(&ANYONE);
@@ -162,10 +162,10 @@ impl AppState {
         RequestInfo::current().map_or_else(|| Arc::clone(&NOBODY), |request| request.identity)
     }
 
-    /// What somebody may see of a domain by now, who was let in a while ago.
+    /// What a caller who was authenticated a while ago may now see of a domain.
     ///
     /// # Errors
-    /// Unauthenticated, Forbidden: nothing any more.
+    /// Unauthenticated, Forbidden: nothing any longer.
     pub(crate) fn access_by_now(&self, identity: &Identity, domain: Domain) -> Result<Access> {
         let Some(identities) = self.identities.as_ref().filter(|i| i.enforced) else { return Ok(Access::full()) };
         let gone = |e| Error::new(ErrorKind::Unauthenticated, "the account, key or session has ended").with_source(e);
@@ -176,18 +176,19 @@ impl AppState {
         Err(Error::new(ErrorKind::Forbidden, "the right to view this was taken away"))
     }
 
-    /// What the caller holds; none: nobody is asked who he is.
+    /// The rights of the caller; `None`: access control is off.
     pub(crate) fn held(&self) -> Option<Held> {
         let identities = self.identities.as_ref().filter(|i| i.enforced)?;
         Some(Held::new(Arc::clone(identities), self.identity()))
     }
 
-    /// Names who calls, for what belongs to callers. Empty while access control is off.
+    /// The name of the caller, for things that belong to callers. Empty while access control is off.
     pub(crate) fn caller(&self) -> String {
         self.identity().subject.text()
     }
 
-    /// The number of the last change of configuration, for who may view all of it: it counts everybody's changes.
+    /// The number of the last change of configuration; only for callers who may view all of it, since it counts all
+    /// changes.
     pub(crate) fn shown_revision(&self) -> Option<u64> {
         let all = Triple::new(Right::View, None, Services::all());
         self.identity().rights.covers(&all).then(|| self.config.revision())
@@ -208,7 +209,7 @@ impl AppState {
         self.live.load().query_limits.clone()
     }
 
-    /// Says what a query is, and which request brought it.
+    /// Describes a query and its request, for the list of running queries.
     pub(crate) fn asked(&self, language: Language, text: &str) -> Asked {
         let request = RequestInfo::current();
         let asked = Asked {
@@ -221,18 +222,19 @@ impl AppState {
             ..Asked::default()
         };
         match request {
-            // Where a query has no text, its path and parameters say what it is.
+            // A query without a text is described by path and parameters of its request.
             Some(request) if text.is_empty() => asked.with_text(&request.target()),
             _ => asked.with_text(text),
         }
     }
 
-    /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
+    /// Begins a query: the only way to the engine (contract P10). It gets its rights and limits here, and is listed as
+    /// running.
     pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
         let language = asked.language;
         let access = self.access(Language::domain_of(language));
         let ctx = noting(QueryContext::asked(access, limits, asked));
-        // Statements and queries of analytics read what the domain of their tables shows.
+        // SQL and analytics read tables of several domains, so counters are hidden if any of them hides rows.
         if [Language::Sql, Language::Olap].iter().any(|of_many| of_many.word() == language) && self.is_some_hidden() {
             ctx.stats.hide();
         }
@@ -240,7 +242,7 @@ impl AppState {
         ctx
     }
 
-    /// Whether there is a domain of which the caller may see rows, but not all.
+    /// Says whether there is a domain of which the caller may see some rows but not all.
     pub(crate) fn is_some_hidden(&self) -> bool {
         let identity = self.identity();
         Domain::ALL.iter().any(|(domain, ..)| {
@@ -249,7 +251,7 @@ impl AppState {
         })
     }
 
-    /// Begins a query whose request says all about it.
+    /// Begins a query that is fully described by its request.
     pub(crate) fn context(&self, language: Language) -> QueryContext {
         self.begin(self.asked(language, ""), self.limits())
     }

@@ -9,18 +9,18 @@ use crate::error::TokenError;
 use crate::form::form_decoded;
 use crate::jwt::TOKEN_BYTES_MAX;
 
-/// What a request shows.
+/// The credentials of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Shown {
-    /// Nothing, or a scheme that is none of ours.
+    /// None, or of an unknown scheme.
     Nothing,
     /// An access token.
     Token(Secret),
-    /// An API key whose form is right.
+    /// A well-formed API key.
     ApiKey(Secret),
     /// A name and a password or secret.
     Basic {
-        /// User name or id of a client, decoded of `Authorization: Basic`; not checked yet.
+        /// User name or client id from `Authorization: Basic`; not checked yet.
         name: String,
         /// Password or client secret, as it was sent.
         password: Secret,
@@ -28,10 +28,10 @@ pub enum Shown {
 }
 
 impl Shown {
-    /// Reads the values of `Authorization`, and of `DD-API-KEY` where that is looked at.
+    /// Reads the values of `Authorization`, and of `DD-API-KEY` where that is accepted.
     ///
     /// # Errors
-    /// [`TokenError::Invalid`] for what says two things, or cannot be read.
+    /// [`TokenError::Invalid`]: ambiguous or malformed.
     pub fn read<'a>(
         authorization: impl Iterator<Item = &'a [u8]>,
         saas_key: Option<&'a [u8]>,
@@ -46,7 +46,7 @@ impl Shown {
                 });
             }
             ([one], None) => *one,
-            // Two ways to say who it is: whichever we took, another reader takes the other.
+            // Two credentials: whichever we used, a proxy before us may have checked the other.
             _ => return Err(TokenError::Invalid),
         };
         if value.len() > TOKEN_BYTES_MAX + 16 {
@@ -89,7 +89,7 @@ impl Shown {
         apikey::of_parts(id, secret).map(|key| Self::ApiKey(Secret::new(key))).ok_or(TokenError::Invalid)
     }
 
-    /// Whatever the name is, a password that is a key is one.
+    /// A password that is an API key counts as one, whatever the name.
     fn of_basic(text: &[u8]) -> Result<Self, TokenError> {
         let decoded = decoded(text).ok_or(TokenError::Invalid)?;
         let (name, password) = decoded.split_once(':').ok_or(TokenError::Invalid)?;
@@ -102,8 +102,8 @@ impl Shown {
         Ok(Self::Basic { name: name.to_owned(), password: Secret::new(password) })
     }
 
-    /// Reads the credentials of a client of the token service. RFC 6749 (2.3.1) wants them encoded as forms are, but many
-    /// clients send them as they are: `is_known` says which of the two names is meant.
+    /// Reads the credentials of a client of the token service. RFC 6749 (2.3.1) requires form encoding, but many
+    /// clients send them unencoded: `is_known` decides which of the two readings is meant.
     pub(crate) fn client_basic(value: &[u8], is_known: impl Fn(&str) -> bool) -> Option<(String, Secret)> {
         let (scheme, rest) = value.split_at_checked(6).filter(|_| value.len() <= TOKEN_BYTES_MAX)?;
         let text = scheme.eq_ignore_ascii_case(b"basic ").then(|| decoded(rest.trim_ascii()))??;

@@ -10,7 +10,7 @@ use quiver_types::{Rights, Triple};
 
 use crate::Secret;
 
-/// What an account is.
+/// The kind of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum AccountKind {
     /// A person, who signs in with a password; family `rbac/users`.
@@ -20,7 +20,7 @@ pub enum AccountKind {
 }
 
 impl AccountKind {
-    /// The word in subjects.
+    /// The kind as written in subjects.
     pub fn word(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -48,7 +48,7 @@ pub struct Account {
     pub must_change: bool,
     /// Hash of the password (PHC), or of the secret (SHA-256, hexadecimal).
     pub hash: Option<Secret>,
-    /// Hash of the secret before, and until when it holds.
+    /// Hash of the previous secret, and when that expires.
     pub old_hash: Option<(Secret, i64)>,
 }
 
@@ -57,56 +57,56 @@ pub struct Account {
 pub struct Key {
     /// Id of the entity in `rbac/keys`.
     pub entity_id: String,
-    /// The twelve characters of the key that name it.
+    /// The twelve characters of the key that identify it.
     pub key_id: String,
     /// SHA-256 of the whole key, hexadecimal.
     pub hash: Secret,
-    /// Kind and id of the account whose it is.
+    /// Kind and id of the owner.
     pub owner: (AccountKind, String),
-    /// What it may do of that; none: all of it.
+    /// The owner's rights that it is limited to; `None`: all of them.
     pub rights: Option<Rights>,
-    /// Until when it is good, in Unix milliseconds; none: for ever.
+    /// When it expires, in Unix milliseconds; `None`: never.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,
 }
 
-/// Whom a binding is about.
+/// The subject of a binding.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum BoundTo {
     /// One account, by kind and id.
     Account(AccountKind, String),
     /// All members of a group: their ids.
     Members(Vec<String>),
-    /// Whoever an external issuer gives this role.
+    /// Everyone to whom an external issuer gives this role.
     ExternalRole(String),
 }
 
-/// A binding: what it gives, to whom, until when.
+/// A role binding: rights, subject, expiry.
 #[derive(Debug, Clone)]
 pub struct Grant {
     /// Who holds it.
     pub to: BoundTo,
-    /// What it lets them do.
+    /// The rights that it gives.
     pub rights: Rights,
     /// Name of the role that gives it.
     pub role: String,
-    /// Until when it holds, in Unix milliseconds, not included; none: for ever.
+    /// When it expires, in Unix milliseconds; `None`: never.
     pub expires_ms: Option<i64>,
 }
 
-/// All that a directory is made of.
+/// What a directory is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Accounts {
     /// Users and service accounts.
     pub accounts: Vec<Account>,
     /// API keys of all accounts.
     pub keys: Vec<Key>,
-    /// Role bindings, those that expired included.
+    /// Role bindings, including expired ones.
     pub grants: Vec<Grant>,
 }
 
-/// What somebody holds, and when that changes by itself.
+/// The rights of a subject, and when they change by an expiry.
 #[derive(Debug, Clone)]
 struct Held {
     rights: Arc<Rights>,
@@ -125,7 +125,7 @@ pub struct Directory {
     held: RwLock<HashMap<String, Held>>,
 }
 
-/// Most subjects whose rights are kept ready.
+/// Most subjects whose rights are cached.
 const HELD_MAX: usize = 10_000;
 
 impl Directory {
@@ -179,7 +179,7 @@ impl Directory {
         places.map(|i| &self.grants[*i]).filter(move |g| g.expires_ms.is_none_or(|end| end > now_ms))
     }
 
-    /// What an account holds.
+    /// The rights of an account.
     pub fn rights(&self, id: &str, now_ms: i64) -> Arc<Rights> {
         if let Some(held) = self.held.read().get(id).filter(|h| now_ms < h.until_ms) {
             return Arc::clone(&held.rights);
@@ -195,14 +195,14 @@ impl Directory {
         rights
     }
 
-    /// What roles of an external issuer give; unknown ones give nothing.
+    /// The rights that roles of an external issuer give; unknown roles give none.
     pub fn rights_of_roles(&self, roles: &[String], now_ms: i64) -> Rights {
         let places = roles.iter().filter_map(|role| self.of_role.get(role)).flatten();
         let grants = places.map(|i| &self.grants[*i]).filter(|g| g.expires_ms.is_none_or(|end| end > now_ms));
         grants.flat_map(|g| g.rights.triples().to_vec()).collect()
     }
 
-    /// Names of our roles that roles of an external issuer give.
+    /// Names of our roles that are bound to roles of an external issuer.
     pub fn roles_by_roles(&self, roles: &[String], now_ms: i64) -> Vec<String> {
         let places = roles.iter().filter_map(|role| self.of_role.get(role)).flatten();
         let grants = places.map(|i| &self.grants[*i]).filter(|g| g.expires_ms.is_none_or(|end| end > now_ms));
@@ -217,14 +217,14 @@ impl Directory {
         roles
     }
 
-    /// Each triple that an account holds, and the role by which.
+    /// Each triple of an account, with the role that gives it.
     pub fn triples_by_role(&self, id: &str, now_ms: i64) -> Vec<(Triple, String)> {
         let each = |g: &Grant| g.rights.triples().iter().map(|t| (t.clone(), g.role.clone())).collect::<Vec<_>>();
         self.grants_of(id, now_ms).flat_map(each).collect()
     }
 }
 
-/// Says whether a text is a network: an address, or an address and how many of its bits count.
+/// Says whether a text is a network: an address, or an address with a prefix length.
 pub fn is_network(text: &str) -> bool {
     let (address, length) = text.split_once('/').map_or((text, None), |(a, l)| (a, Some(l)));
     let Ok(address) = address.parse::<IpAddr>() else { return false };
@@ -232,7 +232,7 @@ pub fn is_network(text: &str) -> bool {
     length.is_none_or(|l| l.parse::<u32>().is_ok_and(|l| l <= width))
 }
 
-/// Says whether an address lies in one of some networks.
+/// Says whether an address is in one of some networks.
 pub fn is_within(ip: IpAddr, networks: &[String]) -> bool {
     let bits = |ip: IpAddr| match ip.to_canonical() {
         IpAddr::V4(ip) => (u128::from(u32::from(ip)) << 96, 32_u32),

@@ -18,31 +18,31 @@ use serde_json::{Map, Value};
 use crate::error::TokenError;
 use crate::keys::PublicKey;
 
-/// Longest token that is looked at, in bytes.
+/// Longest token that is parsed, in bytes.
 pub(crate) const TOKEN_BYTES_MAX: usize = 16 << 10;
 /// How far clocks may differ, in seconds.
 const LEEWAY_S: i64 = 5;
 /// How far in the future a token may have been issued.
 const ISSUED_AHEAD_S: i64 = 60;
-/// Tokens that are remembered as checked: some 10 MiB.
+/// Tokens that are cached as checked; some 10 MiB.
 const REMEMBERED: usize = 10_000;
 /// Longest name of a key.
 const KID_BYTES_MAX: usize = 200;
-/// Longest text of a claim that is read.
+/// Longest text of a claim.
 const CLAIM_BYTES_MAX: usize = 4096;
 
-/// What a checked token says.
+/// The claims of a checked token.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claims {
     /// Claim `iss`: who issued it.
     pub issuer: String,
-    /// Claim `sub`: whom it is about.
+    /// Claim `sub`: its subject.
     pub subject: String,
-    /// Until when, in Unix seconds.
+    /// When it expires, in Unix seconds.
     pub expires_s: i64,
     /// The session, if it belongs to one.
     pub session: Option<String>,
-    /// To which client it was given.
+    /// The client that it was issued to.
     pub client: Option<String>,
     /// All claims of the token.
     pub all: Map<String, Value>,
@@ -55,24 +55,24 @@ impl Claims {
     }
 }
 
-/// What a token must say.
+/// What is required of a token.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected<'a> {
     pub(crate) issuer: &'a str,
     /// One of these must be among its audiences.
     pub(crate) audiences: &'a [String],
-    /// Whether it is one of ours, which say `typ: Bearer`.
+    /// Whether it must be one of our own tokens, which have `typ: Bearer`.
     pub(crate) own: bool,
 }
 
-/// A token that may be one: three parts of base64url.
+/// A token that has been split and decoded but not verified.
 #[derive(Debug, Clone)]
 pub(crate) struct Parts {
     pub(crate) kid: String,
     claims: Map<String, Value>,
 }
 
-/// An object whose names differ: of two alike one reader takes the first, another the last.
+/// An object without repeated names: of two equal names one parser takes the first, another the last.
 struct Unique(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for Unique {
@@ -105,7 +105,7 @@ fn json_part(part: &str) -> Option<Map<String, Value>> {
 }
 
 impl Parts {
-    /// Reads a token as far as that needs no key; only RS256 passes, whatever key comes later.
+    /// Parses a token as far as possible without a key. Only RS256 is accepted, whatever key is used later.
     pub(crate) fn read(token: &str) -> Result<Self, TokenError> {
         let base64url = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_' || b == b'.';
         if token.len() > TOKEN_BYTES_MAX || !token.bytes().all(base64url) {
@@ -121,7 +121,7 @@ impl Parts {
         let typ = header.get("typ").is_none_or(|t| {
             t.as_str().is_some_and(|t| t.eq_ignore_ascii_case("JWT") || t.eq_ignore_ascii_case("at+jwt"))
         });
-        // `crit` names what a reader must understand, and there is nothing that we do (RFC 7515, 4.1.11).
+        // `crit` lists extensions that a reader must understand, and we support none (RFC 7515, 4.1.11).
         if text("alg") != Some("RS256") || !typ || header.contains_key("crit") || header.contains_key("b64") {
             return Err(TokenError::Invalid);
         }
@@ -129,14 +129,14 @@ impl Parts {
         Ok(Self { kid: kid.to_owned(), claims: json_part(claims).ok_or(TokenError::Invalid)? })
     }
 
-    /// The claims, if the signature is right.
+    /// Gives the claims, if the signature is valid.
     pub(crate) fn signed_by(self, token: &str, key: &PublicKey) -> Option<Map<String, Value>> {
         let (message, signature) = token.rsplit_once('.')?;
         let signature = URL_SAFE_NO_PAD.decode(signature).ok()?;
         key.verifies(message.as_bytes(), &signature).then_some(self.claims)
     }
 
-    /// Who says to have issued it.
+    /// The issuer that it claims to have.
     pub(crate) fn issuer(&self) -> Option<&str> {
         self.claims.get("iss").and_then(Value::as_str)
     }
@@ -154,7 +154,7 @@ pub(crate) fn verify(
     claims_of(all, expected, now_ms)
 }
 
-/// What the claims must say.
+/// Checks the claims.
 fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Result<Claims, TokenError> {
     let text = |key: &str| all.get(key).and_then(Value::as_str).filter(|t| t.len() <= CLAIM_BYTES_MAX);
     let whole = |key: &str| all.get(key).and_then(Value::as_i64);
@@ -175,7 +175,7 @@ fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Re
         return Err(TokenError::Invalid);
     }
     let (now_s, expires_s) = (now_ms.div_euclid(1000), whole("exp").ok_or(TokenError::Invalid)?);
-    // What is there must be a time, whether or not it must be there.
+    // These claims are optional, but must be times if present.
     for (key, ahead_s) in [("iat", ISSUED_AHEAD_S), ("nbf", LEEWAY_S)] {
         match all.get(key) {
             None if key == "iat" && expected.own => return Err(TokenError::Invalid),
@@ -194,14 +194,14 @@ fn claims_of(all: Map<String, Value>, expected: Expected<'_>, now_ms: i64) -> Re
     Ok(Claims { issuer, subject, expires_s, session, client, all })
 }
 
-/// Tokens that were checked, by their SHA-256 and what they had to say.
+/// A cache of checked tokens, by the hash of token and expected issuer.
 #[derive(Debug, Default)]
 pub(crate) struct Checked(Mutex<HashMap<[u8; 32], Arc<Claims>>>);
 
 impl Checked {
     fn key(token: &str, issuer: &str) -> [u8; 32] {
         let mut context = aws_lc_rs::digest::Context::new(&SHA256);
-        // The length between both keeps them apart.
+        // The length separates the two parts of the hashed text.
         context.update(&(token.len() as u64).to_le_bytes());
         context.update(token.as_bytes());
         context.update(issuer.as_bytes());
@@ -210,7 +210,7 @@ impl Checked {
         key
     }
 
-    /// A token that was checked and has not expired.
+    /// Gives the claims of a token that was checked and has not expired.
     pub(crate) fn get(&self, token: &str, issuer: &str, now_ms: i64) -> Option<Arc<Claims>> {
         let found = self.0.lock().get(&Self::key(token, issuer)).cloned();
         found.filter(|claims| now_ms.div_euclid(1000) < claims.expires_s)
@@ -228,13 +228,13 @@ impl Checked {
         map.insert(Self::key(token, issuer), Arc::clone(claims));
     }
 
-    /// Forgets all: keys were taken back.
+    /// Clears the cache, because keys were revoked.
     pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }
 }
 
-/// SHA-256 of a token, for what is kept about it.
+/// SHA-256 of a token, under which it is referred to in storage.
 pub(crate) fn hash_of(token: &str) -> String {
     URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()))
 }

@@ -26,19 +26,19 @@ use crate::session::Sessions;
 use crate::throttle::Throttle;
 pub use identity::{Identity, Subject, Way, external_id};
 
-/// What our tokens are for.
+/// The audience of our tokens.
 pub(crate) const AUDIENCE: &str = "platform";
 
-/// What may be tuned.
+/// Settings of accounts and tokens.
 #[derive(Debug, Clone)]
 pub struct AuthSettings {
-    /// Whether people's passwords are taken as Basic.
+    /// Whether passwords of users are accepted as Basic credentials.
     pub basic_passwords: bool,
-    /// Whether analytics takes keys and secrets, too, not only tokens.
+    /// Whether analytics accepts keys and secrets besides tokens.
     pub olap_api_keys: bool,
     /// Bits of signing keys.
     pub key_bits: u32,
-    /// Issuers beside this one.
+    /// External issuers.
     pub external: Vec<ExternalIssuer>,
 }
 
@@ -48,12 +48,12 @@ impl Default for AuthSettings {
     }
 }
 
-/// What is known of a request, beside what it shows.
+/// What is known about a request besides its credentials.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
-    /// The issuer that its address stands for.
+    /// The issuer of tokens under the address that the request used.
     pub issuer: &'a str,
-    /// Where from.
+    /// Address of the client.
     pub ip: Option<IpAddr>,
 }
 
@@ -69,7 +69,7 @@ pub struct Auth {
     pub(crate) passwords: Arc<Passwords>,
     pub(crate) throttle: Throttle,
     database: Database,
-    /// Tells this server from others over the same database.
+    /// Identifies this server among others over the same database.
     server: String,
     checked: Checked,
     externals: Externals,
@@ -109,12 +109,12 @@ impl Auth {
         })
     }
 
-    /// Takes a new picture of all accounts; what it no longer holds acts from the next request on.
+    /// Replaces the directory; removed accounts and rights are gone from the next request on.
     pub fn set_directory(&self, directory: Directory) {
         self.directory.store(Arc::new(directory));
     }
 
-    /// The present picture.
+    /// The current directory.
     pub fn directory(&self) -> Arc<Directory> {
         self.directory.load_full()
     }
@@ -124,10 +124,10 @@ impl Auth {
         &self.passwords
     }
 
-    /// Says whether somebody shows what analytics takes: a token, unless a setting lets the rest in.
+    /// Checks that a caller used credentials that analytics accepts: a token, unless a setting allows the others.
     ///
     /// # Errors
-    /// What is wrong with what else was shown: a bad token where a token stands, else that there is none.
+    /// Invalid: the caller used an API key. Missing: Basic credentials or a certificate.
     pub fn may_ask_analytics(&self, identity: &Identity) -> Result<(), TokenError> {
         match identity.way {
             Way::Token | Way::Off => Ok(()),
@@ -137,12 +137,12 @@ impl Auth {
         }
     }
 
-    /// Keys that sign.
+    /// The signing keys.
     pub fn signing_keys(&self) -> &SigningKeys {
         &self.keys
     }
 
-    /// Lets the next key sign.
+    /// Rotates to the next signing key.
     ///
     /// # Errors
     /// When the database is gone.
@@ -154,7 +154,7 @@ impl Auth {
         Ok(rotated)
     }
 
-    /// Looks what other servers over the same database did and saw: keys that sign, sessions that ended, guesses.
+    /// Reads what other servers over the same database have changed: signing keys, ended sessions, failed logins.
     ///
     /// # Errors
     /// When the database is gone.
@@ -166,7 +166,7 @@ impl Auth {
         self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
     }
 
-    /// Ends all sessions of somebody but one.
+    /// Ends all sessions of a subject except one.
     ///
     /// # Errors
     /// When the database is gone.
@@ -174,7 +174,7 @@ impl Auth {
         self.sessions.end_all(&subject.text(), but).await
     }
 
-    /// Waits for what is worth keeping of those who came by, and takes it.
+    /// Waits for notes about callers, and takes them.
     pub async fn seen(&self) -> Vec<Seen> {
         self.notes.take().await
     }

@@ -18,21 +18,21 @@ use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes}
 
 use crate::failpoint;
 
-/// How a refresh token begins.
+/// Prefix of refresh tokens.
 const PREFIX: &str = "qvr_";
 /// `{"typ":"Refresh"}` in base64.
 const PAYLOAD: &str = "eyJ0eXAiOiJSZWZyZXNoIn0";
-/// How long a session may rest.
+/// How long a session may be idle.
 pub(crate) const IDLE_MS: i64 = 30 * 60_000;
-/// How long it lasts.
+/// Longest life of a session.
 const LIFE_MS: i64 = 10 * 3_600_000;
-/// How long with `offline_access`.
+/// The same with `offline_access`.
 const OFFLINE_MS: i64 = 30 * 86_400_000;
-/// How long the token just replaced is taken again.
+/// How long a token is accepted again after it was replaced.
 const GRACE_MS: i64 = 10_000;
-/// Longest time that an access token outlives its session.
+/// Longest time that an access token may outlive its session.
 const DENIED_MS: i64 = (300 + 10) * 1000;
-/// Most sessions of a subject; the oldest ends.
+/// Most sessions of a subject; beyond it the oldest is ended.
 const PER_SUBJECT: i64 = 100;
 
 /// What a refresh token stands for: one sign-in of a subject at a client.
@@ -43,18 +43,18 @@ pub(crate) struct Session {
     pub(crate) client: String,
     pub(crate) scope: String,
     pub(crate) started_ms: i64,
-    /// Seconds that its refresh token is good for.
+    /// Seconds until its refresh token expires.
     pub(crate) refresh_s: i64,
 }
 
-/// What came of a refresh token.
+/// The outcome of using a refresh token.
 #[derive(Debug)]
 pub(crate) enum Refreshed {
-    /// It is good; here is the next one.
+    /// It was valid; gives the next one.
     Next(Session, String),
-    /// It was used before: the session is over.
+    /// It was used before: the session has been ended.
     Reused(Session),
-    /// It is not, or no longer, good.
+    /// It is not valid, or no longer.
     Not,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Sessions {
     vault: Arc<dyn Vault>,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
-    /// Sessions that ended, while access tokens of theirs may be under way: id → until when.
+    /// Ended sessions whose access tokens may not have expired yet: id → expiry.
     denied: RwLock<HashMap<String, i64>>,
 }
 
@@ -86,7 +86,7 @@ fn token(id: &str, secret: &[u8], generation: i64) -> String {
     format!("{PREFIX}{id}_{generation}.{PAYLOAD}.{}", URL_SAFE_NO_PAD.encode(tag(secret, generation)))
 }
 
-/// A refresh token taken apart; nothing of it is checked.
+/// A parsed refresh token; nothing of it has been checked.
 struct Presented<'a> {
     id: &'a str,
     generation: i64,
@@ -121,7 +121,7 @@ impl Stored {
 }
 
 impl Sessions {
-    /// Reads which sessions ended a moment ago.
+    /// Reads the sessions that have ended recently.
     pub(crate) async fn open(
         pool: Database,
         vault: Arc<dyn Vault>,
@@ -133,7 +133,7 @@ impl Sessions {
         Ok(sessions)
     }
 
-    /// Reads which sessions ended a moment ago, here or on another server.
+    /// Reads the sessions that have ended recently, here or on another server.
     pub(crate) async fn look(&self) -> Result<()> {
         let since = self.clock.now_ms() - DENIED_MS;
         let sql = "SELECT id, ended_ms FROM session WHERE ended_ms > ?";
@@ -146,7 +146,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Says whether a session ended while tokens of it may be under way.
+    /// Says whether a session has ended whose access tokens may not have expired.
     pub(crate) fn is_denied(&self, id: &str) -> bool {
         self.denied.read().contains_key(id)
     }
@@ -228,7 +228,7 @@ impl Sessions {
         }))
     }
 
-    /// Finds the session of a genuine refresh token, whether or not it is still good.
+    /// Finds the session of a genuine refresh token, even if that is no longer valid.
     async fn genuine(&self, presented: &Presented<'_>) -> Result<Option<Stored>> {
         let Some(stored) = self.find(presented.id).await? else { return Ok(None) };
         let key = hmac::Key::new(hmac::HMAC_SHA256, &stored.secret);
@@ -237,7 +237,7 @@ impl Sessions {
         Ok(Some(stored).filter(|_| right))
     }
 
-    /// Finds the session that a refresh token is good for, without using it.
+    /// Finds the session of a valid refresh token, without using the token up.
     pub(crate) async fn of_token(&self, token: &str) -> Result<Option<Session>> {
         let Some(presented) = Presented::read(token) else { return Ok(None) };
         let now_ms = self.clock.now_ms();
@@ -264,14 +264,14 @@ impl Sessions {
                 let next = token(&id, &stored.secret, stored.generation + 1);
                 return Ok(Refreshed::Next(stored.session, next));
             }
-            // Another request was quicker: it is as if this one came a moment later.
+            // Another request used the token first: treat this one as if it came later.
             let Some(later) = self.find(&id).await?.filter(|s| !s.ended) else { return Ok(Refreshed::Not) };
             return self.late(&presented, later, now_ms).await;
         }
         self.late(&presented, stored, now_ms).await
     }
 
-    /// A token that was replaced: the last one is taken again for a moment, any other is a reuse.
+    /// Handles a token that was replaced: the latest one is accepted again for a short time, any other is a reuse.
     async fn late(&self, presented: &Presented<'_>, stored: Stored, now_ms: i64) -> Result<Refreshed> {
         let just_now = presented.generation + 1 == stored.generation && now_ms - stored.rotated_ms <= GRACE_MS;
         if just_now {
@@ -291,7 +291,7 @@ impl Sessions {
         Ok(())
     }
 
-    /// Ends a token that belongs to no session, as if it were one of its own.
+    /// Revokes a token without a session, as if it had one of its own.
     pub(crate) async fn end_alone(&self, id: &str, subject: &str, client: &str) -> Result<()> {
         self.deny(id);
         let now_ms = self.clock.now_ms();
@@ -317,7 +317,7 @@ impl Sessions {
         Ok(Some(stored.session))
     }
 
-    /// Ends all sessions of a subject but one.
+    /// Ends all sessions of a subject except one.
     pub(crate) async fn end_all(&self, subject: &str, but: Option<&str>) -> Result<()> {
         let sql = "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL";
         let rows = statement(sql).bind(subject).fetch_all(&self.pool).await.map_err(fault)?;

@@ -28,11 +28,11 @@ pub use op::{Condition, Done, Op, System};
 pub(crate) use work::Work;
 use work::owner_exists;
 
-/// Who manages what is built in.
+/// The manager of built-in entities.
 const BUILTIN: &str = "builtin";
 
 impl Config {
-    /// Makes one change. A dry run does everything and keeps nothing.
+    /// Makes one change. A dry run does the same and rolls back.
     ///
     /// # Errors
     /// All that section 1.5 of `config-api` lists; refused changes leave an audit row.
@@ -62,7 +62,7 @@ impl Config {
         Ok(done)
     }
 
-    /// Checks a body as if it were created, by the rules of its fields, and gives it with its defaults.
+    /// Checks a body as for a creation, by the rules of its fields, and gives it with defaults filled in.
     ///
     /// # Errors
     /// `VALIDATION_FAILED`; `FORBIDDEN` without the right to operate what it is about.
@@ -78,7 +78,7 @@ impl Config {
         Ok(body)
     }
 
-    /// As [`Self::checked`], whoever asks.
+    /// As [`Self::checked`], without a check of rights.
     ///
     /// # Errors
     /// `VALIDATION_FAILED`.
@@ -88,14 +88,14 @@ impl Config {
         Ok(draft.body)
     }
 
-    /// Asks the service about a body.
+    /// Has the server check a body by rules that only it knows.
     fn fits(&self, family: &Family, body: &Map<String, Value>) -> Result<()> {
         let mut errors = Vec::new();
         self.checks.check(family, body, &mut errors);
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
     }
 
-    /// Makes several changes, also of several families: all or nothing. Errors lie below `/<n>`.
+    /// Makes several changes atomically, also of several families. Errors have paths below `/<n>`.
     ///
     /// # Errors
     /// Those of the first change that cannot be.
@@ -129,7 +129,7 @@ impl Config {
         Ok(all)
     }
 
-    /// Hashes secrets before the transaction begins, as that takes long. `<secret>` means the stored one.
+    /// Hashes secrets before the transaction begins, since that takes long. `<secret>` stands for the stored secret.
     pub(crate) async fn sealed(&self, family: &Family, mut op: Op, mut system: System) -> Result<(Op, System)> {
         let Some(fields) = op.fields_mut() else { return Ok((op, system)) };
         for field in family.fields.iter().filter(|f| f.mode == Mode::WriteOnly) {
@@ -147,7 +147,7 @@ impl Config {
         Ok((op, system))
     }
 
-    /// Checks that the owner is there whom a path names.
+    /// Checks that the owner in a path exists.
     ///
     /// # Errors
     /// `NOT_FOUND`; `STORE_BUSY`, `INTERNAL`.
@@ -159,7 +159,7 @@ impl Config {
         owner_exists(&mut connection, place).await
     }
 
-    /// Makes what is built in, or what a later release says of it; gives whether that is new.
+    /// Creates a built-in entity, or updates it to the current release; gives whether anything changed.
     pub(crate) async fn put_one_builtin(
         &self,
         db: &mut Connection,
@@ -170,7 +170,7 @@ impl Config {
         let Value::Object(body) = body else { return Ok(false) };
         let op = match find(db, family.name, id).await? {
             None => Op::Create { id: Some(id.to_owned()), body },
-            // A later release may say more of it; what people change is theirs.
+            // A new release may change a built-in entity, but not one that users may change.
             Some(known) if known.managed_by == BUILTIN && !family.builtin_open => {
                 Op::Replace { id: id.to_owned(), body, condition: Condition::None }
             }

@@ -13,7 +13,7 @@ pub struct Entity {
     pub id: String,
     /// Its owner, see [`crate::Place`].
     pub owner: String,
-    /// +1 per change.
+    /// Incremented by each change.
     pub version: i64,
     pub(crate) created_ms: i64,
     pub(crate) updated_ms: i64,
@@ -21,9 +21,9 @@ pub struct Entity {
     pub(crate) updated_by: String,
     /// Who manages it: `ui`, `builtin`, or a manager's name.
     pub managed_by: String,
-    /// Its fields, without those that the service keeps beside them, like `id` and `version`.
+    /// Its fields, without those that the server maintains, such as `id` and `version`.
     pub body: Map<String, Value>,
-    /// What nobody reads: hashes of secrets.
+    /// What is never shown: hashes of secrets.
     pub sealed: Map<String, Value>,
 }
 
@@ -47,12 +47,12 @@ impl Entity {
         })
     }
 
-    /// As the API shows it.
+    /// Gives it as the API shows it.
     pub fn shown(&self) -> Map<String, Value> {
         self.shown_with(self.body.clone())
     }
 
-    /// The same of one that is needed no more: its fields go there.
+    /// As [`Self::shown`], moving the fields out of the entity.
     pub(crate) fn take_shown(&mut self) -> Map<String, Value> {
         let body = std::mem::take(&mut self.body);
         self.shown_with(body)
@@ -72,7 +72,7 @@ impl Entity {
         map
     }
 
-    /// An entity that is stored nowhere.
+    /// Makes an entity that is not stored.
     #[doc(hidden)]
     pub fn for_tests(id: &str, body: Value) -> Self {
         Self {
@@ -100,18 +100,18 @@ impl Entity {
     }
 }
 
-/// What is going to be stored.
+/// The new content of an entity, before it is stored.
 #[derive(Debug)]
 pub struct Drafted {
-    /// Fields as readers see them, checked and with their defaults.
+    /// Visible fields, checked and with defaults.
     pub body: Map<String, Value>,
-    /// What nobody reads: hashes of secrets, and services that follow from other entities.
+    /// What is never shown: hashes of secrets, and services derived from other entities.
     pub sealed: Map<String, Value>,
-    /// What a request says of fields that follow from other entities, where it may not differ.
+    /// Values that the request gives for derived fields; they must equal the derived ones.
     pub said: Map<String, Value>,
 }
 
-/// What differs between two bodies: `{field: {from, to}}`.
+/// The difference between two bodies: `{field: {from, to}}`.
 pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
     let mut found = Map::new();
     for key in before.keys().chain(after.keys()) {

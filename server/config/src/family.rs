@@ -13,14 +13,14 @@ use crate::fields::{Field, Kind, Mode};
 use crate::filter::Class;
 use crate::problem::{FieldError, Result};
 
-/// What becomes of an entity when one is deleted that it names.
+/// What happens to an entity when another one is deleted that it refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnDelete {
-    /// What is named stays: 409 `REFERENCED`.
+    /// The deletion is refused: 409 `REFERENCED`.
     Refuse,
-    /// It goes along.
+    /// It is deleted, too.
     Cascade,
-    /// It forgets the name.
+    /// The reference is removed.
     Detach,
 }
 
@@ -34,20 +34,20 @@ impl OnDelete {
     }
 }
 
-/// One entity names another.
+/// A reference from one entity to another.
 #[derive(Debug, Clone)]
 pub struct Link {
-    /// Where: a JSON Pointer; empty for the owner in the path.
+    /// JSON Pointer to the reference in the body; empty for the owner in the path.
     pub pointer: String,
-    /// The families in which the id may be.
+    /// The families that the id may belong to.
     pub families: &'static [&'static str],
-    /// Id of the entity that is named.
+    /// Id of the entity that is referred to.
     pub id: String,
-    /// What becomes of the one that names.
+    /// What happens to the referring entity on deletion.
     pub on_delete: OnDelete,
 }
 
-/// A check that needs more than the entity: it reads within the transaction, after the change.
+/// A check that needs more than the entity itself. It runs within the transaction, after the change.
 pub type Hook = for<'a> fn(
     &'a mut Connection,
     &'a Caller,
@@ -56,20 +56,20 @@ pub type Hook = for<'a> fn(
     Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>>;
 
-/// What a family puts into an entity before it is stored, or refuses: what follows from other entities.
+/// Completes or refuses an entity before it is stored, depending on other entities.
 pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
 
-/// An entity that is being made or changed.
+/// An entity that is being created or changed.
 pub struct Making<'a> {
-    /// Who makes it.
+    /// Who changes it.
     pub caller: &'a Caller,
-    /// Its id, where it has one already.
+    /// Its id, if it has one already.
     pub id: Option<&'a str>,
-    /// The entity as it was; none: it is new.
+    /// The entity before the change; `None`: it is new.
     pub before: Option<&'a Entity>,
-    /// The interval of groups of rules that name none.
+    /// The default interval of rule groups.
     pub group_interval: &'a str,
-    /// Makes an id that nothing else has, for parts of the entity that need one.
+    /// Makes a unique id, for parts of the entity that need one.
     pub new_id: &'a (dyn Fn() -> String + Send + Sync),
 }
 
@@ -82,15 +82,16 @@ impl std::fmt::Debug for Making<'_> {
 /// Who sees which entities of a family (`identity-and-access` 3 and 4.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rows {
-    /// Whoever may come at all; the table of rights has asked.
+    /// Everyone who passes the table of rights.
     Open,
-    /// Who may see all services that the entity is about, and may write it who may write all of them.
+    /// Seen by callers who may see all services of the entity, written by those who may write all of them.
     Service,
-    /// As `Service`; to write it, the right for the first service and view of the others is enough.
+    /// As `Service`, but writing only needs the right for the first service, and view of the others.
     First,
-    /// Shared ones everybody, private ones their owner, who writes them without any right.
+    /// Shared ones are seen by everyone, private ones by their owner, who may write them without any right.
     Private,
-    /// Whoever knows the id. Their owner writes them without any right, and lists show only those that one may write.
+    /// Seen by anyone who knows the id. The owner may write them without any right, and lists show only those that the
+    /// caller may write.
     ById,
 }
 
@@ -98,13 +99,13 @@ pub enum Rows {
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "what families do or do not, each for itself")]
 pub struct Family {
-    /// Its name in audit and references: the path without its area.
+    /// Its name in audit rows and references: the path without its area.
     pub name: &'static str,
     /// Its collection path; `{owner}` stands for the owner's collection and id.
     pub path: &'static str,
-    /// Domain of the rights that reading and changing it need.
+    /// Domain of the rights to read and change it.
     pub domain: Domain,
-    /// The right that is needed to change it.
+    /// The right needed to change it.
     pub write: Right,
     /// The field that names an entity.
     pub title: &'static str,
@@ -112,37 +113,38 @@ pub struct Family {
     pub has_name: bool,
     /// Whether entities have `enabled`.
     pub has_enabled: bool,
-    /// Whether its entities are reached by paths of its own instead of those of the contract.
+    /// Whether its entities have routes of their own instead of the common ones.
     pub own_paths: bool,
-    /// Fields beside the common ones.
+    /// Fields besides the common ones.
     pub fields: &'static [Field],
     /// Fields that are unique together, within the owner.
     pub unique: &'static [&'static [&'static str]],
-    /// Families of the owner that the path names, if there is one.
+    /// Families that the owner in the path may belong to; empty: no owner.
     pub owners: &'static [&'static str],
-    /// Gives the other entities that an entity names.
+    /// Gives the references of an entity.
     pub links: fn(&Map<String, Value>) -> Vec<Link>,
-    /// Checks what must hold between several fields.
+    /// Checks conditions that involve several fields.
     pub rules: fn(&Map<String, Value>, &mut Vec<FieldError>),
-    /// Checks what must hold between several entities.
+    /// Checks conditions that involve several entities.
     pub hook: Option<Hook>,
     /// The service that an entity is about; empty: none.
     pub service: fn(&Map<String, Value>) -> String,
-    /// Entities that are always there: id and body.
+    /// Built-in entities: id and body.
     pub builtin: fn() -> Vec<(&'static str, Value)>,
     /// Which of its entities a caller sees.
     pub rows: Rows,
-    /// Most entities of the whole family, owners together; more are refused.
+    /// Most entities of the whole family, over all owners.
     pub entities_max: i64,
-    /// The natural order of an ordered family: fields with whether they descend. Its last one is `position`.
+    /// The natural order of an ordered family: fields, and whether they are descending. The last one is `position`.
     pub natural: &'static [(&'static str, bool)],
     /// What follows from other entities.
     pub prepare: Option<Prepare>,
-    /// Whether its entities make a whole with those of the other families that do; it is checked after each change.
+    /// Whether its entities form one configuration with those of the other families that set this; it is checked as a
+    /// whole after each change.
     pub composes: bool,
-    /// Fields that are shown and follow from other entities.
+    /// Fields that are shown but computed from other entities.
     pub derived: &'static [&'static str],
-    /// Whether those that are always there may be changed, though not deleted.
+    /// Whether built-in entities may be changed (they can never be deleted).
     pub builtin_open: bool,
 }
 
@@ -151,7 +153,7 @@ const COMMON: [Field; 2] =
     [Field::open("description", Kind::Prose { max: 4000 }, "\"\""), Field::open("labels", Kind::Labels, "{}")];
 const NAME: Field = Field::required("name", Kind::Text { min: 1, max: 200 });
 const ENABLED: Field = Field::open("enabled", Kind::Bool, "true");
-/// Fields that the service keeps beside the body.
+/// Fields that the server maintains besides the body.
 pub const KEPT: [&str; 7] = ["id", "createdAt", "updatedAt", "createdBy", "updatedBy", "version", "managedBy"];
 
 impl Family {
@@ -203,19 +205,20 @@ impl Family {
             || self.field(first).is_some_and(|f| f.mode != Mode::WriteOnly)
     }
 
-    /// What the values at a path are, where the field itself stands there.
+    /// The class of the values at a path, if the path is a stored field.
     pub(crate) fn class_of(&self, path: &str) -> Option<Class> {
         match path {
             "createdAt" | "updatedAt" => Some(Class::Time),
             "version" => Some(Class::Number),
             _ if KEPT.contains(&path) => Some(Class::Text),
-            // What is shown need not be what is stored.
+            // Derived fields are not stored as they are shown.
             _ if self.derived.contains(&path) => None,
             _ => self.kind_of(path).and_then(Class::of),
         }
     }
 
-    /// Says whether all its entities stand in one order, which one list of ids gives; those of a tree do below each parent.
+    /// Says whether all its entities have one order, which a single list of ids can set; those of a tree have one per
+    /// parent.
     pub fn is_one_row(&self) -> bool {
         !self.natural.is_empty() && self.field("parentId").is_none()
     }
@@ -244,54 +247,55 @@ pub(crate) fn no_service(_: &Map<String, Value>) -> String {
 /// For families without rules over several fields.
 pub(crate) fn no_rules(_: &Map<String, Value>, _: &mut Vec<FieldError>) {}
 
-/// For families without entities that are always there.
+/// For families without built-in entities.
 pub(crate) fn no_builtin() -> Vec<(&'static str, Value)> {
     Vec::new()
 }
 
-/// For families that name no others.
+/// For families without references.
 pub(crate) fn no_links(_: &Map<String, Value>) -> Vec<Link> {
     Vec::new()
 }
 
-/// What bounds an API key beside its rights.
+/// Restrictions of an API key besides its rights.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KeyBounds {
-    /// Until when it is good, in Unix milliseconds; none: for ever.
+    /// When it expires, in Unix milliseconds; `None`: never.
     pub expires_ms: Option<i64>,
     /// Networks that it may be used from; empty: any.
     pub networks: Vec<String>,
 }
 
-/// Who asks, by what and with which rights: what changes and reads are checked against and noted under.
+/// Who makes a request, by what means and with which rights. Reads and changes are checked against it and recorded
+/// under it.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Stable: `user:<id>`, `serviceAccount:<id>`, `oidc:<issuer>:<subject>`, `system`.
+    /// Stable identity: `user:<id>`, `serviceAccount:<id>`, `oidc:<issuer>:<subject>`, `system`.
     pub subject: String,
-    /// The user that somebody of another issuer is here.
+    /// The local user of a caller with a token of another issuer.
     pub external_id: Option<String>,
     /// Name that people know the caller by; it may change.
     pub name: String,
     /// `user`, `serviceAccount`, `system`, `anonymous`.
     pub kind: &'static str,
-    /// Address of the client; none: it is not known, or the service itself asks.
+    /// Address of the client; `None`: unknown, or the server itself.
     pub ip: Option<IpAddr>,
     /// Id of the HTTP request, by which its log lines and audit entries are found.
     pub request_id: String,
     /// What it may do.
     pub rights: Rights,
-    /// The bounds of the API key by which it came.
+    /// The restrictions of the API key that was used.
     pub key: Option<KeyBounds>,
-    /// By what it writes: `api`, `ui`, `file`, `deploy:<source>`, `builtin`.
+    /// The manager that it writes as: `api`, `ui`, `file`, `deploy:<source>`, `builtin`.
     pub manager: String,
-    /// Whether it writes what another manager owns.
+    /// Whether it may overwrite what another manager owns.
     pub override_managed: bool,
 }
 
 impl Caller {
     pub(crate) const SETUP: &'static str = "setup";
 
-    /// The service itself, before there is an administrator.
+    /// The server itself, before there is an administrator.
     pub fn setup() -> Self {
         Self { subject: Self::SETUP.to_owned(), ..Self::system() }
     }
@@ -324,7 +328,7 @@ impl Caller {
         }
     }
 
-    /// The members of an audit row that say who.
+    /// The fields of an audit row that describe the caller.
     pub(crate) fn audit_members(&self) -> Map<String, Value> {
         let members = json!({
             "actor": self.name, "actorType": self.kind, "actorId": self.subject,

@@ -13,31 +13,31 @@ mod nested;
 
 pub use nested::duration_ms;
 
-/// What a secret is shown as; sent back, it keeps the stored value.
+/// How secrets are shown; when sent back, it keeps the stored secret.
 pub(crate) const SECRET: &str = "<secret>";
 /// Most entries of a map of labels.
 const LABELS_MAX: usize = 64;
 /// Longest key or value of a label, in characters.
 const LABEL_CHARS_MAX: usize = 1000;
 
-/// What a value of a field is.
+/// The type of a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Kind {
-    /// Text of so many characters, trimmed, without control characters.
+    /// Text of limited length, trimmed, without control characters.
     Text {
         /// Fewest characters (not bytes); 0: it may be empty.
         min: usize,
         /// Most characters (not bytes).
         max: usize,
     },
-    /// As text, in lower case, of letters, digits and `.`, `_`, `-`, `@`, `+`.
+    /// As text, converted to lower case, of letters, digits and `.`, `_`, `-`, `@`, `+`.
     Login {
         /// Fewest characters.
         min: usize,
         /// Most characters.
         max: usize,
     },
-    /// Free text, with lines.
+    /// Free text of several lines.
     Prose {
         /// Most characters (not bytes).
         max: usize,
@@ -65,14 +65,14 @@ pub enum Kind {
     },
     /// The id of an entity.
     Id,
-    /// Whom a binding is about: `{type, id}`.
+    /// The subject of a binding: `{type, id}`.
     Subject,
     /// IP addresses and networks in CIDR notation: `10.0.0.0/8`, `::1`.
     Networks {
         /// Most addresses and networks.
         max: usize,
     },
-    /// One of some words.
+    /// One of these words.
     Word(&'static [&'static str]),
     /// A whole number.
     Int {
@@ -90,7 +90,7 @@ pub enum Kind {
     },
     /// A key for programs: lower-case letters, digits, `_`, `-`, `.`, at most 100.
     Slug,
-    /// Texts, each of 1 to 200 characters, in the order given, none twice.
+    /// Distinct texts of 1 to 200 characters each, in the order given.
     Texts {
         /// Most texts of the list.
         max: usize,
@@ -110,9 +110,9 @@ pub enum Kind {
     },
     /// An object of these fields.
     Object(&'static [Field]),
-    /// Objects of these fields.
+    /// A list of objects.
     List {
-        /// Fields of each.
+        /// Fields of each object.
         of: &'static [Field],
         /// Most objects of the list.
         max: usize,
@@ -122,17 +122,17 @@ pub enum Kind {
 /// Who writes a field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// Whoever may write the entity.
+    /// Anyone who may write the entity.
     Open,
-    /// The same, but it may not be left out.
+    /// The same, and it must be given.
     Required,
-    /// The service; in a body it is ignored when equal, else refused.
+    /// Only the server; in a request it is ignored if equal, else refused.
     ReadOnly,
-    /// Whoever may write the entity; nobody reads it.
+    /// Anyone who may write the entity; it is never shown.
     WriteOnly,
 }
 
-/// A field of a family: its name, what it holds and who writes it.
+/// A field of a family: its name, type, and who may write it.
 #[derive(Debug, Clone, Copy)]
 pub struct Field {
     /// Its name in JSON.
@@ -141,27 +141,27 @@ pub struct Field {
     pub kind: Kind,
     /// Who writes it.
     pub mode: Mode,
-    /// What it holds when nothing is said, as JSON text.
+    /// Its default, as JSON text.
     pub default: &'static str,
 }
 
 impl Field {
-    /// A field that may be left out.
+    /// An optional field.
     pub const fn open(name: &'static str, kind: Kind, default: &'static str) -> Self {
         Self { name, kind, mode: Mode::Open, default }
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub const fn required(name: &'static str, kind: Kind) -> Self {
         Self { name, kind, mode: Mode::Required, default: "null" }
     }
 
-    /// A field of the service.
+    /// A field that the server maintains.
     pub const fn read_only(name: &'static str, kind: Kind, default: &'static str) -> Self {
         Self { name, kind, mode: Mode::ReadOnly, default }
     }
 
-    /// What it holds when nothing is said.
+    /// Its default.
     pub(crate) fn default_value(&self) -> Value {
         serde_json::from_str(self.default).expect("a default is JSON: a test reads all of them")
     }
@@ -211,7 +211,7 @@ fn id(value: &Value) -> Result<String, (&'static str, String)> {
     }
 }
 
-/// Says whether a text is a network: an address, or one with the number of its leading bits.
+/// Says whether a text is a network: an address, or an address with a prefix length.
 fn is_network(text: &str) -> bool {
     let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
     let Ok(address) = address.parse::<IpAddr>() else { return false };
@@ -221,7 +221,7 @@ fn is_network(text: &str) -> bool {
     })
 }
 
-/// Sorts, and drops what stands twice, where order says nothing.
+/// Removes repeated items, keeping the order of the first ones.
 fn set(mut items: Vec<Value>) -> Value {
     let mut seen = std::collections::HashSet::new();
     items.retain(|item| seen.insert(item.to_string()));
@@ -229,7 +229,7 @@ fn set(mut items: Vec<Value>) -> Value {
 }
 
 impl Kind {
-    /// Checks a value, and gives it in the form in which it is stored. Errors lie at the places that come with them.
+    /// Checks a value and gives it in stored form; errors are added with the path of what is wrong.
     pub(crate) fn check(self, value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
         let mut put =
             |at: String, (code, message): (&'static str, String)| errors.push(FieldError::new(at, code, message));
@@ -348,7 +348,7 @@ impl Kind {
     }
 }
 
-/// Checks texts by name; what is wrong with one lies at its name.
+/// Checks a map of texts; errors have the path of the entry.
 fn labels(value: &Value, place: &str, put: &mut dyn FnMut(String, (&'static str, String))) -> Value {
     let Value::Object(map) = value else {
         put(place.to_owned(), ("INVALID_TYPE", "must be a map of texts".to_owned()));
@@ -371,12 +371,12 @@ fn labels(value: &Value, place: &str, put: &mut dyn FnMut(String, (&'static str,
     value.clone()
 }
 
-/// Whom a binding may be about.
+/// The fields of the subject of a binding.
 const SUBJECT: &[Field] = &[
     Field::required("type", Kind::Word(&["user", "serviceAccount", "group", EXTERNAL_ROLE])),
     Field::required("id", Kind::Text { min: 1, max: 200 }),
 ];
-/// What is named by its name instead of by an id.
+/// The type of subject that has a name instead of an id.
 const EXTERNAL_ROLE: &str = "externalRole";
 
 fn subject(value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
@@ -391,7 +391,7 @@ fn subject(value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
     whole
 }
 
-/// Puts defaults where a body says nothing.
+/// Fills in the defaults of missing fields.
 pub(crate) fn fill(body: &mut Map<String, Value>, fields: impl Iterator<Item = Field>) {
     for field in fields.filter(|f| f.mode != Mode::WriteOnly) {
         body.entry(field.name).or_insert_with(|| field.default_value());

@@ -9,16 +9,16 @@ use super::engine::ElementValue;
 /// State of an alert.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AlertState {
-    /// It was firing and is resolved; kept for a while, so that the end is told.
+    /// It was firing and is resolved; kept for a while, so that its end is reported.
     Inactive,
-    /// Its time has not come.
+    /// The expression gives it, but not yet for the rule's `for`.
     Pending,
-    /// The expression has had it for the rule's `for`, or it is kept firing.
+    /// The expression has given it for the rule's `for`, or it is kept firing.
     Firing,
 }
 
 impl AlertState {
-    /// Gives the word, as label `alertstate` shows it.
+    /// Gives the state as the label `alertstate` shows it.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Inactive => "inactive",
@@ -39,30 +39,30 @@ pub struct ActiveAlert {
     pub value: ElementValue,
     /// Whether it is pending, firing, or over.
     pub state: AlertState,
-    /// Since when the expression has it.
+    /// Since when the expression gives it.
     pub active_at: Millis,
     /// Since when it fires.
     pub fired_at: Option<Millis>,
-    /// Names its firing period: when it began to fire, by the clock of then. Leaps of the clock do not move it.
+    /// Identifies its firing period: when it began to fire, by the clock at that time. Clock jumps do not change it.
     pub period: Option<Millis>,
     /// When it ended.
     pub resolved_at: Option<Millis>,
     /// First evaluation that missed it while it is kept firing.
     pub keep_firing_since: Option<Millis>,
-    /// When it was sent to the router.
+    /// When it was last sent to the router.
     pub last_sent_at: Option<Millis>,
-    /// Until when the router takes it as firing without news.
+    /// Until when the router takes it as firing without another report.
     pub valid_until: Option<Millis>,
-    /// It comes from before a restart, and no evaluation has been able to judge it yet.
+    /// Whether it was restored after a restart, and no evaluation has succeeded since.
     pub restored: bool,
 }
 
 impl ActiveAlert {
-    /// Says whether it is to be sent now: firing at first and then after the delay; the end at first and on the same beat.
+    /// Says whether it is to be sent now: when it starts to fire or is resolved, and then again after each delay.
     pub fn needs_sending(&self, now: Millis, resend_delay_ms: Millis) -> bool {
         match (self.state, self.last_sent_at) {
             (AlertState::Pending, _) => false,
-            // An end that nobody has been told.
+            // Resolved, and that has not been sent yet.
             (AlertState::Inactive, Some(sent)) if self.resolved_at.is_some_and(|at| at > sent) => true,
             (_, Some(sent)) => sent.saturating_add(resend_delay_ms) < now,
             (_, None) => true,

@@ -9,7 +9,7 @@ use super::model::Language;
 /// An element of a result.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Element {
-    /// Labels, the name included where the expression keeps it.
+    /// Labels, including the metric name if the expression keeps it.
     pub labels: LabelSet,
     /// The value at the time of the evaluation.
     pub value: ElementValue,
@@ -29,40 +29,40 @@ pub enum ElementValue {
 pub struct Written {
     /// Labels, the name included.
     pub labels: LabelSet,
-    /// Time of the sample in Unix milliseconds: that of the evaluation less the query offset.
+    /// Time of the sample in Unix milliseconds: that of the evaluation minus the query offset.
     pub ts: Millis,
-    /// The value; a staleness mark ends the series.
+    /// The value; the stale marker ends the series.
     pub value: ElementValue,
 }
 
-/// What an expression reads of the series that rules may write.
+/// Which series written by rules an expression reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reads {
-    /// Those that all matchers of one of these selectors accept.
+    /// Those that match one of these selectors.
     Series(Vec<Vec<Matcher>>),
-    /// It is not known.
+    /// Unknown: possibly any.
     Anything,
 }
 
 /// The newest sample of a series: its labels, the time, the value.
 pub type NewestSample = (LabelSet, Millis, f64);
 
-/// What rules ask and write. Called on threads that may wait.
+/// Where rules query and write. Called on threads that may block.
 pub trait Engine {
-    /// Evaluates an expression at a time, for the rule of this number in its group.
+    /// Evaluates an expression at a time, for the rule with this index in its group.
     ///
     /// # Errors
     /// The text of the error.
     fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String>;
 
-    /// Writes samples, so that rules that come later in the same cycle see them.
+    /// Writes samples, visible to later rules of the same cycle.
     ///
     /// # Errors
     /// The text of the error.
     fn write(&self, samples: &[Written]) -> Result<(), String>;
 
-    /// Gives the newest samples, between two times, of the series that all matchers accept and that have not ended, for
-    /// the rule of this number in its group. Without a store there are none.
+    /// Gives the newest sample between two times of each series that matches and has not ended, for the rule with this
+    /// index in its group. Without a store there are none.
     ///
     /// # Errors
     /// The text of the error.
@@ -76,26 +76,26 @@ pub trait Engine {
         Ok(Vec::new())
     }
 
-    /// Gives the bytes that queries of the rule of this number in its group have read so far; none: nobody counts them.
+    /// Gives the bytes that queries of the rule with this index have read so far; `None`: not counted.
     fn scanned_bytes(&self, rule: usize) -> Option<u64> {
         let _ = rule;
         None
     }
 
-    /// Whether the rule of this number in its group may make an alert or a series with these labels: whose it is they say,
-    /// and not what the rule says of itself. A rule that may not fails, and nothing is written.
+    /// Says whether the rule with this index may create an alert or a series with these labels. The labels decide
+    /// which service that belongs to, whatever the rule itself claims. If not, the rule fails and nothing is written.
     fn may_write(&self, rule: usize, labels: &LabelSet) -> bool {
         let _ = (rule, labels);
         true
     }
 
-    /// Says what an expression reads: rules that read nothing of each other may be evaluated at once.
+    /// Says what an expression reads: rules that do not read each other's results may be evaluated in parallel.
     fn reads(&self, language: Language, expr: &str) -> Reads {
         let _ = (language, expr);
         Reads::Anything
     }
 
-    /// Time since some moment, by which it is told how long evaluations take; without a clock: none.
+    /// Time since an arbitrary moment, to measure evaluations; zero without a clock.
     fn elapsed(&self) -> Duration {
         Duration::ZERO
     }
