@@ -56,64 +56,64 @@ pub(crate) mod sort;
 pub(crate) mod union;
 pub(crate) mod written;
 
-/// How an operator treats the partitions of its first input. Further inputs are always brought into one.
+/// How an operator treats the partitions of its first input. Those of further inputs are always merged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spread {
     /// Runs once for each partition.
     Each,
-    /// Sees all of them as one.
+    /// Runs once over all of them, merged.
     Once,
 }
 
-/// What runs in a node.
+/// An operator over step matrices.
 pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
     /// Name that plans show.
     fn name(&self) -> &'static str;
 
-    /// What plans show beside the name.
+    /// What `explain` shows after the name.
     fn detail(&self) -> String {
         String::new()
     }
 
-    /// Schema of the batches that it gives.
+    /// Schema of its output.
     fn schema(&self) -> SchemaRef;
 
     /// How partitions are treated.
     fn spread(&self) -> Spread;
 
-    /// The operator that works on each partition ahead of this one, which then combines what these gave.
+    /// The operator that first runs on each partition, if this one combines partial results.
     fn partial(&self) -> Option<Arc<dyn StepOperator>> {
         None
     }
 
-    /// How many inputs, from the first one on, are those of the partial operator; this one has what it gave and the rest.
+    /// Number of leading inputs that go to the partial operator; this one gets its output and the remaining inputs.
     fn partial_inputs(&self) -> usize {
         usize::MAX
     }
 
-    /// Writes its body as plans have it that leave this engine, with [`form::body`].
+    /// Serializes its content, with [`form::body`].
     fn written(&self) -> Result<Vec<u8>>;
 
     /// Begins the work.
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches;
 }
 
-/// What an operator gives.
+/// The output of an operator.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// What an operator finds around itself while it runs.
+/// The environment of a running operator.
 #[derive(Debug, Clone)]
 pub(crate) struct Env {
     /// State that all operators of the query share: limits, counters, annotations.
     pub(crate) run: Arc<RunState>,
     /// Which partition this is.
     pub(crate) partition: usize,
-    /// Memory to be asked for.
+    /// The memory pool of the query.
     pub(crate) pool: Arc<dyn MemoryPool>,
 }
 
 impl Env {
-    /// Reserves memory for as long as the answer lives.
+    /// Reserves memory for as long as the result lives.
     pub(crate) fn reserve(&self, name: &str, bytes: usize) -> Result<MemoryReservation> {
         let reservation = MemoryConsumer::new(name).register(&self.pool);
         reservation.try_grow(bytes)?;
@@ -121,11 +121,11 @@ impl Env {
     }
 }
 
-/// What the logical node carries.
+/// An operator as content of a logical node.
 #[derive(Debug)]
 pub(crate) struct Step(pub(crate) Arc<dyn StepOperator>);
 
-// Operators are plain data, all of which `Debug` shows.
+// Operators are plain data and shown in full by `Debug`, so that is compared.
 impl PartialEq for Step {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -189,8 +189,7 @@ impl StepExec {
         Self::over(operator, inputs)
     }
 
-    /// Makes the node over inputs whose partitions are as it needs them: all but the first have one, and that one too
-    /// unless the operator runs for each.
+    /// Makes the node. All inputs must have one partition, except the first if the operator runs on each partition.
     fn over(operator: Arc<dyn StepOperator>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let partitions = inputs.first().map_or(1, |i| i.output_partitioning().partition_count());
         let properties = Arc::new(PlanProperties::new(

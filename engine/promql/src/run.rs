@@ -16,7 +16,7 @@ use crate::tally::{SampleStats, Tallies};
 /// The text of Prometheus for a query that would hold too many samples.
 pub(crate) const TOO_MANY_SAMPLES: &str = "query processing would load too many samples into memory in query execution";
 
-/// Samples in windows that a query looks at in a second at the very most: more than machines do.
+/// An upper bound on the samples in windows that a query can process per second, beyond what machines achieve.
 const VISITS_PER_SECOND: u64 = 2_000_000_000;
 
 /// State of one query.
@@ -51,8 +51,8 @@ impl RunState {
         }
     }
 
-    /// What nodes find while a plan runs: the query, and each other. Of a run whose rows nobody gets the query hears
-    /// nothing.
+    /// Makes the shared state of one run of a plan. A rehearsal gets a state of its own, so that it does not affect
+    /// the query.
     pub(crate) fn shared(self: &Arc<Self>, which: PlanRun) -> RunShared {
         RunShared::with(match which {
             PlanRun::Answer => Arc::clone(self),
@@ -66,8 +66,8 @@ impl RunState {
         beside
     }
 
-    /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the
-    /// values that operators held, or the samples that scans loaded.
+    /// Gives the samples per step, if they were counted. The peak is what the limit of samples applies to: the larger
+    /// of the values that operators held and the samples that scans loaded.
     pub(crate) fn sample_stats(&self) -> Option<SampleStats> {
         let peak = self.values.load(Relaxed).max(get(&self.ctx.stats.samples));
         self.tallies.as_ref().map(|t| t.finish(peak))
@@ -95,23 +95,23 @@ impl RunState {
         self.annotations.lock().clone()
     }
 
-    /// Keeps a reservation for as long as the query, or its answer, lives.
+    /// Keeps a reservation for as long as the query or its result lives.
     pub(crate) fn keep(&self, memory: MemoryReservation) {
         self.memory.lock().push(memory);
     }
 
-    /// Hands what is kept over to the answer.
+    /// Moves the kept reservations to the result.
     pub(crate) fn take_memory(&self) -> QueryMemory {
         QueryMemory(std::mem::take(&mut *self.memory.lock()))
     }
 
-    /// What hears of work within a batch.
+    /// Checks limits within the work on one batch.
     pub(crate) fn pace(&self) -> &Pace {
         &self.pace
     }
 
-    /// Says that so many samples are about to be looked at in windows. A query that cannot come to its end within its time
-    /// is refused when that is clear, not when the time is over.
+    /// Counts samples in windows before they are processed. A query that cannot finish in time is refused as soon as
+    /// that is clear, not when its time is over.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -129,7 +129,7 @@ impl RunState {
         Err(quiver_query::to_datafusion(Error::new(ErrorKind::LimitExceeded, text)))
     }
 
-    /// Says that so many values are about to be looked at, within one batch or over all that a node holds.
+    /// Counts values before they are processed, and checks limits now and then.
     ///
     /// # Errors
     /// See [`QueryContext::check`].
@@ -137,8 +137,8 @@ impl RunState {
         self.pace.did(values).map_err(quiver_query::to_datafusion)
     }
 
-    /// Counts values of a step matrix that came into being, and checks limits, deadline and cancellation. Called for
-    /// each batch that a leaf makes.
+    /// Counts new values of a step matrix, and checks limits, deadline and cancellation. Called for each batch of a
+    /// leaf.
     ///
     /// # Errors
     /// See [`QueryContext::check`].

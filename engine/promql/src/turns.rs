@@ -19,7 +19,7 @@ use crate::error::PromqlError;
 use crate::plan::QueryTimes;
 use crate::query::evaluated::Evaluated;
 
-/// What makes queries equal: the text too, as annotations name places in it.
+/// Queries with equal keys share an outcome. The text is part of it, since annotations refer to places in it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Equal {
     query: String,
@@ -29,36 +29,36 @@ struct Equal {
     limits: Limits,
 }
 
-/// The queries that are evaluated now.
+/// The queries that are being evaluated.
 #[derive(Debug, Default)]
 pub(crate) struct Turns(Mutex<HashMap<Equal, Weak<Turn>, RandomState>>);
 
-/// What equal queries share as long as one of them is under way.
+/// What equal queries share for as long as one of them runs.
 #[derive(Debug, Default)]
 pub(crate) struct Turn(tokio::sync::Mutex<Option<Given>>);
 
-/// What the last evaluation gave, and a moment before it.
+/// The outcome of the last evaluation, and the version of the source just before it.
 #[derive(Debug)]
 struct Given {
     version: Version,
     outcome: Result<Evaluated, PromqlError>,
 }
 
-/// What a query finds when its turn has come.
+/// What a query gets after its wait.
 pub(crate) enum Found<'a> {
-    /// Another query, equal to this one, gave this outcome while it waited.
+    /// The outcome of an equal query, evaluated while it waited.
     Outcome(Box<Result<Evaluated, PromqlError>>),
-    /// It is to be evaluated; all others wait.
+    /// It must be evaluated; equal ones wait for it.
     First(First<'a>),
 }
 
-/// The right, and the duty, to evaluate.
+/// The permission to evaluate, which must be ended by [`Self::end`].
 pub(crate) struct First<'a>(MutexGuard<'a, Option<Given>>);
 
 impl Turns {
-    /// Gives what a query shares with those that are equal to it.
+    /// Gives the turn of a query, which equal ones share.
     pub(crate) fn of(&self, query: &str, times: QueryTimes, lookback_ms: i64, ctx: &QueryContext) -> Arc<Turn> {
-        // How long a query may take changes nothing about its answer.
+        // The timeout does not affect the result, so it is not compared.
         let limits = Limits { timeout: Duration::ZERO, ..ctx.limits.clone() };
         let equal = Equal { query: query.to_owned(), times, lookback_ms, access: ctx.access.clone(), limits };
         let mut all = self.0.lock();
@@ -73,7 +73,7 @@ impl Turns {
 }
 
 impl Turn {
-    /// Waits while an equal query is evaluated. `seen` is the moment of the source when the caller came.
+    /// Waits while an equal query is evaluated. `seen` is the version of the source when the caller arrived.
     ///
     /// # Errors
     /// Timeout.
@@ -90,8 +90,8 @@ impl Turn {
 }
 
 impl First<'_> {
-    /// Leaves an outcome to those that wait; `version` is a moment before it. What failed for this one only (its time
-    /// was over, its client went, there was no room) the next one tries again.
+    /// Passes the outcome to those that wait; `version` is that of the source before the evaluation. A failure that
+    /// concerns only this query (timeout, client gone, no memory) is not shared, and the next one evaluates.
     pub(crate) fn end(mut self, version: Version, outcome: &Result<Evaluated, PromqlError>) {
         let common = match outcome {
             Ok(_) => true,

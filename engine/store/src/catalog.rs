@@ -42,7 +42,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
 pub struct Catalog {
     pool: SqlitePool,
     clock: Arc<dyn Clock>,
-    /// So many commits arrive, and their answer is lost.
+    /// For tests: number of commits that succeed but are reported as failed.
     #[cfg(test)]
     pub(crate) lose_answers: Arc<std::sync::atomic::AtomicU64>,
 }
@@ -50,7 +50,7 @@ pub struct Catalog {
 /// A transaction that holds the database's write lock.
 type Writing = Transaction<'static, Sqlite>;
 
-/// Gives a database error its kind: busy and full pass, all else is a fault.
+/// Gives a database error its kind: Unavailable for busy and full, which may pass, else Internal.
 fn db_error(what: &str, error: sqlx::Error) -> Error {
     let passing = match &error {
         // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
@@ -64,13 +64,13 @@ fn db_error(what: &str, error: sqlx::Error) -> Error {
     Error::new(kind, format!("the catalog cannot {what}")).with_source(error)
 }
 
-/// Brings what SQLite's log holds into the database and makes it last. A connection that was replaced after an error of
-/// the disk, and a process that follows a dead one, read from that log what no sync may ever have kept: a commit upon it
-/// would be lost with it.
+/// Moves the content of SQLite's log into the database file and syncs it. A connection that replaces one after a disk
+/// error, and a process that follows a killed one, read from that log what may never have been synced. A commit that
+/// builds on it could be lost with it.
 async fn settle(connection: &mut SqliteConnection) -> std::result::Result<(), sqlx::Error> {
     let row = sqlx::query("PRAGMA wal_checkpoint(TRUNCATE)").fetch_one(connection).await?;
     let (busy, frames, moved): (i64, i64, i64) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-    // A reader keeps the log from being cut, but what is in the database lasts.
+    // A concurrent reader prevents the log from being truncated, but its content is in the database file.
     if busy == 0 || frames == moved {
         return Ok(());
     }
@@ -112,8 +112,8 @@ impl Catalog {
             .max_connections(1)
             .idle_timeout(None)
             .max_lifetime(None)
-            // SQLite itself ends a transaction at an I/O error or a full disk. The connection then waits for an end that
-            // never comes and takes no further transaction, so another one has to take its place.
+            // SQLite itself ends a transaction at an I/O error or a full disk. The connection still counts as within a
+            // transaction and cannot begin another one, so it is replaced.
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
             .after_connect(|connection, _| Box::pin(settle(connection)))
             .connect_with(options)
@@ -162,7 +162,7 @@ impl Catalog {
         self.pool.begin_with("BEGIN IMMEDIATE").await.db(what)
     }
 
-    /// Gives the installation that this catalog belongs to; none when it is new.
+    /// Gives the installation that this catalog belongs to; `None`: the catalog is new.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] when the store's format is newer than this build.
@@ -173,7 +173,7 @@ impl Catalog {
         parse_uuid(row.try_get(0).db("be read")?).map(Some)
     }
 
-    /// Makes this the catalog of an installation, with commit 0.
+    /// Makes this the catalog of a new installation, with commit 0.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when the database refuses.
@@ -255,7 +255,7 @@ impl Catalog {
         Ok(row.is_some())
     }
 
-    /// Brings the database's own log into its file, so that the directory is as small as it gets.
+    /// Moves the database's log into its file, so that the directory takes the least space.
     ///
     /// # Errors
     /// [`ErrorKind::Internal`] when the database refuses.
@@ -264,13 +264,13 @@ impl Catalog {
         settle(&mut connection).await.db("be written")
     }
 
-    /// Its connections, for tests that take them away.
+    /// Its connections, for tests that occupy them.
     #[cfg(test)]
     pub(crate) fn connections(&self) -> &SqlitePool {
         &self.pool
     }
 
-    /// Closes the database; what is running is waited for.
+    /// Closes the database, after waiting for running statements.
     pub async fn close(&self) {
         self.pool.close().await;
     }

@@ -13,13 +13,13 @@ use quiver_types::time::{DAY_MS, day_of};
 use quiver_types::{Millis, MillisRange};
 
 const MINUTE_MS: Millis = 60_000;
-/// A write that touches more minutes counts for whole days.
+/// A write that touches more minutes than this is recorded by days.
 const MINUTES_MAX: i64 = 180;
-/// Minutes and days that are remembered. Beyond, the oldest writes are forgotten, and what rests on snapshots from
-/// before is taken for changed.
+/// Most minutes and days in the log. Beyond that the oldest writes are forgotten, and results of older snapshots count
+/// as changed.
 const ENTRIES_MAX: usize = 1 << 16;
 
-/// The log of changes of a process.
+/// The log of changes to one kind of data.
 #[derive(Debug, Default)]
 pub(crate) struct ChangeLog(Mutex<Log>);
 
@@ -32,7 +32,7 @@ struct Log {
 }
 
 impl ChangeLog {
-    /// Notes the times of a write. Must come before the write can be seen.
+    /// Records the times of a write. Must be called before the write becomes visible.
     pub(crate) fn note(&self, seq: u64, times: impl Iterator<Item = Millis>) {
         let Some((min, max)) = times.fold(None, |bounds: Option<(Millis, Millis)>, t| {
             Some(bounds.map_or((t, t), |(min, max)| (min.min(t), max.max(t))))
@@ -53,7 +53,7 @@ impl ChangeLog {
         }
     }
 
-    /// Gives the first moment of a range at which something may have been written after a sequence number.
+    /// Gives the earliest time of a range at which something may have been written after a sequence number.
     pub(crate) fn first_after(&self, seq: u64, range: MillisRange) -> Option<Millis> {
         let log = self.0.lock();
         if range.min > range.max {

@@ -33,10 +33,10 @@ use plan::{Context, Plan, plan};
 use rest::Resting;
 use rewrite::{Outcome, SpanRewriter};
 
-/// How often one run may lose its inputs to others before it leaves the rest to the next.
+/// Number of conflicts (inputs removed by another commit) after which a run leaves the rest to the next one.
 const CONFLICTS_MAX: usize = 16;
-/// New days come first, since they are asked for most; one of so many compactions is that of the oldest day, so that it
-/// comes about however busy the new ones are.
+/// New days are compacted first, since they are queried most. One in `OLDEST_EVERY` compactions is of the oldest day,
+/// so that it is never starved.
 const OLDEST_EVERY: usize = 4;
 
 /// The handle of the compaction thread.
@@ -58,7 +58,7 @@ impl Compactor {
     /// Starts the thread. It ends when the store closes.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] when the system gives no thread.
+    /// [`ErrorKind::Internal`] when the thread cannot be started.
     pub(crate) fn start(core: Arc<Core>, runtime: tokio::runtime::Handle) -> Result<Self> {
         let (requests, received) = mpsc::channel(16);
         let work = move || {
@@ -70,17 +70,17 @@ impl Compactor {
         Ok(Self { requests, thread })
     }
 
-    /// Compacts all that is due, or with `force` everything, and waits for it.
+    /// Compacts all that is due, or with `force` everything, and waits until it is done.
     ///
     /// # Errors
-    /// What the compaction met; [`ErrorKind::Cancelled`] when the store closes.
+    /// Those of the compaction; [`ErrorKind::Cancelled`] when the store closes.
     pub(crate) async fn request(&self, force: bool) -> Result<()> {
         let (done, answer) = oneshot::channel();
         self.requests.send(Request::Compact { force, done }).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
-    /// Rewrites a part of spans, between compactions, and waits for it.
+    /// Rewrites a part of spans between compactions, and waits until it is done.
     ///
     /// # Errors
     /// As [`Self::request`].
@@ -96,7 +96,7 @@ impl Compactor {
         self.thread.lock().as_ref().is_some_and(std::thread::JoinHandle::is_finished)
     }
 
-    /// Waits for the thread's end, after the store was told to stop.
+    /// Waits for the thread to end, after the store was told to stop.
     pub(crate) async fn join(&self) {
         let Some(thread) = self.thread.lock().take() else { return };
         let joined = tokio::task::spawn_blocking(move || thread.join()).await;
@@ -118,7 +118,7 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
             biased;
             () = core.stop.cancelled() => return,
             request = requests.recv() => match request {
-                // Who asked may have gone; the work is done all the same.
+                // The caller may be gone; the work is done nevertheless.
                 Some(Request::Compact { force, done }) => {
                     let _ = done.send(compact(&core, force, &mut resting).await);
                 }
@@ -138,10 +138,10 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
     }
 }
 
-/// Runs plan after plan until none is due.
+/// Plans and runs compactions until none is due.
 async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result<()> {
     let (mut conflicts, mut turn) = (0, 0);
-    // A day that cannot be compacted (a damaged part) must not keep the others from it.
+    // A day that cannot be compacted (a damaged part) must not block the others.
     let mut failed: HashSet<(String, i32)> = HashSet::new();
     let mut first_error = None;
     loop {
@@ -160,11 +160,11 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
         let mut plans = plan(sound, &ctx);
         plans.retain(|p| !failed.contains(&(p.table.clone(), p.day)) && (force || !resting.rests(&p.table, p.day)));
         METRICS.compaction_queue.set(plans.len() as u64);
-        // A compaction fills the spool before it frees anything; the store comes first.
+        // A compaction adds to the spool before it frees anything, so uploads come first.
         turn += 1;
         let oldest = turn % OLDEST_EVERY == 0;
         let next = if oldest { plans.pop() } else { plans.into_iter().next() };
-        // Where memory is short, what clients wait for comes first, too.
+        // When memory is short, work that clients wait for comes first.
         let short = core.settings.pressure.is_short();
         let Some(next) = next.filter(|_| force || !(core.spool_full() || short)) else {
             let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
@@ -179,7 +179,7 @@ async fn compact(core: &Arc<Core>, force: bool, resting: &mut Resting) -> Result
         let inputs: Vec<_> =
             visible.parts.iter().filter(|p| next.inputs.contains(&p.meta.id)).map(Arc::clone).collect();
         drop(visible);
-        // Outputs are rarely larger than their inputs, which go only after the commit.
+        // Outputs are rarely larger than their inputs, which are deleted only after the commit.
         let wanted = inputs.iter().map(|p| p.meta.bytes).sum();
         let room = core.room.for_compaction(wanted, core.settings.generation_bytes());
         let begins = room.is_ok();
@@ -230,7 +230,7 @@ async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Resu
     replace(core, plan, job, inputs, added, started).await
 }
 
-/// Commits new parts in the place of those that they were made of.
+/// Commits new parts in place of their inputs.
 async fn replace(
     core: &Arc<Core>,
     plan: &Plan,
@@ -273,7 +273,7 @@ async fn replace(
         written,
         "compacted"
     );
-    // These hold the old files.
+    // These references keep the old files alive.
     drop(inputs);
     core.upload.notify_one();
     core.outbox.notify_one();

@@ -36,24 +36,25 @@ mod aside;
 use aside::Aside;
 pub(crate) use aside::held_id;
 
-/// So many tries fail before a generation is set aside.
+/// Number of failed attempts after which a generation is set aside.
 const GIVEN_UP_AFTER: u32 = 5;
-/// How much smaller parts are than what they hold in memory, as a rule.
+/// Typical ratio between the size of rows in memory and in parts.
 const PACKED: u64 = 8;
 
-/// What a flushed generation frees: its memory and WAL.
+/// Frees what a flushed generation holds: its memory and WAL segments.
 pub(crate) trait Retire: Send + Sync {
-    /// The generation is in parts that readers see.
+    /// Called when the generation is in parts that readers see.
     fn retire(&self, id: GenerationId);
 
-    /// Keeps the WAL of a generation elsewhere, until it is retired: later ones are committed before it.
+    /// Moves the WAL segments of a generation aside until it is retired, so that later ones can be committed before
+    /// it.
     ///
     /// # Errors
-    /// What the disk says; a part of its files may have moved, and the next try or the next start moves the rest.
+    /// I/O errors. Some of its files may have moved; the next attempt or the next start moves the rest.
     fn set_aside(&self, id: GenerationId) -> Result<()>;
 }
 
-/// The generation that is being flushed, until its WAL is gone, and those that were set aside.
+/// The generation that is being flushed, until its WAL is deleted, and those that were set aside.
 #[derive(Debug, Default)]
 pub(crate) struct Flushing {
     now: Mutex<Option<GenerationId>>,
@@ -61,7 +62,7 @@ pub(crate) struct Flushing {
 }
 
 impl Flushing {
-    /// Says whether it is one of these.
+    /// Says whether one of these is being flushed.
     pub(crate) fn is_one_of(&self, ids: &HashSet<GenerationId>) -> bool {
         self.now.lock().is_some_and(|id| ids.contains(&id))
     }
@@ -71,14 +72,14 @@ impl Flushing {
         self.aside.lock().contains_key(&id)
     }
 
-    /// Says why one of these is not flushed yet.
+    /// Says why one of these was set aside, if one was.
     pub(crate) fn set_aside_of(&self, ids: &HashSet<GenerationId>) -> Option<String> {
         let aside = self.aside.lock();
         aside.iter().find(|(id, _)| ids.contains(id)).map(|(id, why)| format!("generation {id} was set aside: {why}"))
     }
 }
 
-/// The generations that a start found.
+/// The generations found at the start.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
     /// In the order in which they must be flushed.
@@ -87,8 +88,8 @@ pub(crate) struct Found {
     pub(crate) aside: Vec<Arc<Generation>>,
 }
 
-/// Flushes the replayed generations, then those that are sealed, until the store closes. What cannot be flushed is set
-/// aside when others wait behind it, and tried again when there is time.
+/// Flushes the replayed generations, then those that are sealed, until the store closes. A generation that cannot be
+/// flushed is set aside if others wait behind it, and retried when there is time.
 pub(crate) async fn run(
     core: Arc<Core>,
     retire: Arc<dyn Retire>,
@@ -122,7 +123,7 @@ pub(crate) async fn run(
         let others_wait = || aside.takes_more() && sealed.len() + waiting.len() > 0;
         match flush_until_done(&core, &next, others_wait).await {
             Outcome::Done => {
-                // The last `Arc` here goes, so that retiring it frees the memory.
+                // Drop our reference, so that retiring the generation frees its memory.
                 drop(next);
                 retire.retire(id);
                 failpoint::hit("flush.after-retire");
@@ -143,9 +144,9 @@ pub(crate) async fn run(
     }
 }
 
-/// Keeps the WAL of a generation elsewhere, again and again until that is done; false when the store closes meanwhile.
-/// From its first segment that moved on the next start takes it for one that was set aside: committed under its own id
-/// it would be replayed, and its rows be there twice.
+/// Sets a generation aside, and retries until that is done; gives false if the store closes meanwhile. It must not be
+/// flushed normally in between: once its first segment has moved, the next start takes it for one that was set aside
+/// and looks for another id in the catalog, so it would replay it and have its rows twice.
 async fn set_aside(core: &Core, retire: &dyn Retire, id: GenerationId) -> bool {
     let mut backoff = Backoff::new(core);
     while let Err(e) = retire.set_aside(id) {
@@ -161,12 +162,12 @@ async fn set_aside(core: &Core, retire: &dyn Retire, id: GenerationId) -> bool {
 /// How a generation left the queue.
 enum Outcome {
     Done,
-    /// Its content cannot be written, and others wait.
+    /// Its content cannot be written, and others wait behind it.
     GivenUp(String),
     Closing,
 }
 
-/// Tries until it works, the store closes, or the generation is better set aside.
+/// Retries until it succeeds, the store closes, or the generation is to be set aside.
 async fn flush_until_done(core: &Arc<Core>, generation: &Arc<Generation>, others_wait: impl Fn() -> bool) -> Outcome {
     let mut backoff = Backoff::new(core);
     let mut own_faults = 0;
@@ -190,13 +191,13 @@ async fn flush_until_done(core: &Arc<Core>, generation: &Arc<Generation>, others
     }
 }
 
-/// Tells that a flush failed, and deletes what it left.
+/// Reports a failed flush, and deletes the files that it left.
 async fn failed(core: &Core, generation: &Generation, error: &Error) -> String {
     METRICS.flush_failures.inc();
     let text = chain(error);
     tracing::error!(generation = %generation.id(), error = text, "flush failed, will retry");
     core.flush_health.failed(format!("generation {} cannot be flushed: {text}", generation.id()));
-    // At once: a full disk gets its room back.
+    // Delete at once, since the disk may be full.
     if let Err(e) = cleaner::clean_pending(core).await {
         tracing::warn!(error = %chain(&e), "files of a failed flush stay until the cleaner's next round");
     }
@@ -206,7 +207,7 @@ async fn failed(core: &Core, generation: &Generation, error: &Error) -> String {
 /// Why a flush failed.
 struct Failure {
     error: Error,
-    /// Whether it lies in what is written, as far as one can tell: then another generation may do better.
+    /// Whether the content of the generation seems to be the cause, so that another generation may succeed.
     of_content: bool,
 }
 
@@ -216,7 +217,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// A fault of ours is that of the content; a disk that is full, or a store that closes, is not.
+/// An internal error is attributed to the content; a full disk or a closing store is not.
 fn of_content(error: Error) -> Failure {
     Failure { of_content: error.kind() == ErrorKind::Internal && !disk_is_full(&error), error }
 }
@@ -230,14 +231,14 @@ struct Output {
     spans: SpanOutput,
 }
 
-/// The spans of a day: batches, and which rows of them in order.
+/// The spans of a day: batches, and the order of their rows.
 #[derive(Debug, Default)]
 struct SpanOutput {
     batches: Arc<Vec<SpansBatch>>,
     own: Arc<Vec<OwnColumn>>,
 }
 
-/// Flushes a generation under an id: its own, or that of one that was set aside.
+/// Flushes a generation under an id: its own, or the one used for generations that were set aside.
 async fn flush(core: &Arc<Core>, generation: &Arc<Generation>, id: GenerationId) -> Result<(), Failure> {
     let started = Instant::now();
     core.room.for_flush(generation.bytes() as u64 / PACKED)?;
@@ -286,7 +287,7 @@ pub(crate) fn keys(table: &str, day: i32, id: PartId) -> Vec<String> {
 
 fn plan(generation: &Generation) -> Vec<Output> {
     let output = |table, day, rows| Output { table, day, id: Uuid::now_v7(), rows, spans: SpanOutput::default() };
-    // A part says how many there are of its flush, so a day that turns out empty must not be counted.
+    // Each part records the number of parts of its flush, so a day that turns out empty must not be counted.
     let days = generation.days().into_iter().filter(|&day| generation.runs(day).next().is_some());
     let mut outputs: Vec<_> = days.map(|day| output(metrics::TABLE.name, day, Vec::new())).collect();
     let mut metadata: BTreeMap<i32, Vec<MetadataRow>> = BTreeMap::new();
@@ -377,7 +378,7 @@ fn write(
     Ok(written)
 }
 
-/// Commits the parts of a generation with its floor; gives those that count.
+/// Commits the parts of a generation together with its floor; gives the parts that are valid.
 async fn commit_flush(
     core: &Core,
     id: GenerationId,
@@ -404,8 +405,8 @@ async fn commit_flush(
     }
 }
 
-/// An earlier flush of this generation may have been committed without our knowing: then its parts count, and what
-/// this one wrote is left to the cleaner.
+/// Handles a conflict: an earlier flush of this generation may have been committed without our knowledge. Then its
+/// parts are valid, and those of this flush are left to the cleaner.
 async fn committed_before(core: &Core, id: GenerationId, error: Error) -> Result<(u64, Vec<PartMeta>)> {
     let floors = core.catalog.floors().await?;
     if !floors.iter().any(|f| f.writer == id.writer && f.floor > id.number) {

@@ -10,14 +10,14 @@ use std::sync::{Arc, Weak};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 
-/// An entry of a map within a room may take this part of the room.
+/// An entry may take at most this fraction (1/n) of the room.
 const ENTRY_SHARE: u64 = 2;
 
-/// The bytes that several maps have together. A map that asks for its share gets it: what another one borrowed goes first.
+/// A budget in bytes that several maps share. A map always gets its share: what others have borrowed is evicted first.
 pub(crate) struct Room {
     bytes_max: u64,
     held: AtomicU64,
-    /// Counts uses: by it, entries of all maps have one order.
+    /// Counts uses, which orders the entries of all maps.
     clock: AtomicU64,
     maps: Mutex<Vec<Weak<dyn Borrower>>>,
 }
@@ -29,7 +29,7 @@ impl fmt::Debug for Room {
 }
 
 impl Room {
-    /// Makes room for so many bytes. The shares of its maps must not be more than these in sum.
+    /// Makes a budget. The shares of its maps must not exceed it in sum.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
         Arc::new(Self { bytes_max, held: AtomicU64::new(0), clock: AtomicU64::new(0), maps: Mutex::default() })
     }
@@ -38,13 +38,13 @@ impl Room {
         self.clock.fetch_add(1, Relaxed)
     }
 
-    /// Says whether a map could hold so many bytes if it had nothing else, and others no more than their shares.
+    /// Says whether a map could hold this many bytes if it were empty and the others held no more than their shares.
     fn reaches(&self, bytes: u64, own: &dyn Borrower) -> bool {
         let kept: u64 = self.maps.lock().iter().filter_map(Weak::upgrade).map(|map| map.kept()).sum();
         kept.saturating_sub(own.kept()) + bytes <= self.bytes_max
     }
 
-    /// Forgets entries of maps that hold more than their share, the least recently used first, until all fits.
+    /// Evicts entries of maps that exceed their share, the least recently used first, until everything fits.
     fn fit(&self) {
         if self.held.load(Relaxed) <= self.bytes_max {
             return;
@@ -53,29 +53,29 @@ impl Room {
         while self.held.load(Relaxed) > self.bytes_max {
             let borrowers = maps.iter().filter_map(Weak::upgrade).filter(|map| map.borrows());
             let oldest = borrowers.filter_map(|map| Some((map.oldest()?, map))).min_by_key(|(used, _)| *used);
-            // Without one, all that is too much is about to be put in by others, who come here next.
+            // If there is none, other threads are adding entries right now and will evict in turn.
             let Some((_, map)) = oldest else { break };
             map.forget_oldest();
         }
     }
 }
 
-/// A map as its room sees it.
+/// A map as the room sees it.
 trait Borrower: Send + Sync {
     /// Says whether it holds more than its share.
     fn borrows(&self) -> bool;
 
-    /// Bytes that nobody else may claim: what it holds, at most its share.
+    /// Bytes that others cannot claim: what it holds, up to its share.
     fn kept(&self) -> u64;
 
-    /// When the entry was used that was not used for longest.
+    /// The last use of its least recently used entry.
     fn oldest(&self) -> Option<u64>;
 
-    /// Forgets this entry.
+    /// Evicts that entry.
     fn forget_oldest(&self);
 }
 
-/// A map that forgets the least recently used entries; bounded by the sum of the entries' own sizes. Sharded by key.
+/// A map that evicts the least recently used entries; bounded by the sum of their sizes. Sharded by key.
 #[derive(Debug)]
 pub struct Lru<K, V> {
     entries: Arc<Entries<K, V>>,
@@ -107,7 +107,7 @@ struct Entry<V> {
     used: u64,
 }
 
-/// What a cache holds and did.
+/// Size and use of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CacheStats {
     /// Look-ups that it answered.
@@ -116,17 +116,18 @@ pub struct CacheStats {
     pub misses: u64,
     /// Entries that it holds now.
     pub entries: u64,
-    /// Bytes of the entries that it holds now, as they were told when they were put in.
+    /// Bytes of the entries that it holds now, as given on insertion.
     pub bytes: u64,
 }
 
 impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'static> Lru<K, V> {
-    /// Makes a map of at most so many bytes, in a room of its own.
+    /// Makes a map with its own budget.
     pub fn new(bytes_max: u64, shards: usize) -> Self {
         Self::with(Room::new(bytes_max), bytes_max, bytes_max, shards)
     }
 
-    /// Makes a map that may always hold its share of a room, more while others leave it free. Without a share it holds nothing.
+    /// Makes a map that can always hold its share of a room, and more while others leave it unused. With a share of 0
+    /// it holds nothing.
     pub(crate) fn within(room: &Arc<Room>, share: u64, shards: usize) -> Self {
         Self::with(Arc::clone(room), share, room.bytes_max / ENTRY_SHARE, shards)
     }
@@ -167,14 +168,14 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
         Some(entry.value.clone())
     }
 
-    /// Says whether an entry of so many bytes could be added without that one of the same map has to go.
+    /// Says whether an entry of this size could be added without evicting one of the same map.
     pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let Entries { room, share, .. } = &*self.entries;
         self.bytes() + bytes <= *share || room.held.load(Relaxed) + bytes <= room.bytes_max
     }
 
-    /// Adds or replaces an entry, and forgets old ones to make room. One that is larger than a half of what all maps of the
-    /// room have, than all that a map alone has, or than what others leave of their shares, is not kept.
+    /// Adds or replaces an entry, and evicts others to make room. Not added if it is larger than half of a shared
+    /// room, than the whole of a separate one, or than what the shares of the other maps leave.
     pub fn insert(&self, key: K, value: V, bytes: u64) {
         self.remove(&key);
         let Entries { room, share, entry_bytes_max, .. } = &*self.entries;
@@ -185,7 +186,7 @@ impl<K: Hash + Eq + Clone + Send + Sync + 'static, V: Clone + Send + Sync + 'sta
         room.fit();
         let mut shard = self.shard(&key).lock();
         let used = room.tick();
-        // Another thread may have added the same meanwhile.
+        // Another thread may have added the same key meanwhile.
         self.entries.give_back(shard.remove(&key));
         shard.order.insert(used, key.clone());
         shard.entries.insert(key, Entry { value, bytes, used });
@@ -272,7 +273,7 @@ impl<K: Hash + Eq + Send + Sync, V: Send + Sync> Borrower for Entries<K, V> {
 }
 
 impl<K: Hash + Eq, V> Shard<K, V> {
-    /// Forgets an entry; gives its bytes.
+    /// Removes an entry; gives its bytes.
     fn remove(&mut self, key: &K) -> u64 {
         let Some(entry) = self.entries.remove(key) else { return 0 };
         self.order.remove(&entry.used);

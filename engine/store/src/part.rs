@@ -86,7 +86,7 @@ pub enum Origin {
         writer: Uuid,
         /// Number of the generation.
         generation: u64,
-        /// This flush; another try has another id.
+        /// Id of the flush; each attempt has another one.
         flush_id: Uuid,
         /// Number of this part among those of the flush, from 0.
         output: u32,
@@ -144,9 +144,9 @@ pub struct PartMeta {
     pub series: u64,
     /// Services in it, sorted, the empty text for "none"; empty when there are too many.
     pub services: Vec<String>,
-    /// There are more services than could be listed.
+    /// Whether there are more services than are listed.
     pub services_all: bool,
-    /// Metric names in it.
+    /// A filter of the metric names in it.
     pub names: NameFilter,
     /// Whether it holds native histograms.
     pub has_histograms: bool,
@@ -192,11 +192,11 @@ pub struct PartSpec {
     pub place: Place,
     /// Start of the window of a part of level 1; else 0.
     pub window: i64,
-    /// How hard to compress.
+    /// How strongly to compress.
     pub compression: PartCompression,
 }
 
-/// How hard the files of a part are compressed. Samples are lz4 either way.
+/// How strongly the files of a part are compressed. Samples use lz4 in either case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartCompression {
     /// lz4: the part will be rewritten soon.
