@@ -100,7 +100,7 @@ pub struct WriteOutcome {
     pub refused: Vec<(Refusal, u64)>,
 }
 
-/// What [`WritePath::open`] needs.
+/// What a write path is made of; see `WritePath::open`.
 pub struct WritePathParts {
     /// Folder of the segments; created if it is missing.
     pub dir: PathBuf,
