@@ -171,11 +171,6 @@ impl History {
         self.lock().values().flat_map(BTreeMap::values).filter(|e| e.state == State::Kept).count()
     }
 
-    /// Counts samples that were ever sent.
-    pub fn sent_count(&self) -> usize {
-        self.lock().values().map(BTreeMap::len).sum()
-    }
-
     /// First and last time.
     pub fn bounds(&self) -> Option<(i64, i64)> {
         let all = self.lock();

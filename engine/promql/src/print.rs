@@ -23,11 +23,6 @@ pub fn print(expr: &Expr) -> String {
     text(|out| write_expr(out, expr))
 }
 
-/// Writes a duration as it stands in brackets or after `offset`.
-pub fn print_duration(duration: &DurationExpr) -> String {
-    text(|out| write_duration(out, duration))
-}
-
 fn text(write: impl FnOnce(&mut String) -> Result) -> String {
     let mut out = String::new();
     write(&mut out).expect("writing to a text cannot fail");

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int32Builder, ListBuilder, StructArray, UInt8Builder,
-    UInt32Builder, make_array,
+    UInt32Builder,
 };
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int32Type, UInt8Type, UInt32Type};
 use serde::{Deserialize, Serialize};
@@ -259,13 +259,6 @@ pub fn read_histogram(column: &StructArray, row: usize) -> Option<Histogram> {
     })
 }
 
-/// Gives an empty struct column of [`histogram_fields`].
-pub fn empty_histograms() -> StructArray {
-    let columns =
-        histogram_fields().iter().map(|f| make_array(arrow::array::ArrayData::new_empty(f.data_type()))).collect();
-    StructArray::new(histogram_fields(), columns, None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -293,7 +286,6 @@ mod tests {
         assert!(read_histogram(&column, 0).expect("a histogram").is_stale());
         assert_eq!(read_histogram(&column, 1), Some(h));
         assert_eq!(read_histogram(&column, 2), None);
-        assert_eq!(empty_histograms().len(), 0);
     }
 
     #[test]

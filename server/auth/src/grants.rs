@@ -8,7 +8,6 @@ use crate::credentials::Shown;
 use crate::directory::{Account, AccountKind};
 use crate::error::{Happened, Refused, TokenError};
 use crate::form::Form;
-use crate::jwt::hash_of;
 use crate::service::{AUDIENCE, Auth, Identity, Request, Subject};
 use crate::session::{Refreshed, Session};
 
@@ -436,11 +435,6 @@ impl Auth {
             "account-service": format!("{issuer}/account"),
             "tokens-not-before": 0,
         })
-    }
-
-    /// A name for a token in logs and lists, from which nothing follows.
-    pub fn token_name(token: &str) -> String {
-        hash_of(token)[..12].to_owned()
     }
 }
 

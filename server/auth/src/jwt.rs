@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::SHA256;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
@@ -232,11 +232,6 @@ impl Checked {
     pub(crate) fn clear(&self) {
         self.0.lock().clear();
     }
-}
-
-/// SHA-256 of a token, under which it is referred to in storage.
-pub(crate) fn hash_of(token: &str) -> String {
-    URL_SAFE_NO_PAD.encode(digest(&SHA256, token.as_bytes()))
 }
 
 #[cfg(test)]

@@ -63,11 +63,6 @@ impl RollupKind {
         Self::Operation,
         Self::Instance,
     ];
-
-    /// Says whether rows of it stand for an hour.
-    pub fn is_hourly(self) -> bool {
-        matches!(self, Self::NodeHour | Self::EdgeHour | Self::Operation | Self::Instance)
-    }
 }
 
 /// Added to the kind of an open span that is Zipkin's other half of a shared id.
