@@ -31,19 +31,21 @@ use crate::scope::QueryScope;
 use crate::time_scope::TimeScope;
 use crate::written::hand_on_matchers;
 
-/// Most values that a subquery may give.
+/// Most values of a subquery.
 const VALUES_MAX: usize = 1_000_000;
 
-/// How often the values of a subquery are held: found, in the query, in its plan, to be looked up.
+/// Number of copies of a subquery's values in memory: in its result, in the query, in the plan, and in a look-up
+/// table.
 const VALUE_COPIES: usize = 4;
 
-/// Batches that wait for a slow reader, besides the one that it reads. The next is made when that was taken.
+/// Most batches that wait for a slow reader, besides the one that it is reading.
 const WAITING_MAX: usize = 1;
 
-/// Views of a batch that show less than half of the texts that they hold get texts of their own, if those are so long.
+/// A batch that shows less than half of the text buffers that it keeps alive is copied, if they have at least this
+/// many bytes.
 const PINNED_BYTES_MIN: usize = 64 * 1024;
 
-/// LogsQL on a source of streams, the table of logs and the query engine.
+/// Runs LogsQL over a source of streams, the table of logs and the query engine.
 #[derive(Debug, Clone)]
 pub struct LogsqlEngine {
     source: Arc<dyn LogSource>,
@@ -51,12 +53,12 @@ pub struct LogsqlEngine {
     query: Arc<QueryEngine>,
 }
 
-/// Some rows of an answer: a batch, and what its columns mean.
+/// Some rows of a result: a batch, and the meaning of its columns.
 #[derive(Clone)]
 pub struct Rows {
     shape: Arc<Shape>,
     batch: RecordBatch,
-    /// What the batch takes of the query's memory, until the last slice of it is gone.
+    /// The batch's share of the query's memory, held until its last slice is dropped.
     memory: Option<Arc<Collected>>,
 }
 
@@ -83,11 +85,11 @@ impl Rows {
         Self { shape: Arc::clone(&self.shape), batch: self.batch.slice(from, len), memory: self.memory.clone() }
     }
 
-    /// Calls back for each field of each row that is not empty: row, name, value. Fields come column by column as they
-    /// stand, then those without a column by name.
+    /// Calls `row` for each row with its non-empty fields (name, value): first the columns in their order, then fields
+    /// without a column, by name.
     ///
     /// # Errors
-    /// Internal: a column holds no texts.
+    /// Internal: a column does not hold text.
     pub fn each_row(&self, mut row: impl FnMut(&mut dyn Iterator<Item = (&str, &str)>)) -> Result<()> {
         let columns: Vec<(&str, Texts)> = self
             .shape
@@ -106,7 +108,7 @@ impl Rows {
         Ok(())
     }
 
-    /// Copies out names and values of each row, without empty ones.
+    /// Copies the names and values of each row, without empty ones.
     ///
     /// # Errors
     /// As [`Self::each_row`].
@@ -117,7 +119,7 @@ impl Rows {
     }
 }
 
-/// Rows as they are found. Dropping it ends the query.
+/// Rows as they are found. Dropping the stream ends the query.
 #[derive(Debug)]
 pub struct RowStream {
     rows: mpsc::Receiver<Result<Rows>>,
@@ -125,7 +127,7 @@ pub struct RowStream {
 }
 
 impl RowStream {
-    /// The next rows as they are found; `None` after the last, or after an error.
+    /// Gives the next rows; `None` after the last, or after an error.
     pub async fn next(&mut self) -> Option<Result<Rows>> {
         self.rows.recv().await
     }
@@ -137,7 +139,8 @@ impl Drop for RowStream {
     }
 }
 
-/// Gives texts that are a small part of the buffers that they lie in, such as a few rows of a block, buffers of their own.
+/// Copies texts that are a small part of their buffers, such as a few rows of a block, so that the buffers can be
+/// freed.
 fn unpinned(batch: RecordBatch) -> Result<RecordBatch> {
     let of_its_own = |column: &ArrayRef| -> ArrayRef {
         let Some(texts) = column.as_string_view_opt() else { return Arc::clone(column) };
@@ -164,7 +167,7 @@ impl LogsqlEngine {
         Self { source, tables, query }
     }
 
-    /// Runs a query; rows come as they are found.
+    /// Runs a query; gives its rows as they are found.
     pub fn stream(&self, query: &Query, scope: &QueryScope, ctx: &QueryContext) -> RowStream {
         let (send, rows) = mpsc::channel(WAITING_MAX);
         let (own, query, scope, ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
@@ -177,7 +180,7 @@ impl LogsqlEngine {
                 let shape = Arc::new(planned.shape);
                 let mut batches = own.query.execute(&planned.plan, &work_ctx).await?;
                 loop {
-                    // A batch that nobody can take yet is not made.
+                    // Wait for room first, so that no batch is made before it can be taken.
                     let place = out.reserve().await;
                     let place = place.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))?;
                     let Some(batch) = batches.next().await else { return Ok(()) };
@@ -196,7 +199,7 @@ impl LogsqlEngine {
         RowStream { rows, task }
     }
 
-    /// Runs a query to its end.
+    /// Runs a query and collects its rows.
     ///
     /// # Errors
     /// Those of planning and running; LimitExceeded: more rows than the context allows.
@@ -216,11 +219,10 @@ impl LogsqlEngine {
         Ok(all)
     }
 
-    /// Runs a query to its end, and calls back for each field of each row that is not empty, as [`Rows::each_row`] does;
-    /// nothing is kept.
+    /// Runs a query and passes its rows to a function as [`Rows::each_row`] does, without collecting them.
     ///
     /// # Errors
-    /// Those of planning and running, and of what is called; LimitExceeded: more rows than the context allows.
+    /// Those of planning and running, and of the function; LimitExceeded: more rows than the context allows.
     pub async fn each_row(
         &self,
         query: &Query,
@@ -247,7 +249,7 @@ impl LogsqlEngine {
         Ok(())
     }
 
-    /// Begins to collect something of a query's answer in its share of memory.
+    /// Makes a reservation in the query's memory, for parts of its response.
     pub fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
         self.query.collected(name, ctx)
     }
@@ -283,7 +285,8 @@ impl LogsqlEngine {
         engine.run(ctx, work).await
     }
 
-    /// Binds a query to its scope, runs its subqueries, and plans it; also gives the memory of what the plan holds.
+    /// Applies the scope to a query, runs its subqueries, and plans it; also gives the reservation for what the plan
+    /// holds.
     async fn prepare(&self, mut query: Query, scope: &QueryScope, ctx: &QueryContext) -> Result<(Planned, Collected)> {
         scope.bind(&mut query)?;
         let memory = self.collected("subqueries", ctx);
@@ -295,7 +298,7 @@ impl LogsqlEngine {
     }
 }
 
-/// The pipe for the rows around matches, which a query may begin with.
+/// Gives the pipe `stream_context`, if the query begins with it.
 fn first_context(query: &Query) -> Option<&StreamContext> {
     query.pipes.first().and_then(Pipe::downcast_ref)
 }
@@ -306,7 +309,7 @@ struct Running<'a> {
     snapshot: Arc<dyn LogSnapshot>,
     ctx: &'a QueryContext,
     now_ns: i64,
-    /// Memory that the values of subqueries take.
+    /// The reservation for the values of subqueries.
     memory: &'a Collected,
 }
 
@@ -326,7 +329,7 @@ impl Running<'_> {
         self.stream_context(query, context).await
     }
 
-    /// Runs the subqueries in the filters of a query, innermost first, and puts their values in their place.
+    /// Runs the subqueries in the filters of a query, innermost first, and replaces them by their values.
     fn subqueries<'q>(&'q self, query: &'q mut Query) -> Work<'q, ()> {
         Box::pin(async move {
             self.in_filter(&mut query.filter).await?;
@@ -351,7 +354,7 @@ impl Running<'_> {
         })
     }
 
-    /// A query that runs beside another.
+    /// Prepares a query that another one contains.
     async fn beside(&self, query: &mut Query) -> Result<()> {
         if first_context(query).is_some() {
             return Err(Error::invalid("`stream_context` cannot stand in `join` and `union`"));
@@ -423,7 +426,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Finds the streams and times of matching rows, then plans a scan of these streams around them.
+    /// Finds the streams and times of matching rows, then plans a scan of these streams around these times.
     async fn stream_context(&self, query: &Query, mut context: Context) -> Result<Planned> {
         let scope = TimeScope {
             now_ns: self.now_ns,
@@ -456,7 +459,7 @@ impl Running<'_> {
         );
         let streams = lower(&Filter::StreamId(Values::List(ids.into_iter().collect())), scope)?;
         let mut rows = vec![streams, LogFilter::Time(vec![around])];
-        // Neighbours are rows like all others to those who may not see all.
+        // The rows around matches are subject to the caller's rights like any others.
         if let Some(of) = first_context(query) {
             rows.extend(of.within.iter().map(|filter| lower(filter, scope)).collect::<Result<Vec<_>>>()?);
         }

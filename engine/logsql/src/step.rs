@@ -17,21 +17,21 @@ use serde::{Deserialize, Serialize};
 /// The batches of one partition of a step.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
-/// A step from rows to rows: plain data that says what is done. Whatever it needs while it runs (compiled expressions,
-/// buffers, reserved memory) is made when a partition is opened, and belongs to that run alone.
+/// A step from rows to rows, described by plain data. What it needs while it runs (compiled expressions, buffers,
+/// reserved memory) is created when a partition is opened, and belongs to that run only.
 pub(crate) trait Step: WrittenStep + Debug + Send + Sync + 'static {
     /// Name that plans show.
     fn name(&self) -> &'static str;
 
-    /// What plans show beside the name.
+    /// What `explain` shows after the name.
     fn detail(&self) -> String {
         String::new()
     }
 
-    /// Schema of the batches that it gives.
+    /// Schema of its output.
     fn schema(&self) -> SchemaRef;
 
-    /// Whether it has to see all partitions as one.
+    /// Says whether it must run once over all partitions, merged.
     fn once(&self) -> bool {
         false
     }
@@ -39,25 +39,25 @@ pub(crate) trait Step: WrittenStep + Debug + Send + Sync + 'static {
     /// Begins the work on a partition.
     ///
     /// # Errors
-    /// What it says cannot be done.
+    /// The step cannot be carried out.
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches>;
 }
 
 /// A type of steps.
 pub(crate) trait StepKind: Serialize + DeserializeOwned {
-    /// Tells it from all others in a plan that is written; never used again for another.
+    /// Identifies the type in serialized plans; never reused for another type.
     const KIND: &'static str;
 }
 
-/// What a step gives of itself when its plan is written.
+/// Serialization of a step.
 pub(crate) trait WrittenStep {
-    /// The kind, by which its reader is found.
+    /// The kind of the step, by which its reader is found.
     fn kind(&self) -> &'static str;
 
-    /// The step as bytes.
+    /// Serializes the step.
     ///
     /// # Errors
-    /// Internal: a matcher of a filter in it has no written form.
+    /// Internal: a matcher in one of its filters cannot be serialized.
     fn body(&self) -> Result<Vec<u8>>;
 }
 
@@ -71,7 +71,7 @@ impl<S: StepKind> WrittenStep for S {
     }
 }
 
-/// How the steps of a kind are read.
+/// Deserializes steps of one kind.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepReader {
     pub(crate) kind: &'static str,
@@ -79,7 +79,7 @@ pub(crate) struct StepReader {
 }
 
 impl StepReader {
-    /// The reader of a type of steps.
+    /// Makes the reader of a type of steps.
     pub(crate) const fn of<S: Step + StepKind>() -> Self {
         Self { kind: S::KIND, read: read_step::<S> }
     }

@@ -39,7 +39,7 @@ pub use basis::Basis;
 pub(crate) use parted::HIDDEN;
 use rolled::Chosen;
 
-/// Analytics over tables.
+/// Plans and runs analytics queries over tables.
 #[derive(Debug)]
 pub struct OlapEngine {
     engine: Arc<QueryEngine>,
@@ -48,7 +48,7 @@ pub struct OlapEngine {
     lists: Lists,
     rollups: Rollups,
     pieces: AllPieces,
-    /// Whether what a query found serves those that come after it.
+    /// Whether results are cached for later queries.
     keeps: bool,
 }
 
@@ -61,15 +61,15 @@ pub struct ResultSet {
     pub schema: SchemaRef,
     /// The rows in order, split anywhere; all batches have `schema`.
     pub batches: Vec<RecordBatch>,
-    /// Number of groups, where it is asked for.
+    /// Number of groups, if asked for.
     pub total: Option<i64>,
-    /// Spans behind the rows, where they are asked for.
+    /// Sample spans behind the rows, if asked for.
     pub exemplars: Option<Box<ResultSet>>,
-    /// The rollup that they came from; none: raw rows.
+    /// The rollup that they came from; `None`: raw rows.
     pub used: Option<Used>,
-    /// The buckets that they were made of, where those of closed ones are kept.
+    /// The time buckets that they were made from, if those are cached.
     pub parts: Option<Parts>,
-    /// Memory that the rows take, given back with them.
+    /// The reservation for the rows.
     pub memory: Arc<Collected>,
 }
 
@@ -80,11 +80,11 @@ pub struct Drilled {
     pub request: Request,
     /// What `request` answers.
     pub rows: ResultSet,
-    /// Where traces and logs of the same service and time are.
+    /// Links to traces and logs of the same service and time.
     pub links: Value,
 }
 
-/// Rollups are dear to make, buckets are read again one by one.
+/// Buckets are evicted first: they are cheap to read again, where rollups are expensive to rebuild.
 impl Keeper for OlapEngine {
     fn let_go(&self) -> bool {
         self.pieces.let_go() || self.rollups.let_go()
@@ -92,7 +92,8 @@ impl Keeper for OlapEngine {
 }
 
 impl OlapEngine {
-    /// Makes one over tables, with models. `keeps`: groups of closed buckets and whole answers serve those who ask again.
+    /// Makes an engine over tables, with models. `keeps`: whether groups of closed time buckets and whole results are
+    /// cached.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, keeps: bool) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
         let room = engine.kept_bytes_max();
@@ -102,17 +103,17 @@ impl OlapEngine {
         made
     }
 
-    /// The models now.
+    /// The current models.
     pub fn catalog(&self) -> Arc<Catalog> {
         self.catalog.load_full()
     }
 
-    /// Puts other models in their place.
+    /// Replaces the models.
     pub fn replace(&self, catalog: Catalog) {
         self.catalog.store(Arc::new(catalog));
     }
 
-    /// The list of models that a caller sees, as it is sent.
+    /// The encoded list of models that a caller sees.
     pub fn list(&self, access: &DomainAccess, wanted: &Wanted) -> Arc<Listed> {
         self.lists.of(&self.catalog.load(), access, wanted)
     }
@@ -122,7 +123,7 @@ impl OlapEngine {
         self.tables.snapshot()
     }
 
-    /// The session whose functions and rules plans are made with.
+    /// The session that plans are made with.
     pub fn session(&self) -> &SessionState {
         self.engine.relational()
     }
@@ -130,7 +131,7 @@ impl OlapEngine {
     /// Plans a query over a snapshot.
     ///
     /// # Errors
-    /// Those of the query; tables that are not there.
+    /// Those of the query; missing tables.
     pub async fn plan(
         &self,
         catalog: &Catalog,
@@ -169,7 +170,8 @@ impl OlapEngine {
         ctx: &QueryContext,
         marks_values: bool,
     ) -> OlapResult<Planned> {
-        // A request of many queries ends with its caller and its time between them: nothing else here waits.
+        // Between the queries of a request is the only place where it can be cancelled or time out, since nothing else
+        // here waits.
         tokio::task::yield_now().await;
         ctx.check("query planning")?;
         let mut members = query.members();
@@ -183,7 +185,8 @@ impl OlapEngine {
         Ok(planned)
     }
 
-    /// Whether it takes more than a caller's rights to tell what a request gives him: some rows are his own.
+    /// Says whether the result depends on the caller himself and not only on his rights, because some rows are his
+    /// own.
     pub fn has_own_rows(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> bool {
         request.queries.iter().any(|query| has_own_rows(catalog, query, &query.members(), access))
     }
@@ -227,7 +230,8 @@ impl OlapEngine {
         Ok(Box::pin(self.engine.run(ctx, work)).await?)
     }
 
-    /// Runs the one query of a request: names of the columns, and rows as they are found, without total and exemplars.
+    /// Runs the only query of a request; gives the column names, and rows as they are found, without total and
+    /// exemplars.
     ///
     /// # Errors
     /// Those of planning, and of running up to the first rows; the rows carry the others.
@@ -242,7 +246,7 @@ impl OlapEngine {
         let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
         let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
         let work = move |out: Out| async move {
-            // What the rows are read from stays as it is until the last of them.
+            // Keeps the snapshot alive until the last row.
             let _tables = tables;
             let rows = this.stream(&plan, &inner).await?;
             let schema = rows.schema();
@@ -254,7 +258,7 @@ impl OlapEngine {
         }
     }
 
-    /// Finds the rows behind a measure in a row of an answer.
+    /// Finds the rows behind a measure in a row of a result.
     ///
     /// # Errors
     /// Those of [`drill::query`], of planning and running.
@@ -355,7 +359,7 @@ impl OlapEngine {
         Ok((schema, batches))
     }
 
-    /// Starts a plan; call it inside of a run of the engine.
+    /// Starts a plan. To be called within a run of the engine.
     ///
     /// # Errors
     /// Those of planning; the stream carries those of running.
@@ -370,7 +374,7 @@ impl OlapEngine {
     /// Prints the plan of each query of a request as SQL text; nothing is executed.
     ///
     /// # Errors
-    /// Those of planning; a plan that SQL has no words for.
+    /// Those of planning; a plan that cannot be written as SQL.
     pub async fn sql(
         self: &Arc<Self>,
         catalog: &Arc<Catalog>,
@@ -384,7 +388,7 @@ impl OlapEngine {
             planned.push((query.clone(), self.plan_as(catalog, query, &tables, access, ctx, true).await?));
         }
         let catalog = Arc::clone(catalog);
-        // On the threads of the engine, whose stacks are made for what nests.
+        // On the engine's threads, whose stacks are large enough for nested plans.
         let work = async move {
             let print = |(query, plan): &(Query, Planned)| {
                 sql_text::print(plan, &catalog).map(|text| sql_text::answer(query, plan, &text))
@@ -419,11 +423,12 @@ impl OlapEngine {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
         let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
-        // Rollups and buckets that are read here are shown below the plan.
+        // Plans that read rollups and buckets are shown as children.
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
-        // A plan over buckets tells which are kept: to whom rows are hidden the one over rows is shown, and that they serve.
+        // A plan over cached buckets reveals which ones are cached. A caller from whom rows are hidden is shown the
+        // plan over rows instead, and only that buckets are used.
         let sees_all = access.is_full_everywhere();
         let hides = !sees_all && matches!(chosen, Some(Chosen::Buckets(_)));
         let parted = if sees_all {
@@ -434,9 +439,9 @@ impl OlapEngine {
             Err(self.hidden(catalog, query, &tables))
         };
         let work = async move {
-            // A plan that SQL has no words for is shown without.
+            // Without SQL text, if the plan cannot be written as SQL.
             let text = sql_text::print(&printed, &models).ok();
-            // What is shown is what runs, so a rollup is made here, too.
+            // The plan shown must be the one that runs, so missing rollups are built here, too.
             let rolled = match &chosen {
                 Some(chosen) if hides => Some((chosen.id(), Err(HIDDEN.to_owned()))),
                 Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
@@ -480,13 +485,13 @@ impl OlapEngine {
     }
 }
 
-/// The models and views that a request names, each once.
+/// The models and views that a request uses, without repeats.
 pub fn models(request: &Request) -> String {
     let names = request.queries.iter().flat_map(Query::members).map(|id| id.model);
     names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// Notes how a query was answered.
+/// Records how a query was answered.
 pub fn note_served(sets: &[ResultSet], ctx: &QueryContext) {
     let served = &ctx.query().served;
     let used = sets.iter().filter_map(|set| set.used.as_ref());

@@ -1,4 +1,4 @@
-//! Helpers of tests: the folder of the conformance cases, and models from a text.
+//! What tests share: the folder of the conformance cases, and models from a text.
 
 use std::path::PathBuf;
 

@@ -1,4 +1,4 @@
-//! Helpers shared by the tests of optimizer rules.
+//! What the tests of optimizer rules share.
 
 use std::sync::{Arc, LazyLock};
 

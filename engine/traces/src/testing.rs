@@ -1,4 +1,4 @@
-//! Helpers of tests: a naive evaluation of span filters, against which scans are compared; and a query's memory.
+//! What tests share: a naive evaluation of span filters, against which scans are compared; and a query's memory.
 
 use std::sync::Arc;
 

@@ -36,58 +36,58 @@ use crate::metrics::AlertMetrics;
 use crate::origin::Origin;
 use crate::policy::Policy;
 
-/// How the router runs.
+/// Settings of the router.
 #[derive(Debug, Clone)]
 pub struct RouterSettings {
-    /// Where this service is seen from outside; `externalURL` of messages.
+    /// URL of this server for people; `externalURL` in notifications.
     pub external_url: String,
-    /// The directory that `…_file` forms are read from.
+    /// The directory in which secret files (`…_file`) must lie.
     pub files_dir: Option<PathBuf>,
-    /// Most alerts that are known at once; more are refused.
+    /// Most alerts known at once; more are refused.
     pub alerts_max: usize,
-    /// Most memory of alerts that others post, about; of those of rules, who are ours, there may be twice as much.
+    /// Estimated most memory of alerts posted by others; alerts of our own rules may take twice as much.
     pub alert_bytes_max: usize,
     /// Labels that name the service of an alert; the first non-empty one counts.
     pub service_labels: Vec<String>,
 }
 
-/// What dispatch knows.
+/// The state of dispatch.
 #[derive(Debug)]
 struct State {
     dispatcher: Dispatcher,
     silences: Silences,
     log: NotificationLog,
-    /// Timers as they are kept, to see which have changed.
+    /// Timers as last stored, to see which have changed.
     timers: BTreeMap<String, i64>,
-    /// Alerts of others that fire, by their labels, and since when.
+    /// Firing alerts posted by others, by their labels, with the time since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
-    /// Alerts that others hold back, as was found when somebody was to be told, and since when they fire.
+    /// Alerts found inhibited at the last notification, with the time since when they fire.
     inhibited: BTreeMap<Vec<u8>, i64>,
 }
 
-/// Policies by where they come from.
+/// The policies by their origin.
 #[derive(Debug, Default)]
 pub struct Given {
-    /// That of a file: it goes before the stored one.
+    /// The policy of a file, which takes precedence.
     pub file: Option<Policy>,
-    /// That of the stored configuration.
+    /// The policy of the stored configuration.
     pub stored: Option<Policy>,
 }
 
 impl Given {
-    /// The policy that counts; without any nobody is told.
+    /// The policy in effect; without any, nobody is notified.
     fn live(&self) -> Policy {
         self.file.as_ref().or(self.stored.as_ref()).cloned().unwrap_or_else(Policy::empty)
     }
 }
 
-/// Takes alerts, groups them by the policy, and tells receivers when it is time.
+/// Receives alerts, groups them by the policy, and notifies receivers when it is time.
 #[derive(Debug)]
 pub struct Router {
     settings: RouterSettings,
     files: Files,
     policy: ArcSwap<Policy>,
-    /// Policies as they were given: that of a file goes before the stored one.
+    /// The policies of all origins.
     given: Mutex<Given>,
     state: Mutex<State>,
     kept: Arc<Kept>,
@@ -95,24 +95,24 @@ pub struct Router {
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
     wake: Notify,
-    /// Names this service in messages, so that one that comes back is known.
+    /// Identifies this server in notifications, so that it recognizes its own when they come back.
     instance: String,
 }
 
 const MS: i64 = 1_000_000;
-/// Longest test of a receiver.
+/// Timeout of the test of a receiver.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often what is old is forgotten.
+/// How often old state is removed.
 const FORGET_EVERY: Duration = Duration::from_mins(1);
-/// How often timers are kept.
+/// How often timers are stored.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
-/// A clock that differs by more from the time that passed has leapt, in milliseconds.
+/// If the clock differs by more milliseconds than this from the elapsed time, it has jumped.
 pub(crate) const LEAP_MS: i64 = 10_000;
-/// Longest sleep of the loop, so that a leap of the clock is seen.
+/// Longest sleep of the loop, so that a clock jump is noticed.
 const SLEEP_MAX: Duration = Duration::from_secs(5);
 
 impl Router {
-    /// Opens the router with what was kept.
+    /// Opens the router with its stored state.
     ///
     /// # Errors
     /// Unavailable: the database cannot be used.
@@ -177,12 +177,12 @@ impl Router {
         self.clock.now_ms().saturating_mul(MS)
     }
 
-    /// Which service this is.
+    /// The name of this installation.
     pub fn instance(&self) -> &str {
         &self.instance
     }
 
-    /// Where this service is seen from outside.
+    /// URL of this server for people.
     pub fn external_url(&self) -> &str {
         &self.settings.external_url
     }
@@ -192,17 +192,17 @@ impl Router {
         &self.settings.service_labels
     }
 
-    /// The policy that is live.
+    /// The policy in effect.
     pub fn policy(&self) -> Arc<Policy> {
         self.policy.load_full()
     }
 
-    /// Says whether a file gives the policy, so that the stored one waits.
+    /// Says whether the policy comes from a file, so that the stored one is not in effect.
     pub fn is_policy_of_file(&self) -> bool {
         self.given.lock().file.is_some()
     }
 
-    /// Takes another policy: groups of routes that are the same go on, others are made anew.
+    /// Sets the policy of an origin. Groups of unchanged routes continue, others are rebuilt.
     pub fn set_policy(&self, origin: Origin, policy: Option<Policy>) {
         let mut given = self.given.lock();
         match origin {
@@ -224,7 +224,7 @@ impl Router {
         self.wake.notify_one();
     }
 
-    /// Sends one message for a test: one attempt, nothing is noted.
+    /// Sends one test notification: a single attempt, which is not recorded.
     ///
     /// # Errors
     /// Why it was not taken.
@@ -234,7 +234,7 @@ impl Router {
         tokio::time::timeout(TEST_TIMEOUT, attempt).await.map_err(late)?.map(|taken| taken.status)
     }
 
-    /// Takes alerts in; comes back when they are durable.
+    /// Adds alerts; returns when they are durable.
     ///
     /// # Errors
     /// Unavailable: there are too many alerts, or they cannot be stored.
@@ -242,7 +242,7 @@ impl Router {
         self.take(alerts, false).await
     }
 
-    /// Takes alerts in that others posted, likewise; their changes go into the history.
+    /// As [`Self::insert`], for alerts posted by others; their changes are also recorded in the history.
     ///
     /// # Errors
     /// As [`Self::insert`].
@@ -324,7 +324,7 @@ impl Router {
         }
     }
 
-    /// Keeps timers, and forgets what is old.
+    /// Stores timers, and removes old state.
     async fn keep_house(self: Arc<Self>, stop: CancellationToken) {
         let mut every = tokio::time::interval(KEEP_EVERY);
         let mut forgotten = tokio::time::Instant::now();
@@ -373,7 +373,7 @@ impl Router {
     }
 }
 
-/// Gives the name of this installation, made up once.
+/// Gives the name of this installation, generated once.
 async fn instance(kept: &Kept) -> Result<String> {
     const KEY: &[u8] = b"instance";
     let there = kept.load(Kind::Service).await?.into_iter().find(|(key, _)| key == KEY);

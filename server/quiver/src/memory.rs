@@ -15,30 +15,30 @@ use tikv_jemalloc_ctl::{Access, AsName};
 use crate::process::{anonymous_bytes, cores, memory_total_bytes, resident_bytes};
 use crate::settings::Settings;
 
-/// How often memory is looked at: what is taken in so short a time must fit above the limit.
+/// How often memory is checked. What can be allocated in this time must fit above the limit.
 const INTERVAL: Duration = Duration::from_millis(4);
-/// The same while little is used: at least, and at most where a lot more fits. A look takes a tenth of a millisecond, most
-/// of what an idle server does.
+/// Shortest and longest interval while little memory is used. A check takes a tenth of a millisecond, which is most of
+/// what an idle server does.
 const EASY_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from_millis(250)];
-/// What a core takes in a second at most, about: the system has to clear each page.
+/// Rough upper bound of the bytes that a core can allocate per second, since the system has to clear each page.
 const CORE_BYTES: u64 = 2 << 30;
-/// Below this share of the limit nothing is done.
+/// Below this percentage of the limit nothing is done.
 const EASY_PERCENT: u64 = 60;
-/// Pages are given back when so much has been added since the last time.
+/// Cached pages are returned when this much has been added since the last time.
 const STEP_PERCENT: u64 = 4;
-/// Above this share memory is short: what is under way goes on for a while, and takes some more.
+/// Above this percentage memory counts as short. There must be room above it, since running work takes some more.
 const SHORT_PERCENT: u64 = 90;
-/// Memory that was short is not short any more below this.
+/// Below this percentage it no longer counts as short.
 const RELAXED_PERCENT: u64 = 86;
-/// Above this share of memory that no file backs somebody has to give some back: what runs takes more than it says.
+/// If anonymous memory exceeds this percentage, running work uses more than it reserved, and some of it must be ended.
 const EXCESS_PERCENT: u64 = 103;
-/// How long what was ended may take to give its memory back before somebody else is.
+/// How long ended work may take to free its memory before the next is ended.
 const RELIEF_WITHIN: Duration = Duration::from_millis(200);
-/// So long pages that no allocation uses are kept for the next one. Flushes and compactions free as much as they take, at
-/// full speed hundreds of megabytes within the ten seconds that are usual.
+/// How long the allocator keeps unused pages for later allocations. Flushes and compactions free as much as they
+/// allocate, hundreds of megabytes within jemalloc's default of ten seconds.
 const DECAY_MS: isize = 500;
-/// Code, threads and tables of the process take some memory before anything is stored; a limit below this is none that
-/// could be kept by refusing work.
+/// Smallest limit that is enforced: code, threads and tables of the process take some memory before anything is
+/// stored, so a smaller limit could not be kept by refusing work.
 const LEAST_BYTES: u64 = 128 << 20;
 
 /// Gives the memory budget of the process.
@@ -49,7 +49,7 @@ pub fn memory_limit_bytes(settings: &Settings) -> u64 {
     }
 }
 
-/// Starts to watch the process; ends when nobody else holds `pressure` any more.
+/// Starts the watching thread, which ends when `pressure` is dropped elsewhere.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let watched = Arc::downgrade(pressure);
     let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0, relieved: None };
@@ -61,9 +61,9 @@ pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
 
 struct Keeper {
     limit: u64,
-    /// The least resident memory since pages were given back.
+    /// Least resident memory since pages were last returned.
     left: u64,
-    /// When memory was last asked back.
+    /// When work was last ended to free memory.
     relieved: Option<Instant>,
 }
 
@@ -79,7 +79,8 @@ impl Keeper {
         }
     }
 
-    /// How long nobody needs to look while less than half of what is easy is used: until the other half can be.
+    /// The interval while less than half of the easy share is used: the time in which the other half could be
+    /// allocated.
     fn easy_interval(&self, cores: u64) -> Duration {
         let [least, most] = EASY_INTERVALS;
         let millis = self.percent(EASY_PERCENT / 2).saturating_mul(1000) / (CORE_BYTES * cores);
@@ -112,17 +113,16 @@ impl Keeper {
     }
 }
 
-/// Lets the allocator give back pages that no allocation uses soon after they were freed. Where the allocator is another
-/// one, nothing happens.
+/// Makes the allocator return unused pages soon after they were freed. Does nothing if the allocator is not jemalloc.
 pub fn give_back_soon() {
-    // Without waiting for the next allocation; only helps, so a refusal is no error.
+    // Returns them without waiting for the next allocation. Only an improvement, so a failure is ignored.
     let _ = tikv_jemalloc_ctl::background_thread::write(true);
-    // For arenas that are made later, then for those that are there.
+    // For arenas made later, then for existing ones.
     let _ = "arenas.dirty_decay_ms\0".name().write(DECAY_MS);
     set_decay(DECAY_MS);
 }
 
-/// Gives all pages that no allocation uses to the system: with a decay time of 0 they go at once.
+/// Returns all unused pages to the system now, by setting the decay time to 0 for a moment.
 fn give_back() {
     set_decay(0);
     set_decay(DECAY_MS);

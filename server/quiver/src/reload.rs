@@ -16,14 +16,14 @@ use crate::settings::{Loaded, is_live};
 use crate::telemetry::LogFilter;
 use crate::wiring::live_settings;
 
-/// Reads settings anew and puts them into force.
+/// Reloads settings and applies them.
 pub struct Reloading {
     load: Box<dyn Fn() -> Result<Loaded> + Send + Sync>,
     live: Arc<ArcSwap<LiveSettings>>,
     filter: LogFilter,
     tls: Option<Arc<Tls>>,
     alertd: Arc<Alertd>,
-    /// One at a time.
+    /// Allows one reload at a time.
     turn: Mutex<()>,
 }
 
@@ -34,7 +34,7 @@ impl std::fmt::Debug for Reloading {
 }
 
 impl Reloading {
-    /// Binds the way to read settings (as at the start) to what they are for: requests, the log, certificates.
+    /// Makes it of the function that loads settings, and of what they are applied to: requests, the log, certificates.
     pub fn new(
         load: impl Fn() -> Result<Loaded> + Send + Sync + 'static,
         live: Arc<ArcSwap<LiveSettings>>,
@@ -44,10 +44,10 @@ impl Reloading {
         Self { load: Box::new(load), live, filter, tls, alertd, turn: Mutex::new(()) }
     }
 
-    /// Reads all settings; those in force are compared with what was read.
+    /// Reads all settings, compares them with the current ones, and applies what has changed.
     ///
     /// # Errors
-    /// Invalid: the text names what is not valid, and nothing has changed.
+    /// Invalid: the message names what is invalid, and nothing has changed.
     pub fn reload(&self) -> Result<Reloaded> {
         let _turn = self.turn.lock();
         let refused = |e: Error| {
@@ -58,11 +58,11 @@ impl Reloading {
         let old = self.live.load_full();
         let mut new = live_settings(&settings, old.query_limits.memory_max).map_err(refused)?;
         let filter = self.filter.read(&settings.log.filter).map_err(refused)?;
-        // Files may have changed though their names have not.
+        // The content of files may have changed even if their names have not.
         let rules = alerting::read_rules(&settings).map_err(refused)?;
         let policy = alerting::read_policy(&settings).map_err(refused)?;
         let mut done = Reloaded::default();
-        // Last of what can fail, as it acts at once.
+        // The last step that can fail, since it takes effect at once.
         if let Some(tls) = &self.tls
             && tls.reload().map_err(refused)?
         {
@@ -76,7 +76,7 @@ impl Reloading {
             if is_live(section, key) {
                 done.applied.push(name);
             } else {
-                // What is listed is what is in force.
+                // A setting that needs a restart is listed with its old value, which is still in effect.
                 value.clone_from(was);
                 done.needs_restart.push(name);
             }

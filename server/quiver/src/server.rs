@@ -27,26 +27,26 @@ mod axum_router;
 
 /// How long the last flush may take after requests are done; the rest stays in the WAL.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
-/// Least and most bytes that a connection of HTTP/2 may send before they are read: what its standard gives and what a fast
-/// sender can use.
+/// Smallest and largest flow-control window of an HTTP/2 connection in bytes: the default of the standard, and what a
+/// fast sender can use.
 const WINDOW_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 
 /// Where the server listens.
 #[derive(Debug, Clone, Copy)]
 pub struct Addresses {
-    /// Queries, remote write, everything.
+    /// The main port.
     pub http: SocketAddr,
     /// OTLP over HTTP.
     pub otlp_http: Option<SocketAddr>,
     /// OTLP over gRPC.
     pub otlp_grpc: Option<SocketAddr>,
-    /// Zipkin's API on a port of its own; none: it has none.
+    /// The separate port of Zipkin's API; `None`: off.
     pub zipkin: Option<SocketAddr>,
-    /// PostgreSQL's wire protocol for SQL; none: it is off.
+    /// The port of PostgreSQL's wire protocol; `None`: off.
     pub postgres: Option<SocketAddr>,
 }
 
-/// A server whose sockets are bound; connections already wait for their answers.
+/// A server whose sockets are bound, so that clients can connect; their requests are answered once it runs.
 #[derive(Debug)]
 pub struct Bound {
     settings: Box<Settings>,
@@ -57,15 +57,15 @@ pub struct Bound {
     postgres: Option<TcpListener>,
     /// Where it listens.
     pub addresses: Addresses,
-    /// Certificates, where there is TLS.
+    /// Certificates; `None`: no TLS.
     pub tls: Option<Arc<Tls>>,
     before_requests: Option<Prepare>,
 }
 
-/// A step of the start that looks at the whole server.
+/// A step of the start that needs the whole server.
 type Preparation = dyn FnOnce(&Arc<AppState>) + Send;
 
-/// What is done before the first request is served.
+/// Runs before the first request is served.
 struct Prepare(Box<Preparation>);
 
 impl std::fmt::Debug for Prepare {
@@ -74,12 +74,12 @@ impl std::fmt::Debug for Prepare {
     }
 }
 
-/// Says whether a server may listen beyond this machine: told so, or because everybody must say who they are.
+/// Says whether the server may listen beyond loopback: because of a setting, or because access control is on.
 fn network_allowed(settings: &Settings) -> bool {
     settings.http.rbac_off_on_network || settings.rbac.mode == "on"
 }
 
-/// Reads an address that the server may listen on.
+/// Parses an address, and checks that the server may listen on it.
 fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr> {
     let parsed: SocketAddr = address.parse().map_err(|_| {
         Error::invalid(format!("`{name}` is `{address}`; it must be an address and port such as `127.0.0.1:8800`"))
@@ -103,7 +103,7 @@ fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr>
 /// Says which certificates or addresses a start would refuse, without listening.
 ///
 /// # Errors
-/// As [`Bound::bind`], but for addresses that are taken.
+/// As [`Bound::bind`], except for addresses that are in use.
 pub fn check(loaded: &Loaded) -> Result<()> {
     let s = &loaded.settings;
     s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
@@ -114,7 +114,7 @@ pub fn check(loaded: &Loaded) -> Result<()> {
         ("traces", "zipkin_listen", &s.traces.zipkin_listen),
         ("postgres", "listen", &s.postgres.listen),
     ];
-    // Defaults that cannot be used are left out at a start.
+    // A start skips extra ports whose default address cannot be used.
     for (section, key, address) in extra.into_iter().filter(|(section, key, _)| loaded.is_given(section, key)) {
         if !address.is_empty() {
             allowed(&format!("{section}.{key}"), address, s)?;
@@ -142,7 +142,7 @@ async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListe
     TcpListener::bind(parsed).await.map_err(|e| Error::invalid(format!("cannot listen on `{address}` (`{name}`): {e}")))
 }
 
-/// Binds an extra port: a default one that is taken is left out with a warning.
+/// Binds an extra port. If its address is the default and in use, it is skipped with a warning.
 async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) -> Result<Option<TcpListener>> {
     if address.is_empty() {
         return Ok(None);
@@ -158,10 +158,10 @@ async fn bind_extra(loaded: &Loaded, section: &str, key: &str, address: &str) ->
     }
 }
 
-/// File descriptors that connections leave to the store: parts, WAL, catalog, and calls to the object store.
+/// File descriptors that connections must leave for the store: parts, WAL, catalog, and calls to the object store.
 const FILES_RESERVE: u64 = 512;
 
-/// Raises the limit of file descriptors, and gives the number of connections that leave enough of them.
+/// Raises the limit of file descriptors, and gives the number of connections that leaves enough of them.
 fn connections_max(wanted: usize) -> usize {
     let Some(files) = process::raise_file_limit() else { return wanted };
     let reserve = FILES_RESERVE.min(files / 2);
@@ -197,10 +197,10 @@ fn serve_settings(settings: &Settings) -> ServeSettings {
 }
 
 impl Bound {
-    /// Reads certificates, binds all sockets.
+    /// Reads certificates and binds all sockets.
     ///
     /// # Errors
-    /// Invalid: an address that is malformed, taken, or not on loopback; certificates that cannot be used.
+    /// Invalid: an address is malformed, in use, or not allowed; certificates cannot be used.
     pub async fn bind(loaded: &Loaded) -> Result<Self> {
         let s = &loaded.settings;
         let tls = s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
@@ -223,7 +223,7 @@ impl Bound {
         Ok(Self { settings, http, otlp_http, otlp_grpc, zipkin, postgres, addresses, tls, before_requests })
     }
 
-    /// Says what to do once the store is open, before the first request is served: what requests count on.
+    /// Sets what to do once the store is open and before the first request is served.
     #[must_use]
     pub fn prepared(mut self, prepare: impl FnOnce(&Arc<AppState>) + Send + 'static) -> Self {
         self.before_requests = Some(Prepare(Box::new(prepare)));
@@ -287,7 +287,7 @@ impl Bound {
         if let Some(Prepare(prepare)) = self.before_requests {
             prepare(&app);
         }
-        // Nobody else sets it; it is there before HTTP says that the start is over.
+        // Set only here, and before HTTP reports that the start is over.
         let _ = postgres.set(Arc::clone(&app));
         for gate in openers {
             gate.open(&app);
@@ -315,11 +315,11 @@ impl Bound {
             }
         }
         let rest = async {
-            // It may be writing; what came since waits for its end.
+            // It may still be writing; wait until that is done.
             let _ = usage.await;
             quiver_api::usage::written::finish(&app).await;
         };
-        // Another server that took the store lets nothing be written.
+        // If another server took the store, nothing may be written any more.
         if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
             tracing::warn!("what the server was asked last could not be written down in time");
         }
@@ -329,7 +329,7 @@ impl Bound {
     }
 }
 
-/// Starts what follows changes of configuration, and what telemetry says of resources; gives what writes down use.
+/// Starts the tasks that follow changes of configuration and discover resources; gives the task that records usage.
 fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
     let every = settings.resources.discovery_interval.0.unwrap_or_default();

@@ -10,15 +10,16 @@ use tokio_util::sync::CancellationToken;
 
 use crate::notify;
 
-/// How long a start may take to end in order. One that hangs loses nothing: what was acknowledged before is in the WAL.
+/// How long a start that is told to stop may take to end gracefully. Ending it hard loses nothing, since what was
+/// acknowledged is in the WAL.
 const START_ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// Exit code after a panic of the main thread, as Rust's own.
+/// Exit code after a panic of the main thread, the same as Rust's.
 const PANIC_CODE: i32 = 101;
 
 /// Stops when a signal asks for it, from this call on. `serves` says whether the start is over.
 ///
 /// # Errors
-/// Internal: the system lets nobody listen.
+/// Internal: the signal handlers cannot be installed.
 pub fn on_signal(stop: CancellationToken, serves: Arc<AtomicBool>) -> Result<()> {
     let listen = |kind| signal(kind).map_err(|e| Error::internal("cannot listen for signals").with_source(e));
     let signals = [listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?];
@@ -41,12 +42,12 @@ async fn follow([mut term, mut int]: [Signal; 2], stop: CancellationToken, serve
             again = asked() => leave(again),
             () = tokio::time::sleep(START_ENDS_WITHIN) => {}
         }
-        // The main thread hangs in the start, perhaps with the log's lock: not a word.
+        // The main thread hangs in the start, perhaps while it holds the lock of the log, so nothing is logged.
         if !serves.load(Relaxed) {
             leave(first);
         }
     }
-    // Who asks twice does not want to wait. What was acknowledged is in the WAL.
+    // A second signal means exit at once. What was acknowledged is in the WAL.
     let again = asked().await;
     tracing::warn!("asked to stop a second time: leaving at once");
     leave(again);
@@ -56,8 +57,8 @@ fn leave(signal: SignalKind) -> ! {
     std::process::exit(128 + signal.as_raw_value());
 }
 
-/// Lets a panic of this thread, which starts and stops the server, end the process: what it unwinds through would wait
-/// for threads that nobody tells to end, and signals would not be heard any more.
+/// Makes a panic of this thread, which starts and stops the server, end the process. Unwinding would wait for threads
+/// that were never told to end, and signals would no longer be handled.
 pub fn with_panics_of_this_thread() {
     let (before, this) = (std::panic::take_hook(), std::thread::current().id());
     std::panic::set_hook(Box::new(move |panic| {
