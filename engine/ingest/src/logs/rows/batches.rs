@@ -82,9 +82,9 @@ impl Rows {
         self.streams.find(&self.scratch, &mut self.batch)
     }
 
-    /// Ends the batch if it is full, or has as many names as it may have.
+    /// Ends the batch if it is full, or has as many names as it may have. Only between rows.
     #[inline]
-    pub(super) fn bound_batch(&mut self) {
+    pub(crate) fn bound_batch(&mut self) {
         if self.row_start > self.limits.batch_bytes || self.batch.len() >= BATCH_ROWS_MAX || self.names.is_full() {
             let next = room_of(&self.batch);
             self.finish_batch();
@@ -124,11 +124,12 @@ impl Rows {
     /// Holds the request to its limit of memory: a few bytes on the wire can stand for many.
     pub(crate) fn check_memory(&self) -> Result<()> {
         let limit_bytes = self.limits.total_bytes_max;
-        let bytes = self.held_bytes + self.batch.values.len();
-        if bytes > limit_bytes {
+        let bytes = self.held_bytes + batch_bytes(&self.batch);
+        // Rows that are dropped, and fields without a value, cost the same to write.
+        if bytes.max(self.shared) > limit_bytes {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
-        decoding::hold(bytes)
+        decoding::hold(bytes + self.names.bytes())
     }
 }
 
