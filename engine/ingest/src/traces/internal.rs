@@ -183,7 +183,11 @@ fn list<'a>(held: &'a [(&'a str, Held)]) -> Vec<(&'a str, Value<'a>)> {
 /// # Errors
 /// Invalid: not this format. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
-    decoding::hold_beside(read_bytes(body))?;
+    let (bytes, limit_bytes) = (read_bytes(body), ctx.batch_bytes_max.saturating_mul(2));
+    if bytes > limit_bytes {
+        return Err(Error::TooLarge { what: "trace of the format `trace/1`, as it is read,", limit_bytes });
+    }
+    decoding::hold_beside(bytes)?;
     // Not as an enum of both, which would be read into a tree of values first.
     let trace = match serde_json::from_slice::<Wrapped>(body) {
         Ok(wrapped) => wrapped.data,

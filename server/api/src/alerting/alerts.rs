@@ -31,6 +31,7 @@ use crate::bodies::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::params::Params;
 use crate::state::AppState;
+use crate::trees;
 
 /// The version of Alertmanager whose behaviour this is: clients compare it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
@@ -252,8 +253,10 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
+    let tree = trees::hold(&state.bodies, &body)?;
     let Posted { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
+    drop(tree);
     if let Some(text) = misfit {
         return Err(misfitting(text));
     }

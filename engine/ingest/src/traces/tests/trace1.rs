@@ -44,6 +44,12 @@ fn reading_takes_memory() {
     assert!(within(Arc::new(Megabyte), || read(&trace(json!([])))).is_ok());
     assert!(within(Arc::new(Megabyte), || read(&json!({"data": trace(json!([]))}))).is_ok());
     assert!(matches!(within(Arc::new(Megabyte), || read(&long)), Err(Error::NoRoom)));
+    let body = long.to_string();
+    let small = with(|ctx| {
+        let ctx = TraceContext { batch_bytes_max: 1 << 20, ..ctx.clone() };
+        decode(TraceFormat::Internal, None, body.as_bytes(), &ctx)
+    });
+    assert!(matches!(small, Err(Error::TooLarge { .. })), "a request that is alone has room for anything");
 }
 
 #[test]
