@@ -212,7 +212,7 @@ mod tests {
     fn long_lists_end_early() {
         // Items of two bytes, which are three as JSON, as the value of a key.
         let mut list = Vec::new();
-        put_bytes(&mut list, 5, &[0x0a, 0].repeat(500_000));
+        put_bytes(&mut list, 5, &[0x0a_u8, 0].repeat(500_000));
         let mut pair = Vec::new();
         put_bytes(&mut pair, 1, b"k");
         put_bytes(&mut pair, 2, &list);

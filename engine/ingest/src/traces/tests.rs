@@ -117,7 +117,7 @@ fn scopes_do_not_repeat_their_resource_unseen() {
 #[test]
 fn attributes_beyond_all_measure_are_cut() {
     let (mut all, mut body) = (Vec::new(), Vec::new());
-    put_bytes(&mut all, 1, &[0x0a, 0].repeat(100_000));
+    put_bytes(&mut all, 1, &[0x0a_u8, 0].repeat(100_000));
     put_bytes(&mut body, 1, &all);
     let decoded = with(|ctx| decode(TraceFormat::Otlp, None, &body, ctx)).unwrap();
     assert_eq!(decoded.cuts, [(Cut::Attributes, 100_000 - (16 << 10))]);

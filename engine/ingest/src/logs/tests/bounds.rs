@@ -92,7 +92,7 @@ fn rows_share_fields_within_reason() {
 
 #[test]
 fn what_rows_share_is_no_longer_than_a_row() {
-    let pair = [field(1, b"k"), field(2, &field(1, &[b'x'; 3 << 20]))].concat();
+    let pair = [field(1, b"k"), field(2, &field(1, "x".repeat(3 << 20).as_bytes()))].concat();
     let resource = field(1, &field(1, &pair));
     let records = field(2, &field(2, &[]).repeat(100_000));
     let decoded = otlp::decode(&field(1, &[resource, records].concat()), &context(&[])).unwrap();
