@@ -1,10 +1,10 @@
 //! What small bodies can ask for: names, fields that rows share, and lists of them cost no more than they weigh.
 
-use quiver_types::ErrorKind;
+use quiver_types::{ErrorKind, LogsBatch};
 use serde_json::json;
 
 use super::{NOW, context, lines, rows_of};
-use crate::logs::{DecodedLogs, Dropped, JsonLines, otlp, push, saas};
+use crate::logs::{DecodedLogs, Dropped, JsonLines, LogsLimits, otlp, push, saas};
 use crate::wire::put_bytes;
 
 fn dropped(decoded: &DecodedLogs) -> Vec<(Dropped, u64)> {
@@ -67,6 +67,23 @@ fn a_row_brings_names_within_reason() {
     // A name too long keeps an object JSON; those before it are forgotten with it.
     let (rows, _) = lines(&[], &format!("{{\"o\":{{\"p\":\"1\",\"{}\":\"2\"}},\"q\":\"3\"}}\n", "n".repeat(200)));
     assert_eq!((rows.len(), &rows[0]["q"]), (1, &json!("3")));
+}
+
+/// Where each value stands takes eight times as much as a value of one byte.
+#[test]
+fn batches_of_short_values_are_no_longer_than_others() {
+    let mut decoder = JsonLines::new(&context(&[]));
+    let members: Vec<String> = (0..990).map(|i| format!("\"{i:x}\":1")).collect();
+    let line = format!("{{{}}}\n", members.join(","));
+    let (mut rows, limit) = (0, LogsLimits::default().batch_bytes);
+    for _ in 0..2000 {
+        decoder.feed(line.as_bytes());
+        assert!(decoder.rows.open_bytes() < 2 * limit, "{}", decoder.rows.open_bytes());
+        rows += decoder.rows.take_full().iter().map(LogsBatch::len).sum::<usize>();
+    }
+    assert!(rows > 1000, "{rows}");
+    rows += decoder.rows.take_all().iter().map(LogsBatch::len).sum::<usize>();
+    assert_eq!(rows, 2000);
 }
 
 #[test]
