@@ -20,6 +20,23 @@ pub trait DecodeRoom: Send + Sync {
 struct Current {
     room: Arc<dyn DecodeRoom>,
     held: usize,
+    /// Bytes of the batch, and those beside it.
+    batch: usize,
+    beside: usize,
+}
+
+impl Current {
+    fn hold(&mut self, batch: usize, beside: usize) -> Result<()> {
+        if batch + beside > self.held {
+            let wanted = (batch + beside).next_multiple_of(STEP);
+            if !self.room.hold(wanted) {
+                return Err(Error::NoRoom);
+            }
+            self.held = wanted;
+        }
+        (self.batch, self.beside) = (batch, beside);
+        Ok(())
+    }
 }
 
 thread_local! {
@@ -37,7 +54,7 @@ impl Drop for Before {
 
 /// Runs a decoder on this thread, with its memory from a room.
 pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
-    let _before = Before(CURRENT.replace(Some(Current { room, held: 0 })));
+    let _before = Before(CURRENT.replace(Some(Current { room, held: 0, batch: 0, beside: 0 })));
     decode()
 }
 
@@ -47,13 +64,19 @@ pub fn within<T>(room: Arc<dyn DecodeRoom>, decode: impl FnOnce() -> T) -> T {
 /// NoRoom.
 pub(crate) fn hold(bytes: usize) -> Result<()> {
     CURRENT.with_borrow_mut(|current| {
-        let Some(current) = current.as_mut().filter(|current| bytes > current.held) else { return Ok(()) };
-        let wanted = bytes.next_multiple_of(STEP);
-        if !current.room.hold(wanted) {
-            return Err(Error::NoRoom);
-        }
-        current.held = wanted;
-        Ok(())
+        let Some(current) = current.as_mut() else { return Ok(()) };
+        current.hold(bytes.max(current.batch), current.beside)
+    })
+}
+
+/// Holds so many bytes more, for what a body is turned into before there is a batch, until all of it is decoded.
+///
+/// # Errors
+/// NoRoom.
+pub(crate) fn hold_beside(bytes: usize) -> Result<()> {
+    CURRENT.with_borrow_mut(|current| {
+        let Some(current) = current.as_mut() else { return Ok(()) };
+        current.hold(current.batch, current.beside + bytes)
     })
 }
 
@@ -89,5 +112,20 @@ mod tests {
             assert!(matches!(hold(3 * STEP + 1), Err(Error::NoRoom)));
         });
         assert!(hold(1 << 30).is_ok());
+    }
+
+    #[test]
+    fn what_stands_beside_a_batch_counts() {
+        let room = Arc::new(Few(4 * STEP, AtomicUsize::new(0)));
+        let asked = || room.1.load(Ordering::Relaxed);
+        within(Arc::clone(&room) as Arc<dyn DecodeRoom>, || {
+            assert!(hold_beside(2 * STEP).is_ok());
+            assert!(hold(STEP).is_ok());
+            assert_eq!(asked(), 3 * STEP, "both are there at once");
+            assert!(matches!(hold_beside(2 * STEP), Err(Error::NoRoom)));
+            assert!(hold(2 * STEP).is_ok(), "what was refused is not there");
+            assert!(matches!(hold(2 * STEP + 1), Err(Error::NoRoom)));
+        });
+        assert!(hold_beside(1 << 30).is_ok(), "nobody says where from");
     }
 }

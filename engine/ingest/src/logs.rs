@@ -2,7 +2,7 @@
 //!
 //! `options` holds the field-handling parameters, `rows` builds rows out of fields (`names`, `tables` find what was
 //! seen before), `json` and `flatten` read objects, `time` reads times. Above them stands one file per format: `lines`
-//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`. A format gives batches and a
+//! (JSON lines), `bulk`, `push` (an aggregator's push, two encodings), `saas`, `otlp`; `shared` has what rows share. A format gives batches and a
 //! [`Report`]; only what its protocol calls a bad request is an error.
 
 pub mod bulk;
@@ -17,6 +17,7 @@ pub mod push;
 mod report;
 mod rows;
 pub mod saas;
+mod shared;
 mod tables;
 pub mod time;
 
@@ -30,6 +31,8 @@ pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
 pub use report::{Dropped, Report};
 pub use rows::Rows;
 
+use crate::decoding;
+use crate::error::Error;
 use crate::sender::Sender;
 
 /// Decodes UTF-8; invalid bytes become the replacement character.
@@ -46,6 +49,18 @@ fn lossy(bytes: &[u8]) -> Cow<'_, str> {
         text.push_str(other);
     });
     Cow::Owned(text)
+}
+
+/// Likewise of a whole body. One that is not UTF-8 is copied, and its copy may be three times as long.
+///
+/// # Errors
+/// NoRoom.
+fn lossy_body(body: &[u8]) -> Result<Cow<'_, str>, Error> {
+    if std::str::from_utf8(body).is_err() {
+        let bytes = |c: std::str::Utf8Chunk<'_>| c.valid().len() + REPLACEMENT.len();
+        decoding::hold_beside(body.utf8_chunks().map(bytes).sum())?;
+    }
+    Ok(lossy(body))
 }
 
 /// The replacement character, U+FFFD.

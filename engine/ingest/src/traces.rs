@@ -16,7 +16,7 @@ use std::hash::BuildHasher;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use quiver_types::spans::{Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_hex};
+use quiver_types::spans::{ContextFields, Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_hex};
 use quiver_types::{Access, SpansBatch as Batch};
 
 use crate::codec::{self, Encoding, Room};
@@ -204,6 +204,8 @@ pub(crate) struct Sink<'c> {
     seen: HashSet<u64, FixedState>,
     /// Spans whose ids came before.
     repeats: i64,
+    /// Bytes of resources and scopes that were looked at, once for each scope.
+    shared_bytes: usize,
 }
 
 /// Most by which a report counts as later than its body: the clock counts milliseconds.
@@ -213,7 +215,7 @@ impl<'c> Sink<'c> {
     /// Takes the spans of a body.
     pub(crate) fn new(ctx: &'c TraceContext<'c>, body: &[u8]) -> Self {
         let builder = SpansBuilder::for_request(body.len().min(ctx.batch_bytes_max));
-        Self { builder, ctx, refused: Vec::new(), seen: HashSet::default(), repeats: 0 }
+        Self { builder, ctx, refused: Vec::new(), seen: HashSet::default(), repeats: 0, shared_bytes: 0 }
     }
 
     /// Leaves the span at hand out.
@@ -244,6 +246,12 @@ impl<'c> Sink<'c> {
         }
     }
 
+    /// Gives the number of what the spans of a scope share.
+    pub(crate) fn context(&mut self, fields: &ContextFields<'_>) -> u32 {
+        self.shared_bytes += fields.resource.len() + fields.scope_attributes.len();
+        self.builder.context(fields)
+    }
+
     /// Gives when a span was received. Of several reports of one span in a body the last counts as the latest.
     pub(crate) fn received(&mut self, trace_id: &TraceId, span_id: SpanId) -> i64 {
         let hash = FixedState::default().hash_one((trace_id, span_id));
@@ -261,7 +269,7 @@ impl<'c> Sink<'c> {
         if bytes > limit_bytes {
             return Err(Error::TooLarge { what: "batch of spans", limit_bytes });
         }
-        if self.builder.repeated_bytes() > REPEATED_BYTES_MAX {
+        if self.builder.repeated_bytes().max(self.shared_bytes) > REPEATED_BYTES_MAX {
             let what = "batch of spans, each with its resource and scope";
             return Err(Error::TooLarge { what, limit_bytes: REPEATED_BYTES_MAX });
         }

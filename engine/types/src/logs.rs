@@ -16,7 +16,7 @@ mod stream;
 mod words;
 mod written;
 
-pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
+pub use batch::{BatchStream, FIELD_BYTES, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
 pub use counts::{CountedField, FIELD_NAME, FIELD_VALUE, ROW_COUNT, ValueCounts, ValueLimits};
 pub use filter::{

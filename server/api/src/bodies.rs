@@ -106,7 +106,12 @@ impl BodyBudget {
 
     /// Begins to decode a body; what it takes is given back when the room is dropped.
     pub(crate) fn decoding(&self) -> Arc<dyn DecodeRoom> {
-        Arc::new(Decoding(Mutex::new(self.decoded.as_deref().unwrap_or(self).share())))
+        Arc::new(Decoding(Mutex::new(self.decoded_share())))
+    }
+
+    /// Begins with nothing of the same memory, for who can wait.
+    pub(crate) fn decoded_share(&self) -> Share {
+        self.decoded.as_deref().unwrap_or(self).share()
     }
 
     /// Begins with nothing.

@@ -67,6 +67,7 @@ mod traces_api;
 mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
+mod trees;
 mod unrouted;
 pub mod usage;
 mod watch;

@@ -4,6 +4,7 @@
 //! the two line formats, `whole` reads the others as a whole, `once` handles idempotency keys, `search_engine` and
 //! `handshake` answer the small calls.
 
+mod decoders;
 mod grpc;
 mod handshake;
 mod lines;

@@ -21,6 +21,7 @@ use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
+use quiver_ingest::DecodeRoom;
 use quiver_olap::answer::{Frame, dry_run};
 use quiver_olap::meta::Wanted;
 use quiver_olap::model::catalog::Catalog;
@@ -39,7 +40,7 @@ use crate::request::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use crate::withdrawn;
+use crate::{trees, withdrawn};
 use problem::problem;
 use told::Told;
 use waiting::{Outcome, Ready, Work};
@@ -74,6 +75,8 @@ struct Given {
     headers: HeaderMap,
     params: Params,
     body: Value,
+    /// Memory of the body as a tree.
+    _tree: Arc<dyn DecodeRoom>,
 }
 
 impl Given {
@@ -81,6 +84,7 @@ impl Given {
         let (head, body) = request.into_parts();
         let bytes = read_unpacked(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
+        let tree = trees::hold(&state.bodies, &bytes)?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
         let mut body = if bytes.is_empty() { Value::Null } else { ordered::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
@@ -99,7 +103,7 @@ impl Given {
             }
         }
         segments::begin(state, asked.pairs(), &SIGNALS).map_err(|error| bad_segment(error, &places))?;
-        Ok(Self { headers: head.headers, params, body })
+        Ok(Self { headers: head.headers, params, body, _tree: tree })
     }
 
     /// Refuses members of the body that nothing heeds.

@@ -29,6 +29,7 @@ use crate::request::RequestInfo;
 use crate::segments;
 use crate::sending::Sending;
 use crate::state::AppState;
+use crate::trees;
 use forms::{Form, Writer};
 
 /// What segments narrow in a statement.
@@ -123,6 +124,8 @@ impl Asked {
             _ => ("", &body),
         };
         let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
+        let is_object = is_post && kind == "application/json";
+        let _tree = is_object.then(|| trees::hold(&state.bodies, &body)).transpose()?;
         let mut given = json!({});
         let mut statement = params.get("query").map(str::to_owned);
         match kind.as_str() {

@@ -31,7 +31,7 @@ use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::segments::{Narrowed, of_request};
 use crate::state::AppState;
-use crate::{explained, parameters};
+use crate::{explained, parameters, trees};
 
 /// Paths of the product's own API of traces.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -73,7 +73,9 @@ impl Call {
         if head.method == Method::POST {
             let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
+                let tree = trees::hold(&state.bodies, &body)?;
                 let given = Params::of_json(&body)?;
+                drop(tree);
                 let route = head.extensions.get::<MatchedPath>().map_or("", MatchedPath::as_str);
                 if let Some(name) = parameters::unknown(route, given.pairs().map(|(name, _)| name)) {
                     return Err(parameters::error(name).into());

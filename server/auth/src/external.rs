@@ -85,13 +85,14 @@ impl External {
     fn find(&self, kid: &str, now_ms: i64) -> Found {
         let (known, refresh_ms) = (self.known.lock(), self.issuer.jwks_refresh_ms);
         let age = known.fetched_ms.map(|at| now_ms - at);
-        let fresh = age.is_some_and(|age| age < refresh_ms);
+        // Where somebody sets the clock back, what lies in the future is old.
+        let fresh = age.is_some_and(|age| age.abs() < refresh_ms);
         let usable = age.is_some_and(|age| age < STALE_MS);
         let unknown = fresh && !known.keys.contains_key(kid);
         // An issuer may have made a new key a moment after it was asked; names that somebody makes up cost it little.
         let (last, wait_ms) =
             if unknown { (known.unknown_ms, ASKED_AGAIN_MS) } else { (known.asked_ms, refresh_ms.min(ASKED_AGAIN_MS)) };
-        let ask = (unknown || !fresh) && last.is_none_or(|at| now_ms - at >= wait_ms);
+        let ask = (unknown || !fresh) && last.is_none_or(|at| (now_ms - at).abs() >= wait_ms);
         Found { key: known.keys.get(kid).filter(|_| usable).cloned(), ask, unknown }
     }
 }

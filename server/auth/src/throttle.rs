@@ -67,12 +67,18 @@ fn together(own: Option<Failures>, others: Option<Failures>, counts: impl Fn(&Fa
     [own, others].into_iter().flatten().filter(counts).reduce(sum)
 }
 
+/// Whether something was less than so long ago. What lies as far in the future is over: somebody has set the clock since, and
+/// nobody is to wait until it gets there again.
+fn is_recent(at_ms: i64, now_ms: i64, within_ms: i64) -> bool {
+    now_ms.abs_diff(at_ms) < within_ms.unsigned_abs()
+}
+
 /// Makes room: what is over goes first, then what failed longest ago.
 fn make_room<K: Clone + Eq + Hash>(map: &mut HashMap<K, Failures>, now_ms: i64) {
     if map.len() < REMEMBERED {
         return;
     }
-    map.retain(|_, f| now_ms - f.last_ms < ACCOUNT_MS);
+    map.retain(|_, f| is_recent(f.last_ms, now_ms, ACCOUNT_MS));
     if map.len() >= REMEMBERED {
         let mut times: Vec<i64> = map.values().map(|f| f.last_ms).collect();
         let (_, middle, _) = times.select_nth_unstable(REMEMBERED / 2);
@@ -90,7 +96,7 @@ impl Throttle {
     /// Says how many seconds to wait; none: go on.
     pub(crate) fn wait_s(&self, account: &str, ip: Option<IpAddr>, now_ms: i64) -> Option<u64> {
         let own = self.accounts.lock().get(account).copied();
-        let failures = together(own, self.told.by_others(account), |f| now_ms - f.last_ms < ACCOUNT_MS);
+        let failures = together(own, self.told.by_others(account), |f| is_recent(f.last_ms, now_ms, ACCOUNT_MS));
         let by_account = failures.and_then(|f| {
             let over = f.count.checked_sub(FREE)?;
             let wait_s = 1_i64.checked_shl(over).filter(|_| over < 9).unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
@@ -101,7 +107,7 @@ impl Throttle {
             let network = network(ip);
             let own = self.networks.lock().get(&network).copied();
             let others = self.told.by_others(&place(&network));
-            let failures = together(own, others, |f| now_ms - f.first_ms < NETWORK_MS);
+            let failures = together(own, others, |f| is_recent(f.first_ms, now_ms, NETWORK_MS));
             let failures = failures.filter(|f| f.count >= NETWORK_FAILURES)?;
             let left_ms = failures.first_ms + NETWORK_MS - now_ms;
             (left_ms > 0).then_some((left_ms as u64).div_ceil(1000))
@@ -115,7 +121,7 @@ impl Throttle {
         let mut accounts = self.accounts.lock();
         make_room(&mut accounts, now_ms);
         let of = accounts.entry(account.to_owned()).or_insert(fresh);
-        if now_ms - of.last_ms >= ACCOUNT_MS {
+        if !is_recent(of.last_ms, now_ms, ACCOUNT_MS) {
             *of = fresh;
         }
         let seen = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
@@ -127,7 +133,7 @@ impl Throttle {
         make_room(&mut networks, now_ms);
         let network = network(ip);
         let of = networks.entry(network).or_insert(fresh);
-        if now_ms - of.first_ms >= NETWORK_MS {
+        if !is_recent(of.first_ms, now_ms, NETWORK_MS) {
             *of = fresh;
         }
         let seen = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
@@ -202,6 +208,21 @@ mod tests {
         assert_eq!(throttle.wait_s("new", ip("::ffff:192.0.2.1"), 1000), Some(59));
         assert_eq!(throttle.wait_s("new", ip("192.0.3.7"), 1000), None);
         assert_eq!(throttle.wait_s("new", ip("192.0.2.7"), 60_000), None);
+    }
+
+    /// A clock that was wrong and is set back does not keep anybody out until it gets there again.
+    #[test]
+    fn clocks_are_set_back() {
+        const DAYS_40: i64 = 40 * 86_400_000;
+        let throttle = Throttle::default();
+        let ip = Some("192.0.2.7".parse().unwrap());
+        (0..40).for_each(|_| throttle.failed("ann", ip, DAYS_40));
+        assert!(throttle.wait_s("ann", ip, DAYS_40).is_some() && throttle.wait_s("bob", ip, DAYS_40).is_some());
+        assert_eq!(throttle.wait_s("ann", ip, 1000), None);
+        throttle.failed("ann", ip, 1000);
+        assert_eq!(throttle.wait_s("ann", ip, 1000), None, "the first one");
+        (0..5).for_each(|_| throttle.failed("ann", ip, 1000));
+        assert_eq!(throttle.wait_s("ann", ip, 1000), Some(2));
     }
 
     #[test]

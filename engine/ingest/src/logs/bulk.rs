@@ -117,6 +117,11 @@ impl Bulk {
         self.items.0.capacity() * size_of::<Item>()
     }
 
+    /// About how many bytes the rows take that no full batch holds.
+    pub fn open_bytes(&self) -> usize {
+        self.rows.open_bytes()
+    }
+
     /// Gives the answer: an item for each action, in order.
     pub fn into_answer(self, took_ms: u64) -> BulkAnswer {
         BulkAnswer::new(self.items.0, took_ms)

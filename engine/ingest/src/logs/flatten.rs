@@ -42,8 +42,16 @@ impl Rows {
         if depth > DEPTH_MAX {
             return Err(Stop::TooLong);
         }
-        let mut last = 0;
-        while json.next_key(last == 0)? {
+        let (mut last, mut first) = (0, true);
+        while json.next_key(first)? {
+            first = false;
+            if self.is_lost() {
+                // Names of a row that goes are not worth keeping: it may have millions.
+                json.text_rest()?;
+                json.expect(b':', "expected `:`")?;
+                json.skip()?;
+                continue;
+            }
             last = self.key(json, parent, last)?;
             self.member(json, last, depth)?;
         }

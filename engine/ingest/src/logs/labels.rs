@@ -4,8 +4,14 @@ use quiver_types::label::push_pair;
 
 /// Reads the text of labels, in braces; `None`: not of this form.
 pub(crate) fn parse(text: &str) -> Option<Vec<(&str, String)>> {
-    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim_start();
     let mut pairs = Vec::new();
+    each(text, |name, value| pairs.push((name, value)))?;
+    Some(pairs)
+}
+
+/// Calls a function with each of the labels; `None`: the text is not of this form, from some place on.
+pub(crate) fn each<'a>(text: &'a str, mut label: impl FnMut(&'a str, String)) -> Option<()> {
+    let mut rest = text.trim().strip_prefix('{')?.strip_suffix('}')?.trim_start();
     while !rest.is_empty() {
         let at = rest.find('=')?;
         let name = rest[..at].trim();
@@ -23,14 +29,14 @@ pub(crate) fn parse(text: &str) -> Option<Vec<(&str, String)>> {
             let (value, len) = quoted(text)?;
             (value, &text[len..])
         };
-        pairs.push((name, value));
+        label(name, value);
         rest = behind.trim_start();
         if rest.is_empty() {
             break;
         }
         rest = rest.strip_prefix(',')?.trim_start();
     }
-    Some(pairs)
+    Some(())
 }
 
 /// Reads a quoted text behind its opening quote, with the escapes of Go; gives it and the bytes it took.

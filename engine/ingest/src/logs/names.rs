@@ -14,6 +14,10 @@ use super::options::{Defaults, FieldOptions};
 
 /// Names above which all are forgotten at the end of a batch.
 const NAMES_MAX: usize = 20_000;
+/// Names above which a row is lost: it has brought as many again.
+const NAMES_OF_ROW_MAX: usize = 2 * NAMES_MAX;
+/// Bytes of a name in memory, or of a key, about.
+const NAME_BYTES: usize = 128;
 /// No place in a list.
 pub(crate) const NONE: u16 = u16::MAX;
 /// The number of `_msg`.
@@ -113,6 +117,17 @@ impl Names {
     /// Says whether there are too many.
     pub(crate) fn is_full(&self) -> bool {
         self.list.len().max(self.keys.len()) > NAMES_MAX
+    }
+
+    /// Says whether there are so many that even the row at hand cannot go on.
+    #[inline]
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.list.len().max(self.keys.len()) > NAMES_OF_ROW_MAX
+    }
+
+    /// Bytes that they take, about.
+    pub(crate) fn bytes(&self) -> usize {
+        (self.list.len() + self.keys.len()) * NAME_BYTES
     }
 
     fn forget(&mut self) {

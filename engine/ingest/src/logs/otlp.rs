@@ -5,15 +5,14 @@
 
 mod value;
 
-use std::sync::Arc;
-
 use quiver_types::logs::RecordMarks;
 use quiver_types::push_hex;
 
 use super::options::Defaults;
 use super::rows::Rows;
+use super::shared::Shared;
 use super::time::Stamp;
-use super::{DecodedLogs, LogsContext, labels, lossy};
+use super::{DecodedLogs, LogsContext, lossy};
 use crate::error::Result;
 use crate::otlp::json::to_protobuf;
 use crate::otlp::schema::LOGS_REQUEST;
@@ -64,7 +63,7 @@ pub fn decode_json(body: &[u8], body_bytes_max: usize, ctx: &LogsContext) -> Res
 pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     const RESOURCE_LOGS: u32 = tag(1, BYTES);
     let mut walk =
-        Walk { rows: Rows::new(ctx, Defaults::RECORDS), common: Common::default(), scratch: Fields::default() };
+        Walk { rows: Rows::new(ctx, Defaults::RECORDS), common: Shared::default(), scratch: Fields::default() };
     let mut r = Reader::new(body);
     while !r.is_empty() {
         match r.tag()? {
@@ -75,17 +74,10 @@ pub fn decode(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     Ok(DecodedLogs::of(walk.rows))
 }
 
-/// Fields that all records of a scope share.
-#[derive(Debug, Default)]
-struct Common {
-    pairs: Vec<(Arc<str>, String)>,
-    names: Vec<u32>,
-    generation: u32,
-}
-
 struct Walk {
     rows: Rows,
-    common: Common,
+    /// Fields that all records of a scope share.
+    common: Shared,
     scratch: Fields,
 }
 
@@ -93,7 +85,7 @@ impl Walk {
     fn resource(&mut self, message: &[u8]) -> Result<()> {
         const RESOURCE: u32 = tag(1, BYTES);
         const SCOPE_LOGS: u32 = tag(2, BYTES);
-        self.common.pairs.clear();
+        self.common.clear();
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {
@@ -112,19 +104,13 @@ impl Walk {
                 other => r.skip(other, &[1, 2])?,
             }
         }
-        let rows = &mut self.rows;
-        if !rows.names_stream_fields() {
-            let labels = self.common.pairs.iter().filter_map(|(name, value)| Some((rows.label(name)?, value)));
-            let mut canonical = Vec::new();
-            labels::canonical(labels.collect(), &mut canonical);
-            rows.set_stream(&canonical);
-        }
-        let resource = self.common.pairs.len();
+        self.common.set_stream(&mut self.rows);
+        let resource = self.common.mark();
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {
                 SCOPE_LOGS => {
-                    self.common.pairs.truncate(resource);
+                    self.common.take_back(resource);
                     self.scope(r.bytes()?)?;
                 }
                 other => r.skip_value(other & 7)?,
@@ -138,9 +124,10 @@ impl Walk {
         let (key, value) = key_value(message)?;
         self.scratch.clear();
         self.scratch.flatten(prefix, key, value)?;
-        for (name, text) in self.scratch.drain() {
-            self.common.pairs.push((name.into(), text));
+        if let Some(why) = self.scratch.fault() {
+            self.common.lose(why);
         }
+        self.scratch.drain().for_each(|(name, text)| self.common.push(name, text));
         Ok(())
     }
 
@@ -167,7 +154,6 @@ impl Walk {
                 other => r.skip(other, &[1, 2])?,
             }
         }
-        self.common.generation = 0;
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {
@@ -182,7 +168,7 @@ impl Walk {
     }
 
     fn common_text(&mut self, name: &str, text: &[u8]) {
-        self.common.pairs.push((name.into(), lossy(text).into_owned()));
+        self.common.push(name.to_owned(), lossy(text).into_owned());
     }
 
     fn record(&mut self, message: &[u8]) -> Result<()> {
@@ -200,7 +186,7 @@ impl Walk {
         let (mut time, mut observed, mut severity) = (0, 0, 0);
         let [mut severity_text, mut trace, mut span, mut event, mut body]: [&[u8]; 5] = [&[]; 5];
         let Self { rows, common, scratch } = self;
-        common.add(rows);
+        common.add(rows, true);
         let mut r = Reader::new(message);
         while !r.is_empty() {
             match r.tag()? {
@@ -252,18 +238,5 @@ impl Walk {
         let marks = RecordMarks { severity: number as u8, observed: i64::try_from(observed).unwrap_or(0) };
         let _ = rows.end(stamp, marks);
         Ok(())
-    }
-}
-
-impl Common {
-    fn add(&mut self, rows: &mut Rows) {
-        if self.generation != rows.names.generation {
-            self.names.clear();
-            self.names.extend(self.pairs.iter().map(|(name, _)| rows.field_name(name)));
-            self.generation = rows.names.generation;
-        }
-        for (name, (_, value)) in self.names.iter().zip(&self.pairs) {
-            rows.add(*name, value);
-        }
     }
 }

@@ -9,43 +9,11 @@ use super::json::{Cursor, JsonFault};
 use super::names::{MSG_NAME, ROOT};
 use super::options::Defaults;
 use super::rows::Rows;
+use super::shared::Shared;
 use super::time::{Stamp, unix};
-use super::{DecodedLogs, LogsContext, labels, lossy};
+use super::{DecodedLogs, LogsContext, labels, lossy, lossy_body};
 use crate::error::{Error, Result};
 use crate::wire::{BYTES, Reader, VARINT, pair, tag};
-
-/// Labels of a stream, ready to be added to each of its rows.
-#[derive(Debug, Default)]
-struct Labels {
-    pairs: Vec<(String, String)>,
-    canonical: Vec<u8>,
-    names: Vec<u32>,
-    generation: u32,
-}
-
-impl Labels {
-    /// Takes new pairs; of equal names the last one counts.
-    fn set(&mut self, rows: &mut Rows, pairs: Vec<(String, String)>) {
-        self.pairs = pairs;
-        let labels = self.pairs.iter().filter_map(|(name, value)| Some((rows.label(name)?, value)));
-        labels::canonical(labels.collect(), &mut self.canonical);
-        if !rows.names_stream_fields() {
-            rows.set_stream(&self.canonical);
-        }
-        self.generation = 0;
-    }
-
-    fn add(&mut self, rows: &mut Rows) {
-        if self.generation != rows.names.generation {
-            self.names.clear();
-            self.names.extend(self.pairs.iter().map(|(name, _)| rows.field_name(name)));
-            self.generation = rows.names.generation;
-        }
-        for (name, (_, value)) in self.names.iter().zip(&self.pairs) {
-            rows.add_plain(*name, value);
-        }
-    }
-}
 
 /// Adds the line of an entry: its fields when it is an object, else the message.
 fn add_line(rows: &mut Rows, line: &str) {
@@ -64,7 +32,7 @@ fn add_line(rows: &mut Rows, line: &str) {
 /// # Errors
 /// Invalid: another shape. TooLarge: the rows take too much memory.
 pub fn decode_json(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
-    let text = lossy(body);
+    let text = lossy_body(body)?;
     let mut json = Cursor::new(&text);
     let mut rows = Rows::new(ctx, Defaults::RECORDS);
     let mut seen = false;
@@ -108,8 +76,9 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
         first = false;
         match &*json_key(json)? {
             "stream" => {
-                let pairs = json_texts(json, "labels must be an object of texts")?;
-                labels.get_or_insert_with(Labels::default).set(rows, pairs);
+                let labels = labels.get_or_insert_with(Shared::default);
+                json_labels(json, labels)?;
+                labels.set_stream(rows);
             }
             "values" if seen => return Err(json.fault("`values` stands twice").into()),
             "values" => {
@@ -129,8 +98,8 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
     }
     if let Some(mut values) = waiting {
         let mut labels = labels.unwrap_or_else(|| {
-            let mut none = Labels::default();
-            none.set(rows, Vec::new());
+            let none = Shared::default();
+            none.set_stream(rows);
             none
         });
         json_entries(rows, &mut values, &mut labels)?;
@@ -138,7 +107,7 @@ fn json_stream(rows: &mut Rows, json: &mut Cursor<'_>) -> Result<()> {
     Ok(())
 }
 
-fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Result<()> {
+fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Result<()> {
     json.expect(b'[', "expected a list of entries")?;
     let mut first = true;
     while json.next_item(first, b']')? {
@@ -149,7 +118,7 @@ fn json_entries(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> 
     Ok(())
 }
 
-fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Result<()> {
+fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Shared) -> Result<()> {
     const SHAPE: &str = "an entry is a list of time, line and, if there is some, metadata";
     json.expect(b'[', SHAPE)?;
     let time = json.string("the time of an entry must be a text")?.text();
@@ -157,12 +126,18 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Re
     let time = time.ok_or_else(|| json.fault("the time of an entry cannot be read"))?;
     json.expect(b',', SHAPE)?;
     let line = json.string("the line of an entry must be a text")?.text();
-    labels.add(rows);
+    labels.add(rows, false);
     if json.take(b',') {
         const METADATA: &str = "metadata must be an object of texts";
         json.expect(b'{', METADATA)?;
-        let mut last = 0;
-        while json.next_key(last == 0)? {
+        let (mut last, mut first) = (0, true);
+        while json.next_key(first)? {
+            first = false;
+            if rows.is_lost() {
+                json_key(json)?;
+                json.string(METADATA)?;
+                continue;
+            }
             last = rows.key(json, ROOT, last)?;
             let text = json.string(METADATA)?;
             rows.add_plain_text(rows.names.name_of(last), text);
@@ -175,17 +150,18 @@ fn json_entry(rows: &mut Rows, json: &mut Cursor<'_>, labels: &mut Labels) -> Re
     Ok(())
 }
 
-/// Reads an object of texts.
-fn json_texts(json: &mut Cursor<'_>, what: &'static str) -> Result<Vec<(String, String)>, JsonFault> {
-    let mut pairs = Vec::new();
-    json.expect(b'{', what)?;
+/// Reads an object of texts as the labels.
+fn json_labels(json: &mut Cursor<'_>, labels: &mut Shared) -> Result<(), JsonFault> {
+    const SHAPE: &str = "labels must be an object of texts";
+    labels.clear();
+    json.expect(b'{', SHAPE)?;
     let mut first = true;
     while json.next_key(first)? {
         first = false;
         let key = json_key(json)?.into_owned();
-        pairs.push((key, json.string(what)?.text().into_owned()));
+        labels.push(key, json.string(SHAPE)?.text().into_owned());
     }
-    Ok(pairs)
+    Ok(())
 }
 
 /// Decodes a protobuf body, decompressed.
@@ -195,7 +171,7 @@ fn json_texts(json: &mut Cursor<'_>, what: &'static str) -> Result<Vec<(String, 
 pub fn decode_protobuf(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     const STREAMS: u32 = tag(1, BYTES);
     let mut rows = Rows::new(ctx, Defaults::RECORDS);
-    let mut labels = Labels::default();
+    let mut labels = Shared::default();
     let mut r = Reader::new(body);
     while !r.is_empty() {
         match r.tag()? {
@@ -206,7 +182,7 @@ pub fn decode_protobuf(body: &[u8], ctx: &LogsContext) -> Result<DecodedLogs> {
     Ok(DecodedLogs::of(rows))
 }
 
-fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Result<()> {
+fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Result<()> {
     const LABELS: u32 = tag(1, BYTES);
     const ENTRIES: u32 = tag(2, BYTES);
     let mut text: &[u8] = b"{}";
@@ -221,9 +197,10 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resu
         }
     }
     let text = lossy(text);
-    let pairs = labels::parse(&text)
+    labels.clear();
+    labels::each(&text, |name, value| labels.push(name.to_owned(), value))
         .ok_or_else(|| Error::Format(format!("labels `{}` cannot be read", crate::codec::cut(&text))))?;
-    labels.set(rows, pairs.into_iter().map(|(n, v)| (n.to_owned(), v)).collect());
+    labels.set_stream(rows);
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {
@@ -237,12 +214,12 @@ fn protobuf_stream(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resu
     Ok(())
 }
 
-fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Result<()> {
+fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Shared) -> Result<()> {
     const TIME: u32 = tag(1, BYTES);
     const LINE: u32 = tag(2, BYTES);
     const METADATA: u32 = tag(3, BYTES);
     let (mut time, mut line): (&[u8], &[u8]) = (b"", b"");
-    labels.add(rows);
+    labels.add(rows, false);
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {

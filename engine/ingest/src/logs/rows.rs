@@ -12,7 +12,7 @@ use quiver_types::LogsBatch;
 use quiver_types::logs::RecordMarks;
 
 use super::json::RawText;
-use super::names::{NONE, Names};
+use super::names::{MSG_NAME, NONE, Names};
 use super::options::{Defaults, FieldOptions};
 use super::report::{Dropped, Report};
 use super::tables::{Services, Streams};
@@ -20,6 +20,8 @@ use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits};
 use crate::sender::Gate;
 
+/// What a field that rows share counts for beside its value, less than what is kept of it.
+const SHARED_FIELD_BYTES: usize = 4;
 /// The name of a field that was replaced or taken out.
 const DEAD: u32 = u32::MAX;
 
@@ -59,6 +61,8 @@ pub struct Rows {
     name_bytes: usize,
     /// Whether the values of the row have gaps.
     gaps: bool,
+    /// Bytes of fields that rows share, as often as these were added to one.
+    shared: usize,
     fault: Option<Dropped>,
     time: Option<Result<Stamp, Dropped>>,
     later_time: Option<(u16, u32)>,
@@ -95,6 +99,7 @@ impl Rows {
             live: 0,
             name_bytes: 0,
             gaps: false,
+            shared: 0,
             fault: None,
             time: None,
             later_time: None,
@@ -135,8 +140,12 @@ impl Rows {
         self.options.keep_messages
     }
 
-    /// Gives the number of a name that is no key of JSON; one that is too long is cut.
+    /// Gives the number of a name that is no key of JSON; one that is too long is cut. Names of a row that is lost are not
+    /// worth keeping.
     pub(crate) fn field_name(&mut self, text: &str) -> u32 {
+        if self.is_lost() {
+            return MSG_NAME;
+        }
         let max = super::NAME_BYTES_MAX;
         if text.len() > max {
             self.names.cut += 1;
@@ -264,6 +273,18 @@ impl Rows {
     pub(crate) fn abandon(&mut self) {
         self.batch.values.truncate(self.row_start);
         self.reset_row();
+        // It may have brought names.
+        self.bound_batch();
+    }
+
+    /// Leaves the row at hand out.
+    pub(crate) fn lose(&mut self, why: Dropped) {
+        self.fault.get_or_insert(why);
+    }
+
+    /// Counts fields that rows share, for each row anew: two bytes can be a row that has thousands.
+    pub(crate) fn spend(&mut self, fields: usize, value_bytes: usize) {
+        self.shared = self.shared.saturating_add(fields * SHARED_FIELD_BYTES + value_bytes);
     }
 
     fn reset_row(&mut self) {
@@ -280,8 +301,12 @@ impl Rows {
         self.stream_text.clear();
     }
 
-    /// Says whether the row is lost already: what follows need not be read in detail.
-    pub(crate) fn is_lost(&self) -> bool {
+    /// Says whether the row is lost already: what follows need not be read in detail. It is if it has brought more names than
+    /// there should be, with values or without.
+    pub(crate) fn is_lost(&mut self) -> bool {
+        if self.names.is_overfull() {
+            self.lose(Dropped::TooManyFields);
+        }
         self.fault.is_some()
     }
 

@@ -7,7 +7,7 @@ use super::names::ROOT;
 use super::options::Defaults;
 use super::rows::Rows;
 use super::time::Stamp;
-use super::{DecodedLogs, LogsContext, lossy};
+use super::{DecodedLogs, LogsContext, lossy_body};
 use crate::error::{Error, Result};
 
 /// The value of a tag that has none.
@@ -27,7 +27,7 @@ pub struct UrlFields {
 /// # Errors
 /// Invalid: not JSON, or neither an object nor a list of objects. TooLarge: the rows take too much memory.
 pub fn decode(body: &[u8], url: &UrlFields, ctx: &LogsContext) -> Result<DecodedLogs> {
-    let text = lossy(body);
+    let text = lossy_body(body)?;
     let mut json = Cursor::new(&text);
     let mut rows = Rows::new(ctx, Defaults::SAAS);
     if json.peek() == b'{' {
@@ -78,7 +78,8 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
         }
     }
     if !tags && let Some(text) = &url.ddtags {
-        add_tags(rows, text);
+        let tags = add_tags(rows, text);
+        rows.spend(tags, 0);
     }
     for ((name, value), _) in url.fields.iter().zip(lacks).filter(|(_, lacks)| *lacks) {
         let name = rows.names.find(name);
@@ -163,7 +164,9 @@ fn beside(
     Ok(())
 }
 
-fn add_tags(rows: &mut Rows, text: &str) {
+/// Adds the tags of a text; gives how many there are.
+fn add_tags(rows: &mut Rows, text: &str) -> usize {
+    let mut count = 0;
     for tag in text.split(',').map(str::trim).filter(|t| !t.is_empty()) {
         let (name, value) = tag.split_once(':').unwrap_or((tag, NO_VALUE));
         if name.is_empty() {
@@ -171,5 +174,7 @@ fn add_tags(rows: &mut Rows, text: &str) {
         }
         let name = rows.field_name(name);
         rows.add(name, value);
+        count += 1;
     }
+    count
 }

@@ -223,6 +223,7 @@ fn many_names_and_streams() {
     assert_eq!(rows, 60_000);
 }
 
+mod bounds;
 mod bulk;
 pub(crate) mod otlp;
 mod push;

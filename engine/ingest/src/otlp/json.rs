@@ -7,6 +7,7 @@
 use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
 
+use crate::decoding;
 use crate::error::{Error, Result};
 use crate::json::{Json, Next, Scalar};
 use crate::otlp::schema::{Field, Kind, Message};
@@ -26,8 +27,10 @@ pub fn to_protobuf(body: &[u8], message: &'static Message, limit_bytes: usize) -
         json: Json::new(body)?,
         out: Vec::with_capacity((body.len() / 2).min(limit_bytes)),
         limit_bytes,
+        held_bytes: 0,
         depth: 0,
     };
+    t.check_size()?;
     if t.json.next()? != Next::Object {
         return Err(t.json.error("expected an object"));
     }
@@ -40,6 +43,8 @@ struct Transcoder<'a> {
     json: Json<'a>,
     out: Vec<u8>,
     limit_bytes: usize,
+    /// Bytes of `out` that are counted.
+    held_bytes: usize,
     depth: usize,
 }
 
@@ -47,6 +52,19 @@ impl<'a> Transcoder<'a> {
     fn deeper(&mut self) -> Result<()> {
         self.depth += 1;
         if self.depth > DEPTH_MAX { Err(self.json.error("nested too deeply")) } else { Ok(()) }
+    }
+
+    /// Checks that what is written stays within its limit, and that there is memory for it.
+    fn check_size(&mut self) -> Result<()> {
+        if self.out.len() > self.limit_bytes {
+            return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
+        }
+        let bytes = self.out.capacity();
+        if bytes > self.held_bytes {
+            decoding::hold_beside(bytes - self.held_bytes)?;
+            self.held_bytes = bytes;
+        }
+        Ok(())
     }
 
     /// Writes the fields of an object.
@@ -60,9 +78,7 @@ impl<'a> Transcoder<'a> {
                 Some(field) => self.field(field)?,
                 None => self.json.skip()?,
             }
-            if self.out.len() > self.limit_bytes {
-                return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
-            }
+            self.check_size()?;
         }
         self.depth -= 1;
         Ok(())
@@ -101,9 +117,7 @@ impl<'a> Transcoder<'a> {
             } else {
                 self.value(field, next)?;
             }
-            if self.out.len() > self.limit_bytes {
-                return Err(Error::TooLarge { what: "body as protobuf", limit_bytes: self.limit_bytes });
-            }
+            self.check_size()?;
         }
         if let Some(at) = length_at {
             self.end(at);

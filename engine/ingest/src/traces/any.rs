@@ -9,6 +9,13 @@ use super::SpanReason;
 use crate::otlp::any::{Any, key_value, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
+/// Most attributes of a message that are read: a thousand are kept, and an entry of two bytes takes fifty here.
+const ENTRIES_MAX: usize = 16 << 10;
+/// Bytes of a list or map, as JSON, beyond which the rest of it is not read: values are cut far below.
+const JSON_BYTES_MAX: usize = 64 << 10;
+/// Bytes of all of them, more than any span has.
+const JSON_TOTAL_MAX: usize = 16 << 20;
+
 /// Why attributes cannot be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fault {
@@ -40,6 +47,8 @@ enum Raw<'a> {
 pub(super) struct Scratch<'a> {
     entries: Vec<(&'a str, Raw<'a>)>,
     json: String,
+    /// Entries that found no room.
+    left_out: u64,
     /// By place the key that stood there last: most messages have the same keys in the same order.
     keys: Vec<&'a str>,
     /// Memory of a list that nobody needs any more.
@@ -50,11 +59,21 @@ impl<'a> Scratch<'a> {
     pub(super) fn clear(&mut self) {
         self.entries.clear();
         self.json.clear();
+        self.left_out = 0;
+    }
+
+    /// How many entries found no room.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Reads a `KeyValue`.
     pub(super) fn push(&mut self, message: &'a [u8]) -> Result<(), Fault> {
         let (key, value) = key_value(message)?;
+        if self.entries.len() >= ENTRIES_MAX || self.json.len() > JSON_TOTAL_MAX {
+            self.left_out += 1;
+            return Ok(());
+        }
         let raw = match read(value)? {
             Any::Empty => Raw::Plain(Value::Text("")),
             Any::Text(bytes) => Raw::Plain(Value::Text(text(bytes)?)),
@@ -64,7 +83,7 @@ impl<'a> Scratch<'a> {
             Any::Bytes(bytes) => Raw::Plain(Value::Bytes(bytes)),
             nested @ (Any::List(_) | Any::Map(_)) => {
                 let start = self.json.len();
-                push_json(nested, &mut self.json, 0)?;
+                push_json(nested, &mut self.json, start + JSON_BYTES_MAX, 0)?;
                 Raw::Json(start..self.json.len())
             }
         };
@@ -108,8 +127,8 @@ fn push_text(text: &str, out: &mut String) {
     out.push_str(&serde_json::Value::from(text).to_string());
 }
 
-/// Appends an `AnyValue` as OTLP/JSON.
-fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> {
+/// Appends an `AnyValue` as OTLP/JSON; of items that would begin behind `end` none.
+fn push_json(any: Any<'_>, out: &mut String, end: usize, depth: usize) -> Result<(), Fault> {
     if depth > DEPTH_MAX {
         return Err(WireError::TooDeep.into());
     }
@@ -139,17 +158,17 @@ fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> 
         Any::Bytes(bytes) => write!(out, "{{\"bytesValue\":\"{}\"}}", Value::Bytes(bytes).text()),
         Any::List(message) => {
             out.push_str("{\"arrayValue\":{");
-            push_items(message, out, |item, out| push_json(read(item)?, out, depth + 1))?;
+            push_items(message, out, end, |item, out| push_json(read(item)?, out, end, depth + 1))?;
             write!(out, "}}}}")
         }
         Any::Map(message) => {
             out.push_str("{\"kvlistValue\":{");
-            push_items(message, out, |item, out| {
+            push_items(message, out, end, |item, out| {
                 let (key, value) = key_value(item)?;
                 out.push_str("{\"key\":");
                 push_text(text(key)?, out);
                 out.push_str(",\"value\":");
-                push_json(read(value)?, out, depth + 1)?;
+                push_json(read(value)?, out, end, depth + 1)?;
                 out.push('}');
                 Ok(())
             })?;
@@ -163,11 +182,12 @@ fn push_json(any: Any<'_>, out: &mut String, depth: usize) -> Result<(), Fault> 
 fn push_items(
     message: &[u8],
     out: &mut String,
+    end: usize,
     mut item: impl FnMut(&[u8], &mut String) -> Result<(), Fault>,
 ) -> Result<(), Fault> {
     let mut first = true;
     let mut r = Reader::new(message);
-    while !r.is_empty() {
+    while !r.is_empty() && out.len() <= end {
         match r.tag()? {
             0x0a => {
                 out.push_str(if first { "\"values\":[" } else { "," });
@@ -181,4 +201,30 @@ fn push_items(
         out.push(']');
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::put_bytes;
+
+    #[test]
+    fn long_lists_end_early() {
+        // Items of two bytes, which are three as JSON, as the value of a key.
+        let mut list = Vec::new();
+        put_bytes(&mut list, 5, &[0x0a_u8, 0].repeat(500_000));
+        let mut pair = Vec::new();
+        put_bytes(&mut pair, 1, b"k");
+        put_bytes(&mut pair, 2, &list);
+        let mut scratch = Scratch::default();
+        scratch.push(&pair).unwrap();
+        assert!((JSON_BYTES_MAX..JSON_BYTES_MAX + 100).contains(&scratch.json.len()), "{}", scratch.json.len());
+        assert!(serde_json::from_str::<serde_json::Value>(&scratch.json).is_ok());
+        for _ in 0..ENTRIES_MAX + 4 {
+            scratch.push(&[]).unwrap();
+        }
+        assert_eq!((scratch.entries.len(), scratch.left_out()), (ENTRIES_MAX, 5));
+        scratch.clear();
+        assert_eq!(scratch.left_out(), 0);
+    }
 }

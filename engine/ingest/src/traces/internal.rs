@@ -10,14 +10,13 @@ use serde::Deserialize;
 use serde_json::Value as Json;
 
 use super::{DecodedSpans, Sink, SpanReason, TraceContext, hex_id};
+use crate::decoding;
 use crate::error::{Error, Result};
 
-/// The trace itself, or as the API answers it.
+/// The trace as the API answers it.
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Document {
-    Wrapped { data: Trace },
-    Plain(Trace),
+struct Wrapped {
+    data: Trace,
 }
 
 #[derive(Debug, Deserialize)]
@@ -184,8 +183,16 @@ fn list<'a>(held: &'a [(&'a str, Held)]) -> Vec<(&'a str, Value<'a>)> {
 /// # Errors
 /// Invalid: not this format. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
-    let document: Document = serde_json::from_slice(body).map_err(|_| shape("not a trace of the format `trace/1`"))?;
-    let (Document::Wrapped { data: trace } | Document::Plain(trace)) = document;
+    let (bytes, limit_bytes) = (read_bytes(body), ctx.batch_bytes_max.saturating_mul(2));
+    if bytes > limit_bytes {
+        return Err(Error::TooLarge { what: "trace of the format `trace/1`, as it is read,", limit_bytes });
+    }
+    decoding::hold_beside(bytes)?;
+    // Not as an enum of both, which would be read into a tree of values first.
+    let trace = match serde_json::from_slice::<Wrapped>(body) {
+        Ok(wrapped) => wrapped.data,
+        Err(_) => serde_json::from_slice(body).map_err(|_| shape("not a trace of the format `trace/1`"))?,
+    };
     if trace.format != "trace/1" {
         return Err(shape("`format` is not `trace/1`"));
     }
@@ -200,6 +207,16 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
         sink.check_size()?;
     }
     Ok(sink.finish())
+}
+
+/// Bytes that a document takes at most while it is read: a few of its own may be a span, a map or a list.
+fn read_bytes(body: &[u8]) -> usize {
+    let taken = |byte: &u8| match byte {
+        b'{' | b'[' => 1024,
+        b',' | b':' => 64,
+        _ => 1,
+    };
+    body.iter().map(taken).sum()
 }
 
 fn shape(what: &'static str) -> Error {

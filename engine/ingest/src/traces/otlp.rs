@@ -79,6 +79,7 @@ impl<'a> Walker<'a, '_> {
         if let Err(fault) = read {
             shared.blocked = Some(fatal(fault)?);
         }
+        self.sink.builder.cut_attributes(self.scratch.left_out());
         self.scratch.with_list(|list| {
             if let Some(at) = list.iter().rposition(|(key, _)| *key == "service.name") {
                 shared.service = list[at].1.text().into_owned();
@@ -119,14 +120,17 @@ impl<'a> Walker<'a, '_> {
             }
         };
         let mut scope_attributes = Vec::new();
+        self.sink.builder.cut_attributes(self.scratch.left_out());
         self.scratch.with_list(|list| self.sink.builder.write_shared(list, &mut scope_attributes));
-        let context = self.sink.builder.context(&ContextFields {
+        let fields = ContextFields {
             service: &shared.service,
             resource: &shared.resource,
             scope_name,
             scope_version,
             scope_attributes: &scope_attributes,
-        });
+        };
+        // A scope of a few bytes has all that its resource has: made for those that have spans, as these are counted.
+        let mut context = None;
         each(message, 2, &[2], |span| {
             let fault = if span.len() > SPAN_BYTES_MAX {
                 // Read as far as the ids, so that a body that is none is still told apart.
@@ -134,6 +138,7 @@ impl<'a> Walker<'a, '_> {
             } else if let Some(reason) = blocked {
                 Err(Fault::Refused(reason))
             } else {
+                let context = *context.get_or_insert_with(|| self.sink.context(&fields));
                 self.span(span, context)
             };
             if let Err(fault) = fault {
@@ -192,6 +197,7 @@ impl<'a> Walker<'a, '_> {
         fields.end = i64::try_from(end).unwrap_or(i64::MAX);
         (fields.name, fields.trace_state) = (text(name)?, text(state)?);
         (fields.status, fields.status_message) = read_status(status)?;
+        self.sink.builder.cut_attributes(self.scratch.left_out());
         self.scratch.with_list(|list| self.sink.builder.attributes(list));
         let mut r = Reader::new(message);
         while !r.is_empty() {

@@ -1,9 +1,10 @@
 //! The decoders against the messages of `opentelemetry-proto`, and the rules of `traces-api` 6.2 one by one.
 
-use quiver_types::Access;
 use quiver_types::spans::{Span, SpansBatch, Value, read_spans};
+use quiver_types::{Access, ErrorKind};
 
 use super::*;
+use crate::wire::put_bytes;
 
 fn with<T>(f: impl FnOnce(&TraceContext<'_>) -> T) -> T {
     let access = Access::full();
@@ -79,6 +80,47 @@ fn the_examples_are_taken() {
         let decoded = with(|ctx| decode(format, None, &body, &TraceContext { earliest_ns: 1, ..ctx.clone() })).unwrap();
         assert_eq!((decoded.text().as_str(), decoded.batch.len()), ("", 1), "{format:?}");
     }
+}
+
+/// A resource of eight kilobytes, and scopes of a few bytes each.
+fn scopes(count: usize, span: Option<&[u8]>) -> Vec<u8> {
+    let (mut text, mut pair) = (Vec::new(), Vec::new());
+    put_bytes(&mut text, 1, &[b'x'; 8000]);
+    put_bytes(&mut pair, 1, b"k");
+    put_bytes(&mut pair, 2, &text);
+    let (mut resource, mut all) = (Vec::new(), Vec::new());
+    put_bytes(&mut resource, 1, &pair);
+    put_bytes(&mut all, 1, &resource);
+    for i in 0..count {
+        let (mut name, mut scope) = (Vec::new(), Vec::new());
+        put_bytes(&mut name, 1, i.to_string().as_bytes());
+        put_bytes(&mut scope, 1, &name);
+        span.into_iter().for_each(|span| put_bytes(&mut scope, 2, span));
+        put_bytes(&mut all, 2, &scope);
+    }
+    let mut body = Vec::new();
+    put_bytes(&mut body, 1, &all);
+    body
+}
+
+#[test]
+fn scopes_do_not_repeat_their_resource_unseen() {
+    let decoded = with(|ctx| decode(TraceFormat::Otlp, None, &scopes(20_000, None), ctx)).unwrap();
+    assert_eq!(decoded.batch.contexts.num_rows(), 0, "they have no spans");
+    let no_span = [0x0a, 1, 7];
+    let decoded = with(|ctx| decode(TraceFormat::Otlp, None, &scopes(10, Some(&no_span)), ctx)).unwrap();
+    assert_eq!(decoded.refused_count(), 10);
+    let error = with(|ctx| decode(TraceFormat::Otlp, None, &scopes(20_000, Some(&no_span)), ctx)).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooLarge, "{error}");
+}
+
+#[test]
+fn attributes_beyond_all_measure_are_cut() {
+    let (mut all, mut body) = (Vec::new(), Vec::new());
+    put_bytes(&mut all, 1, &[0x0a_u8, 0].repeat(100_000));
+    put_bytes(&mut body, 1, &all);
+    let decoded = with(|ctx| decode(TraceFormat::Otlp, None, &body, ctx)).unwrap();
+    assert_eq!(decoded.cuts, [(Cut::Attributes, 100_000 - (16 << 10))]);
 }
 
 #[test]

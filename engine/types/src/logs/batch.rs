@@ -6,6 +6,10 @@ use crate::SeriesId;
 
 /// Name of the message field.
 pub const MSG: &str = "_msg";
+/// What a field takes beside its value: its name and where it ends.
+pub const FIELD_BYTES: usize = 8;
+/// What a row takes beside its fields.
+const ROW_BYTES: usize = 20;
 
 /// What a decoder gives and `Store::write_logs` takes.
 ///
@@ -71,6 +75,11 @@ impl LogsBatch {
     /// Says whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.time.is_empty()
+    }
+
+    /// About how many bytes of memory it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.values.len() + FIELD_BYTES * self.value_ends.len() + ROW_BYTES * self.len() + self.stream_bytes.len()
     }
 
     /// Appends a stream from canonical label bytes and gives its index.

@@ -1,13 +1,15 @@
 //! Builds a batch row by row; the rules that all formats share are applied here (`traces-api` 6.2): what is cut, the tag
 //! `error`, ends before starts.
 
+use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BinaryArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array, UInt32Array,
 };
 use arrow::buffer::{Buffer, OffsetBuffer};
-use hashbrown::HashMap;
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
 
 use super::attributes::push_attribute;
 use super::nested::{EventRef, LinkRef, push_event, push_link};
@@ -107,7 +109,7 @@ pub struct SpanFields<'a> {
 }
 
 /// What spans share, borrowed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct ContextFields<'a> {
     /// Name of the service (`service.name`); empty: none.
     pub service: &'a str,
@@ -119,6 +121,26 @@ pub struct ContextFields<'a> {
     pub scope_version: &'a str,
     /// Bytes of the scope's attributes.
     pub scope_attributes: &'a [u8],
+}
+
+impl<'a> ContextFields<'a> {
+    fn of(context: &'a SpanContext) -> Self {
+        Self {
+            service: &context.service,
+            resource: context.resource.bytes(),
+            scope_name: &context.scope_name,
+            scope_version: &context.scope_version,
+            scope_attributes: context.scope_attributes.bytes(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        self.service.len()
+            + self.resource.len()
+            + self.scope_name.len()
+            + self.scope_version.len()
+            + self.scope_attributes.len()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -180,7 +202,11 @@ pub struct SpansBuilder {
     events: Bytes,
     links: Bytes,
     contexts: Vec<SpanContext>,
-    known: HashMap<SpanContext, u32>,
+    /// Their numbers, by what they hold.
+    known: HashTable<u32>,
+    hasher: RandomState,
+    /// Bytes of all of them.
+    context_bytes: usize,
     cuts: [u64; 6],
     /// Orders in which lists of attributes were sorted.
     orders: Vec<Vec<u8>>,
@@ -259,9 +285,10 @@ impl SpansBuilder {
         self.kinds.is_empty()
     }
 
-    /// About how many bytes it holds.
+    /// About how many bytes it holds. Contexts count twice: they are copied into columns at the end.
     pub fn memory_bytes(&self) -> usize {
         self.len() * 120
+            + self.context_bytes * 2
             + self.attributes.bytes.len()
             + self.events.bytes.len()
             + self.links.bytes.len()
@@ -282,20 +309,30 @@ impl SpansBuilder {
 
     /// Gives the number of a context; equal ones have one.
     pub fn context(&mut self, fields: &ContextFields<'_>) -> u32 {
-        let context = SpanContext {
+        let (scope_name, scope_version) =
+            (cut(fields.scope_name, NAME_BYTES_MAX), cut(fields.scope_version, NAME_BYTES_MAX));
+        let fields = ContextFields { scope_name, scope_version, ..*fields };
+        let Self { contexts, known, hasher, .. } = self;
+        let hash = hasher.hash_one(fields);
+        if let Some(&number) = known.find(hash, |&n| ContextFields::of(&contexts[n as usize]) == fields) {
+            return number;
+        }
+        let number = contexts.len() as u32;
+        contexts.push(SpanContext {
             service: fields.service.to_owned(),
             resource: Attributes::from_bytes(fields.resource),
-            scope_name: cut(fields.scope_name, NAME_BYTES_MAX).to_owned(),
-            scope_version: cut(fields.scope_version, NAME_BYTES_MAX).to_owned(),
+            scope_name: fields.scope_name.to_owned(),
+            scope_version: fields.scope_version.to_owned(),
             scope_attributes: Attributes::from_bytes(fields.scope_attributes),
-        };
-        if let Some(&known) = self.known.get(&context) {
-            return known;
-        }
-        let number = self.contexts.len() as u32;
-        self.contexts.push(context.clone());
-        self.known.insert(context, number);
+        });
+        known.insert_unique(hash, number, |&n| hasher.hash_one(ContextFields::of(&contexts[n as usize])));
+        self.context_bytes += size_of::<SpanContext>() + fields.bytes();
         number
+    }
+
+    /// Counts attributes that were left out of a sender's list before it came here.
+    pub fn cut_attributes(&mut self, count: u64) {
+        self.cuts[0] += count;
     }
 
     /// Sorts, cuts and writes attributes; gives how many were left out. The last of equal keys wins, empty keys go.

@@ -36,6 +36,8 @@ impl Default for Budget {
 
 /// Deepest nesting of templates, pipelines and statements while running.
 const DEPTH_MAX: usize = 250;
+/// Variables that are gone through in the time of a step.
+const VARIABLES_A_STEP: usize = 100;
 
 /// What a function sees while it is called.
 pub(crate) struct Call<'a, 'o> {
@@ -161,7 +163,16 @@ impl<'o> Exec<'o> {
     }
 
     fn step(&mut self, frame: &Frame<'_>) -> Result<(), Box<ExecError>> {
-        self.steps += 1;
+        self.spend(frame, 1)
+    }
+
+    /// Counts the search for a variable, which goes through those that were declared since.
+    fn search(&mut self, frame: &Frame<'_>) -> Result<(), Box<ExecError>> {
+        self.spend(frame, frame.variables.len() / VARIABLES_A_STEP)
+    }
+
+    fn spend(&mut self, frame: &Frame<'_>, steps: usize) -> Result<(), Box<ExecError>> {
+        self.steps = self.steps.saturating_add(steps);
         if self.steps > self.options.budget.steps_max {
             return Err(fail(frame, format!("exceeded {} steps", self.options.budget.steps_max)));
         }

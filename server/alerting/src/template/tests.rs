@@ -176,6 +176,9 @@ fn bombs_are_bounded() {
     let told = |text: &str| run(text, &Value::Nil).expect_err(text);
     assert!(told("{{define \"a\"}}{{template \"a\"}}{{end}}{{template \"a\"}}").contains("maximum template depth"));
     assert!(told("{{range 1000000000}}{{end}}").contains("exceeded 100000 steps"));
+    // To find one of many variables takes as long as many steps.
+    let searched = format!("{}{{{{len (print{})}}}}", "{{$a := 1}}".repeat(20_000), " $".repeat(5000));
+    assert!(told(&searched).contains("exceeded 100000 steps"));
     assert!(
         told("{{$x := \"0123456789\"}}{{range 60}}{{$x = printf \"%s%s\" $x $x}}{{end}}").contains("makes too much")
     );

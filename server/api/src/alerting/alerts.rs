@@ -31,6 +31,7 @@ use crate::bodies::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::params::Params;
 use crate::state::AppState;
+use crate::trees;
 
 /// The version of Alertmanager whose behaviour this is: clients compare it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
@@ -38,6 +39,9 @@ const ALERTMANAGER_VERSION: &str = "0.34.0";
 const INVALID_TYPE: u16 = 601;
 /// Largest body of alerts or of a silence.
 const BODY_MAX: usize = 4 << 20;
+
+/// Most filters of a list: each alert is held against all of them, while nothing can be routed.
+const FILTERS_MAX: usize = 100;
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -130,6 +134,9 @@ fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
     for text in texts {
         let read = matchers::read_one(text).map_err(|e| Error::invalid(e.message))?;
         out.extend(read.matchers);
+        if out.len() > FILTERS_MAX {
+            return Err(Error::invalid(format!("more than {FILTERS_MAX} filters")));
+        }
     }
     Ok(Matchers::in_order(out))
 }
@@ -252,8 +259,10 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
+    let tree = trees::hold(&state.bodies, &body)?;
     let Posted { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
+    drop(tree);
     if let Some(text) = misfit {
         return Err(misfitting(text));
     }
@@ -326,6 +335,11 @@ mod tests {
         assert!(!twice.shown.active);
         let words = read("active=maybe&silenced=ON&inhibited=off").expect("valid");
         assert!(!words.shown.active && words.shown.silenced && !words.shown.inhibited);
+        assert!(read(&vec!["filter=a%21%3D1"; FILTERS_MAX].join("&")).is_ok());
+        assert_eq!(
+            read(&vec!["filter=a%21%3D1"; FILTERS_MAX + 1].join("&")).err().map(|e| e.kind),
+            Some(ErrorKind::Invalid)
+        );
         let filters = ["filter=%3D", "filter=%7Ba%3D%22b%22%7D", "filter=a%3D%22b%22%2Cc%3D%22d%22", "filter=a%3D%7D"];
         let others = ["receiver=(", "receiver_matchers=%3D"];
         for bad in filters.into_iter().chain(others) {

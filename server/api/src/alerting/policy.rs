@@ -29,6 +29,7 @@ use crate::config_api::ask::of_body;
 use crate::config_api::ids::{is_dry_run, no_parameters};
 use crate::params::time_ms;
 use crate::state::AppState;
+use crate::trees;
 
 type Outcome = Result<Value, Problem>;
 
@@ -66,6 +67,7 @@ pub(crate) async fn object_of(
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
     let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
+    let _tree = trees::hold(&state.bodies, &body).map_err(of_body)?;
     let map = quiver_config::json::object(&body)?;
     let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
     let errors: Vec<FieldError> =

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use axum::extract::Request;
 use http::{HeaderMap, Method, header};
 use quiver_config::{Caller, Config, ImportMode, Place, Problem, ProblemKind, Result};
+use quiver_ingest::DecodeRoom;
 use serde_json::{Map, Value};
 
 use super::members::only_members;
 use crate::bodies::read_unpacked;
 use crate::identity::{Identities, Origin, caller};
 use crate::state::AppState;
+use crate::trees;
 
 /// Parameters of lists that make no sense where there are no pages, and those that say how a list looks.
 pub(super) const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
@@ -28,6 +30,8 @@ pub(crate) struct Ask {
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) body: axum::body::Bytes,
     pub(crate) dry_run: bool,
+    /// Memory of the body as a tree.
+    _tree: Option<Arc<dyn DecodeRoom>>,
 }
 
 impl Ask {
@@ -58,9 +62,12 @@ impl Ask {
         };
         parameters.retain(|(key, _)| key != "dryRun");
         let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
+        let is_json = media_type(&head.headers).ends_with("json");
+        let tree = is_json.then(|| trees::hold(&state.bodies, &body)).transpose().map_err(of_body)?;
         let (method, path) = (head.method, head.uri.path().to_owned());
         let (config, state) = (state.config.clone(), Arc::clone(state));
-        Ok(Self { state, config, caller, place, method, path, headers: head.headers, parameters, body, dry_run })
+        let headers = head.headers;
+        Ok(Self { state, config, caller, place, method, path, headers, parameters, body, dry_run, _tree: tree })
     }
 
     /// Accounts; there are none while access control is off.
@@ -106,8 +113,7 @@ impl Ask {
     }
 
     pub(super) fn media_type(&self) -> String {
-        let kind = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
-        kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+        media_type(&self.headers)
     }
 
     /// The version that is to be brought back.
@@ -136,6 +142,11 @@ impl Ask {
             None => Ok(mode),
         }
     }
+}
+
+fn media_type(headers: &HeaderMap) -> String {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or("application/json");
+    kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
 fn no_accounts() -> Problem {

@@ -12,16 +12,16 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use futures::StreamExt;
 use http::StatusCode;
+use quiver_ingest::Encoding;
 use quiver_ingest::codec::Inflate;
-use quiver_ingest::logs::bulk::Bulk;
 use quiver_ingest::logs::{JsonLines, Report};
-use quiver_ingest::{Encoding, Error as IngestError};
 use quiver_store::Refusal;
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 use tokio::task::JoinHandle;
 use tracing::Instrument;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::decoders::LineDecoder;
 use super::metrics::Endpoint;
 use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours};
@@ -42,84 +42,12 @@ const BUFFER_BYTES: usize = 64 * 1024;
 const PAUSE: Duration = Duration::from_secs(1);
 /// Bytes of a broken body that are read so that the sender gets to see the answer.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
+/// Most bytes of rows that a turn makes, for it ends with a batch that is full, and a row.
+const TURN_BYTES_MAX: usize = 10 << 20;
+/// Bytes that a byte of a body may become as rows, of one that is as it is and of one that is packed.
+const GROWTH: [usize; 2] = [3, 64];
 /// Bytes of rows that are held back while the request may still turn out to be broken; beyond, they are stored.
 const HELD_BYTES_MAX: usize = 64 << 20;
-
-/// A decoder of lines.
-pub(super) trait LineDecoder: Send + 'static {
-    /// Reads a piece.
-    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError>;
-    /// Reads the last line.
-    fn finish(&mut self) -> Result<(), IngestError>;
-    /// Takes full batches.
-    fn take_full(&mut self) -> Vec<LogsBatch>;
-    /// Takes all batches.
-    fn take_all(&mut self) -> Vec<LogsBatch>;
-    /// What became of the rows.
-    fn report(&self) -> &Report;
-    /// Bytes that are kept until the end, besides batches.
-    fn kept_bytes(&self) -> usize;
-    /// Whether nothing may be stored before the whole is read.
-    const HOLDS: bool;
-}
-
-impl LineDecoder for JsonLines {
-    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError> {
-        JsonLines::feed(self, data);
-        Ok(())
-    }
-
-    fn finish(&mut self) -> Result<(), IngestError> {
-        JsonLines::finish(self);
-        Ok(())
-    }
-
-    fn take_full(&mut self) -> Vec<LogsBatch> {
-        self.rows.take_full()
-    }
-
-    fn take_all(&mut self) -> Vec<LogsBatch> {
-        self.rows.take_all()
-    }
-
-    fn report(&self) -> &Report {
-        &self.rows.report
-    }
-
-    fn kept_bytes(&self) -> usize {
-        0
-    }
-
-    const HOLDS: bool = false;
-}
-
-impl LineDecoder for Bulk {
-    fn feed(&mut self, data: &[u8]) -> Result<(), IngestError> {
-        Bulk::feed(self, data)
-    }
-
-    fn finish(&mut self) -> Result<(), IngestError> {
-        Bulk::finish(self)
-    }
-
-    fn take_full(&mut self) -> Vec<LogsBatch> {
-        Bulk::take_full(self)
-    }
-
-    fn take_all(&mut self) -> Vec<LogsBatch> {
-        Bulk::take_all(self)
-    }
-
-    fn report(&self) -> &Report {
-        Bulk::report(self)
-    }
-
-    fn kept_bytes(&self) -> usize {
-        Bulk::kept_bytes(self)
-    }
-
-    const HOLDS: bool = true;
-}
 
 /// What is handed back and forth between the socket and the decoder.
 struct Work<D> {
@@ -218,6 +146,7 @@ async fn run<D: LineDecoder>(
     body: Body,
 ) -> Streamed<D> {
     let encoding = encoding.unwrap_or(Encoding::Identity);
+    let growth = GROWTH[usize::from(encoding != Encoding::Identity)];
     let inflate = Inflate::new(encoding, state.settings.decode_limits.body_bytes_max);
     let hash = whole.then(|| Box::new(Xxh3::new()));
     let work = Work { decoder, inflate, room: state.bodies.share(), buffer: vec![0; BUFFER_BYTES], hash };
@@ -228,6 +157,9 @@ async fn run<D: LineDecoder>(
         held: Vec::new(),
         held_bytes: 0,
         storing: None,
+        storing_bytes: 0,
+        rows: state.bodies.decoded_share(),
+        growth,
         refused: Vec::new(),
         bytes: 0,
         share: state.bodies.share(),
@@ -259,6 +191,11 @@ struct Driver<D> {
     held: Vec<LogsBatch>,
     held_bytes: usize,
     storing: Option<JoinHandle<Result<Refusals>>>,
+    storing_bytes: usize,
+    /// Of the memory for what bodies are decoded to: rows that a turn makes, and those on their way into the store.
+    rows: Share,
+    /// How many bytes of rows a byte of the body may become.
+    growth: usize,
     refused: Refusals,
     bytes: u64,
     /// Of the memory for bodies: what is gathered or held back.
@@ -294,16 +231,26 @@ impl<D: LineDecoder> Driver<D> {
                         if !self.share.try_hold(self.kept_bytes() + gathered) {
                             break;
                         }
+                        // Who sends little by little holds rows no longer than who pauses.
+                        if began.elapsed() >= PAUSE {
+                            paused = true;
+                            break;
+                        }
                     }
                 }
             }
             self.bytes += gathered as u64;
             self.read += began.elapsed();
-            let mut turn = self.turn(pieces, ended, gathered).await;
-            loop {
+            let mut next = Some((pieces, gathered));
+            while let Some((pieces, size)) = next.take() {
+                if let Err(e) = self.make_room(size).await {
+                    broken = Some(e);
+                    break;
+                }
+                let turn = self.turn(pieces, ended, size).await;
                 self.take(turn.batches).await?;
                 if self.whole && self.held_bytes > HELD_BYTES_MAX {
-                    let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of values");
+                    let text = format!("a request with `Idempotency-Key` may hold {HELD_BYTES_MAX} bytes of rows");
                     broken = Some(Error::new(ErrorKind::TooLarge, text));
                     break;
                 }
@@ -312,12 +259,9 @@ impl<D: LineDecoder> Driver<D> {
                     break;
                 }
                 match turn.more {
-                    Ok(true) => turn = self.turn(Vec::new(), ended, GATHER_BYTES).await,
-                    Ok(false) => break,
-                    Err(e) => {
-                        broken = Some(e);
-                        break;
-                    }
+                    Ok(true) => next = Some((Vec::new(), GATHER_BYTES)),
+                    Ok(false) => {}
+                    Err(e) => broken = Some(e),
                 }
             }
             if let Some(broken) = broken {
@@ -332,18 +276,49 @@ impl<D: LineDecoder> Driver<D> {
             if paused {
                 self.release(true).await?;
             }
+            // What the turns had room for and did not need is given back.
+            let bytes = self.row_bytes();
+            self.rows.try_hold(bytes);
         }
+    }
+
+    /// Whether rows are held until the body ends.
+    fn keeps(&self) -> bool {
+        self.whole || D::HOLDS
+    }
+
+    /// Bytes of rows that no full batch holds.
+    fn open_bytes(&self) -> usize {
+        self.work.as_deref().map_or(0, |work| work.decoder.open_bytes())
     }
 
     /// Bytes that are held until the body ends.
     fn kept_bytes(&self) -> usize {
         let of_work = |work: &Work<D>| work.decoder.kept_bytes() + work.inflate.kept_bytes();
-        self.held_bytes + self.work.as_deref().map_or(0, of_work)
+        let of_rows = if self.keeps() { self.held_bytes + self.open_bytes() } else { 0 };
+        of_rows + self.work.as_deref().map_or(0, of_work)
+    }
+
+    /// Bytes of rows that are stored before it ends, or are being stored.
+    fn row_bytes(&self) -> usize {
+        self.storing_bytes + if self.keeps() { 0 } else { self.held_bytes + self.open_bytes() }
+    }
+
+    /// Holds the memory of what a turn may make of so many bytes.
+    async fn make_room(&mut self, size: usize) -> Result<()> {
+        let most = size.saturating_mul(self.growth).min(TURN_BYTES_MAX);
+        if self.rows.try_hold(self.row_bytes() + most) {
+            return Ok(());
+        }
+        // What is on its way into the store is gone in a moment.
+        self.settle().await?;
+        self.rows.hold(self.row_bytes() + most).await
     }
 
     /// Lets go of what is held, for nobody will ask for it.
     fn forget(&mut self) {
         (self.held, self.held_bytes, self.share) = (Vec::new(), 0, self.state.bodies.share());
+        self.rows = self.state.bodies.decoded_share();
     }
 
     async fn turn(&mut self, pieces: Vec<Bytes>, ended: bool, size: usize) -> Turn {
@@ -367,9 +342,13 @@ impl<D: LineDecoder> Driver<D> {
 
     /// Takes batches that were decoded.
     async fn take(&mut self, batches: Vec<LogsBatch>) -> Result<()> {
-        self.held_bytes += batches.iter().map(|b| b.values.len()).sum::<usize>();
-        self.held.extend(batches);
+        self.hold(batches);
         if !self.whole && (!D::HOLDS || self.held_bytes > HELD_BYTES_MAX) { self.store().await } else { Ok(()) }
+    }
+
+    fn hold(&mut self, batches: Vec<LogsBatch>) {
+        self.held_bytes += batches.iter().map(LogsBatch::memory_bytes).sum::<usize>();
+        self.held.extend(batches);
     }
 
     /// Stores what is held; `partly`: also the rows that fill no batch, unless all or nothing counts.
@@ -382,7 +361,7 @@ impl<D: LineDecoder> Driver<D> {
                 return Ok(());
             }
             let rest = self.work.as_mut().map(|w| w.decoder.take_all()).unwrap_or_default();
-            self.held.extend(rest);
+            self.hold(rest);
         }
         self.store().await?;
         self.settle().await
@@ -395,7 +374,7 @@ impl<D: LineDecoder> Driver<D> {
         }
         self.settle().await?;
         let (batches, state) = (std::mem::take(&mut self.held), Arc::clone(&self.state));
-        self.held_bytes = 0;
+        (self.held_bytes, self.storing_bytes) = (0, self.held_bytes);
         self.storing = Some(tokio::spawn(RequestInfo::carry(async move { write_counted(&state, batches).await })));
         Ok(())
     }
@@ -403,7 +382,9 @@ impl<D: LineDecoder> Driver<D> {
     async fn settle(&mut self) -> Result<()> {
         if let Some(storing) = self.storing.take() {
             let lost = |e| Error::internal("a write met a fault of ours; the log has it").with_source(e);
-            self.refused.extend(storing.await.map_err(lost)??);
+            let stored = storing.await;
+            self.storing_bytes = 0;
+            self.refused.extend(stored.map_err(lost)??);
         }
         Ok(())
     }
@@ -447,6 +428,7 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
 #[cfg(test)]
 mod tests {
     use quiver_ingest::codec::pack;
+    use quiver_ingest::logs::bulk::Bulk;
     use quiver_ingest::logs::{FieldOptions, LogsContext, LogsLimits};
     use xxhash_rust::xxh3::xxh3_128;
 

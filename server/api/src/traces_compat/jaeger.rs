@@ -10,6 +10,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{StatusCode, header};
 use quiver_ingest::traces::{TraceContext, TraceFormat, decode};
+use quiver_ingest::within;
 use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
@@ -309,10 +310,13 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
             latest_ns: i64::MAX,
             access: &access,
         };
-        let decoded = decode(TraceFormat::OtlpJson, None, &body, &ctx, &mut |_| true).map_err(Error::from)?;
+        let room = state.bodies.decoding();
+        let run = || decode(TraceFormat::OtlpJson, None, &body, &ctx, &mut |_| true);
+        let decoded = within(Arc::clone(&room), run).map_err(Error::from)?;
         let memory = state.engine.collected("spans", &call.ctx);
         memory.add(spans_bytes(decoded.batch.len(), decoded.batch.memory_bytes()))?;
         call.ctx.keep(memory);
+        drop(room);
         let mut spans = Vec::new();
         read_spans(&decoded.batch.flat(), &mut spans)?;
         let traces = assemble_all(spans);

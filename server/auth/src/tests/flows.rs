@@ -80,6 +80,12 @@ async fn a_reused_refresh_token_ends_its_session() {
     fx.pass_s(11);
     assert!(fx.refresh(&text(&first), "").await.unwrap_err().happened.is_some());
     assert!(fx.refresh(&text(&second), "").await.is_err());
+    // Nor does a clock that is set back make that moment any longer.
+    let first = fx.login("").await;
+    fx.refresh(&text(&first), "").await.unwrap();
+    fx.pass_s(-3600);
+    assert!(fx.refresh(&text(&first), "").await.unwrap_err().happened.is_some());
+    fx.pass_s(3600);
     // What was never issued ends nothing.
     let good = fx.login("").await;
     let (head, _) = good["refresh_token"].as_str().unwrap().rsplit_once('_').unwrap();

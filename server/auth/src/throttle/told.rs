@@ -91,11 +91,13 @@ impl Told {
             }
             told += 1;
         }
-        let since_ms = now_ms - ACCOUNT_MS;
+        // What lies far in the future is of a clock that was wrong.
+        let (since_ms, until_ms) = (now_ms - ACCOUNT_MS, now_ms + ACCOUNT_MS);
         if told > 0 {
-            statement("DELETE FROM failure WHERE last_ms < ?").bind(since_ms).execute(database).await?;
+            let sql = "DELETE FROM failure WHERE last_ms < ? OR last_ms > ?";
+            statement(sql).bind(since_ms).bind(until_ms).execute(database).await?;
         }
-        let rows = read(database, server, since_ms).await?;
+        let rows = read(database, server, since_ms, until_ms).await?;
         let (successes, failures): (Vec<Heard>, Vec<Heard>) = rows.into_iter().partition(|row| row.server.is_empty());
         let successes: HashMap<String, i64> =
             successes.into_iter().map(|row| (row.place, row.failures.last_ms)).collect();
@@ -133,10 +135,11 @@ async fn write(database: &Database, server: &str, place: &str, failures: Failure
 }
 
 /// The newest rows of others.
-async fn read(database: &Database, server: &str, since_ms: i64) -> Result<Vec<Heard>, Error> {
+async fn read(database: &Database, server: &str, since_ms: i64, until_ms: i64) -> Result<Vec<Heard>, Error> {
     let sql = "SELECT place, server, number, first_ms, last_ms FROM failure WHERE server <> ? AND last_ms >= ? \
-        ORDER BY last_ms DESC LIMIT ?";
-    let rows = statement(sql).bind(server).bind(since_ms).bind(REMEMBERED as i64).fetch_all(database).await?;
+        AND last_ms <= ? ORDER BY last_ms DESC LIMIT ?";
+    let rows = statement(sql).bind(server).bind(since_ms).bind(until_ms);
+    let rows = rows.bind(REMEMBERED as i64).fetch_all(database).await?;
     let mut read = Vec::with_capacity(rows.len());
     for row in rows {
         let count = row.try_get::<i64>(2)?.clamp(0, i64::from(u32::MAX)) as u32;

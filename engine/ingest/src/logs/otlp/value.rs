@@ -8,22 +8,49 @@ pub(super) use crate::otlp::any::key_value;
 
 use super::super::json::append_quoted;
 use super::super::names::MSG_NAME;
+use super::super::report::Dropped;
 use super::super::rows::Rows;
 use super::super::{NAME_BYTES_MAX, lossy};
 use crate::error::Result;
 use crate::otlp::any::{Any, read};
 use crate::wire::{DEPTH_MAX, Reader, WireError};
 
+/// Most fields of a map that are kept; a row has a thousand, and an entry of two bytes takes fifty here.
+const FIELDS_MAX: usize = 16 << 10;
+/// Bytes of a list or map, as text, beyond which the rest of it is not read: a row has half of them.
+const TEXT_BYTES_MAX: usize = 4 << 20;
+
 /// Names and values that were flattened, with their memory.
 #[derive(Debug, Default)]
 pub(super) struct Fields {
     pairs: Vec<(String, String)>,
     text: String,
+    /// Bytes of the values.
+    bytes: usize,
+    /// Why a row with these fields is not taken.
+    fault: Option<Dropped>,
 }
 
 impl Fields {
     pub(super) fn clear(&mut self) {
         self.pairs.clear();
+        (self.bytes, self.fault) = (0, None);
+    }
+
+    /// Why a row with these fields is not taken, if they are more than any row has.
+    pub(super) fn fault(&self) -> Option<Dropped> {
+        self.fault
+    }
+
+    fn push(&mut self, name: String, text: String) {
+        if self.pairs.len() == FIELDS_MAX {
+            self.fault = Some(Dropped::TooManyFields);
+        } else if self.bytes > TEXT_BYTES_MAX {
+            self.fault = Some(Dropped::LargeRow);
+        } else {
+            self.bytes += text.len();
+            self.pairs.push((name, text));
+        }
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = (String, String)> + '_ {
@@ -43,7 +70,7 @@ impl Fields {
         let Any::Map(message) = value else {
             let mut text = String::new();
             push_text(value, &mut text)?;
-            self.pairs.push((name, text));
+            self.push(name, text);
             return Ok(true);
         };
         let mark = self.pairs.len();
@@ -52,7 +79,7 @@ impl Fields {
             self.pairs.truncate(mark);
             let mut text = String::new();
             push_json(value, &mut text, depth)?;
-            self.pairs.push((name, text));
+            self.push(name, text);
         }
         Ok(true)
     }
@@ -119,10 +146,14 @@ pub(super) fn add_body(rows: &mut Rows, scratch: &mut Fields, value: &[u8]) -> R
 }
 
 fn add_all(rows: &mut Rows, scratch: &mut Fields) {
+    if let Some(why) = scratch.fault() {
+        rows.lose(why);
+    }
     for (name, text) in scratch.drain() {
         let name = rows.field_name(&name);
         rows.add(name, &text);
     }
+    scratch.clear();
 }
 
 fn push_text(value: Any<'_>, out: &mut String) -> Result<(), WireError> {
@@ -174,7 +205,7 @@ fn push_json(value: Any<'_>, out: &mut String, depth: usize) -> Result<(), WireE
     out.push(open);
     let mut first = true;
     let mut r = Reader::new(message);
-    while !r.is_empty() {
+    while !r.is_empty() && out.len() <= TEXT_BYTES_MAX {
         match r.tag()? {
             0x0a => {
                 if !first {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use quiver_types::LogsBatch;
 use quiver_types::label::push_pair;
-use quiver_types::logs::RecordMarks;
+use quiver_types::logs::{FIELD_BYTES, RecordMarks};
 
 use super::super::labels;
 use super::super::names::NONE;
@@ -82,10 +82,12 @@ impl Rows {
         self.streams.find(&self.scratch, &mut self.batch)
     }
 
-    /// Ends the batch if it is full, or has as many names as it may have.
+    /// Ends the batch if it is full, or has as many names as it may have. Only between rows.
     #[inline]
-    pub(super) fn bound_batch(&mut self) {
-        if self.row_start > self.limits.batch_bytes || self.batch.len() >= BATCH_ROWS_MAX || self.names.is_full() {
+    pub(crate) fn bound_batch(&mut self) {
+        let field_bytes = self.batch.value_ends.len() * FIELD_BYTES;
+        let is_full = self.row_start.max(field_bytes) > self.limits.batch_bytes || self.batch.len() >= BATCH_ROWS_MAX;
+        if is_full || self.names.is_full() {
             let next = room_of(&self.batch);
             self.finish_batch();
             self.batch = next;
@@ -95,7 +97,7 @@ impl Rows {
     fn finish_batch(&mut self) {
         if !self.batch.is_empty() {
             let batch = std::mem::take(&mut self.batch);
-            self.held_bytes += batch_bytes(&batch);
+            self.held_bytes += batch.memory_bytes();
             self.full.push(batch);
         }
         self.batch = LogsBatch::default();
@@ -116,6 +118,11 @@ impl Rows {
         self.take_full()
     }
 
+    /// About how many bytes the rows take that no full batch holds, and the names of all.
+    pub fn open_bytes(&self) -> usize {
+        self.batch.memory_bytes() + self.names.bytes()
+    }
+
     /// Says whether there are rows that no full batch holds.
     pub fn has_rows(&self) -> bool {
         !self.batch.is_empty() || !self.full.is_empty()
@@ -124,11 +131,12 @@ impl Rows {
     /// Holds the request to its limit of memory: a few bytes on the wire can stand for many.
     pub(crate) fn check_memory(&self) -> Result<()> {
         let limit_bytes = self.limits.total_bytes_max;
-        let bytes = self.held_bytes + self.batch.values.len();
-        if bytes > limit_bytes {
+        let bytes = self.held_bytes + self.batch.memory_bytes();
+        // Rows that are dropped, and fields without a value, cost the same to write.
+        if bytes.max(self.shared) > limit_bytes {
             return Err(Error::TooLarge { what: "body, its rows written out,", limit_bytes });
         }
-        decoding::hold(bytes)
+        decoding::hold(bytes + self.names.bytes())
     }
 }
 
@@ -146,9 +154,4 @@ fn room_of(batch: &LogsBatch) -> LogsBatch {
         values: Vec::with_capacity(batch.values.len() + batch.values.len() / 16),
         ..LogsBatch::default()
     }
-}
-
-/// Bytes that a batch takes in memory, about.
-fn batch_bytes(batch: &LogsBatch) -> usize {
-    batch.values.len() + 8 * batch.value_ends.len() + 20 * batch.len() + batch.stream_bytes.len()
 }

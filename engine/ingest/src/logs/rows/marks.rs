@@ -2,13 +2,14 @@
 
 use super::super::report::Dropped;
 use super::super::time::Stamp;
-use super::{DEAD, Rows};
+use super::Rows;
 
 /// How far a row was, so that it can be taken back to there.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mark {
     fields: usize,
     replaced: usize,
+    live: usize,
     name_bytes: usize,
     fault: Option<Dropped>,
     time: Option<Result<Stamp, Dropped>>,
@@ -22,6 +23,7 @@ impl Rows {
         Mark {
             fields: self.row.len(),
             replaced: self.replaced.len(),
+            live: self.live,
             name_bytes: self.name_bytes,
             fault: self.fault,
             time: self.time,
@@ -41,8 +43,7 @@ impl Rows {
                 (name.row, name.place) = (*row_number, place);
             }
         }
-        self.live = self.row.iter().filter(|f| f.name != DEAD).count();
-        self.name_bytes = mark.name_bytes;
+        (self.live, self.name_bytes) = (mark.live, mark.name_bytes);
         (self.fault, self.time) = (mark.fault, mark.time);
         (self.later_time, self.msg) = (mark.later_time, mark.msg);
         let start = self.value_start();

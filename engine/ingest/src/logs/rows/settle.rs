@@ -84,12 +84,10 @@ impl Rows {
         }
         let options = Arc::clone(&self.options);
         for (name, value) in &options.extra {
-            if let Some(old) =
-                self.row.iter().position(|f| f.name != DEAD && *self.names.list[f.name as usize].text == **name)
-            {
-                self.kill(old as u32);
-            }
             let number = self.names.find(name);
+            if let Some(old) = self.place_of(number) {
+                self.kill(old);
+            }
             self.batch.values.extend_from_slice(value.as_bytes());
             self.name_bytes += name.len();
             self.row.push(RowField { name: number, end: self.batch.values.len() as u32 });
@@ -101,6 +99,16 @@ impl Rows {
         if self.batch.values.len() - self.row_start + self.name_bytes > self.limits.row_bytes_max {
             self.fault = Some(Dropped::LargeRow);
         }
+    }
+
+    /// Where the row has a field. A field that became the message stands where it stood by its own name.
+    fn place_of(&self, number: u32) -> Option<u32> {
+        if number == MSG_NAME {
+            return self.row.iter().position(|f| f.name == number).map(|place| place as u32);
+        }
+        let name = &self.names.list[number as usize];
+        let stands = |place: u32| self.row.get(place as usize).is_some_and(|f| f.name == number);
+        (name.row == self.row_number && stands(name.place)).then_some(name.place)
     }
 
     pub(super) fn add_default_message(&mut self) {

@@ -1,8 +1,11 @@
 //! The internal form `trace/1`: types, what spans share, what is missing and what is wrong.
 
+use std::sync::Arc;
+
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::decoding::{DecodeRoom, within};
 
 fn read(trace: &Json) -> Result<DecodedSpans> {
     with(|ctx| decode(TraceFormat::Internal, None, trace.to_string().as_bytes(), ctx))
@@ -24,6 +27,29 @@ fn span_of(members: Json) -> Span {
     let decoded = one_of(&members);
     assert_eq!(decoded.text(), "");
     spans_of(&decoded.batch).remove(0)
+}
+
+/// Values of two bytes take many times as much while they are read.
+#[test]
+fn reading_takes_memory() {
+    struct Megabyte;
+    impl DecodeRoom for Megabyte {
+        fn hold(&self, bytes: usize) -> bool {
+            bytes <= 1 << 20
+        }
+    }
+    let mut long = trace(json!([]));
+    long["x"] = json!(vec![0; 100_000]);
+    assert!(read(&long).is_ok());
+    assert!(within(Arc::new(Megabyte), || read(&trace(json!([])))).is_ok());
+    assert!(within(Arc::new(Megabyte), || read(&json!({"data": trace(json!([]))}))).is_ok());
+    assert!(matches!(within(Arc::new(Megabyte), || read(&long)), Err(Error::NoRoom)));
+    let body = long.to_string();
+    let small = with(|ctx| {
+        let ctx = TraceContext { batch_bytes_max: 1 << 20, ..ctx.clone() };
+        decode(TraceFormat::Internal, None, body.as_bytes(), &ctx)
+    });
+    assert!(matches!(small, Err(Error::TooLarge { .. })), "a request that is alone has room for anything");
 }
 
 #[test]

@@ -212,6 +212,24 @@ fn a_span_that_is_left_out_leaves_nothing_behind() {
 }
 
 #[test]
+fn contexts_take_memory() {
+    let mut builder = SpansBuilder::default();
+    let value = "x".repeat(1000);
+    let resource = Attributes::of([("k", Value::Text(&value))]);
+    let fields = ContextFields { service: "a", resource: resource.bytes(), ..ContextFields::default() };
+    builder.context(&fields);
+    let one = builder.memory_bytes();
+    assert!(one > 2 * 1000, "{one}: as read, and as a column");
+    builder.context(&fields);
+    assert_eq!(builder.memory_bytes(), one, "it is known");
+    let long = "n".repeat(NAME_BYTES_MAX);
+    let names = [format!("{long}1"), format!("{long}2")];
+    let numbers = names.each_ref().map(|name| builder.context(&ContextFields { scope_name: name, ..fields }));
+    assert_eq!(numbers, [1, 1], "names that are cut to the same");
+    assert!(builder.memory_bytes() > 2 * one, "each has a resource of its own");
+}
+
+#[test]
 fn equal_contexts_are_one() {
     let mut builder = SpansBuilder::default();
     let resource = Attributes::of([("k", Value::Text("v"))]);

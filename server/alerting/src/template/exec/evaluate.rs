@@ -21,6 +21,7 @@ impl<'o> Exec<'o> {
             let value = value.unwrap_or(Value::Nil);
             for name in &pipe.variables {
                 if pipe.assigns {
+                    exec.search(frame)?;
                     if !set(frame, name, value.clone()) {
                         return Err(fail(frame, format!("undefined variable: {name}")));
                     }
@@ -78,7 +79,10 @@ impl<'o> Exec<'o> {
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
             ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, &[], None),
-            ArgKind::Variable(names) if names.len() == 1 => variable(frame, &names[0]),
+            ArgKind::Variable(names) if names.len() == 1 => {
+                self.search(frame)?;
+                variable(frame, &names[0])
+            }
             ArgKind::Field(_) | ArgKind::Variable(_) | ArgKind::Chain(..) => self.fields(frame, dot, arg, &[], None),
             ArgKind::Pipe(pipe) => self.pipe(frame, dot, pipe),
         }
@@ -96,7 +100,10 @@ impl<'o> Exec<'o> {
         frame.at = At::Arg(node);
         let (mut value, names) = match &node.kind {
             ArgKind::Field(names) => (dot.clone(), names.as_slice()),
-            ArgKind::Variable(names) => (variable(frame, &names[0])?, &names[1..]),
+            ArgKind::Variable(names) => {
+                self.search(frame)?;
+                (variable(frame, &names[0])?, &names[1..])
+            }
             ArgKind::Chain(inner, names) => {
                 if matches!(inner.kind, ArgKind::Nil) {
                     return Err(fail(frame, format!("indirection through explicit nil in {node}")));

@@ -7,6 +7,9 @@ use super::number::number;
 use super::{Parsed, Parser};
 use crate::text::{quote, unquote};
 
+/// Most variables with names of their own that are seen at one place: each use of one goes through all of them.
+const VARIABLES_MAX: usize = 256;
+
 impl Parser<'_> {
     /// Reads a pipeline up to its end, and that.
     pub(super) fn pipeline(&mut self, context: &str, end: Kind) -> Parsed<Pipe> {
@@ -58,12 +61,11 @@ impl Parser<'_> {
                 Kind::Assign | Kind::Declare => {
                     self.next();
                     pipe.assigns = next.kind == Kind::Assign;
-                    self.declare(variable.text, pipe);
-                    return Ok(());
+                    return self.declare(variable.text, variable.pos, pipe);
                 }
                 Kind::Comma => {
                     self.next();
-                    self.declare(variable.text, pipe);
+                    self.declare(variable.text, variable.pos, pipe)?;
                     if context != "range" || pipe.variables.len() >= 2 {
                         return self.fail(next.pos, format!("too many declarations in {context}"));
                     }
@@ -82,9 +84,15 @@ impl Parser<'_> {
         Ok(())
     }
 
-    fn declare(&mut self, name: String, pipe: &mut Pipe) {
-        self.variables.push(name.clone());
+    fn declare(&mut self, name: String, pos: usize, pipe: &mut Pipe) -> Parsed<()> {
+        if !self.variables.contains(&name) {
+            if self.variables.len() >= VARIABLES_MAX {
+                return self.fail(pos, format!("more than {VARIABLES_MAX} variables"));
+            }
+            self.variables.push(name.clone());
+        }
         pipe.variables.push(name);
+        Ok(())
     }
 
     fn command(&mut self) -> Parsed<Command> {

@@ -1,0 +1,106 @@
+//! Fields that many rows of a request share: labels of a stream, attributes of a resource and its scopes.
+
+use super::labels;
+use super::report::Dropped;
+use super::rows::Rows;
+
+/// Most of them; a row has a fourth of that. An entry of two bytes takes fifty here.
+const FIELDS_MAX: usize = 4096;
+/// Most bytes of names and values, as of a row.
+const BYTES_MAX: usize = 2 << 20;
+
+/// Fields in the order in which they are added to rows.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    pairs: Vec<(String, String)>,
+    /// Bytes of names and values, and of values.
+    bytes: [usize; 2],
+    /// Why rows with these fields are not taken.
+    fault: Option<Dropped>,
+    names: Vec<u32>,
+    /// Of the names.
+    generation: u32,
+}
+
+/// How many there were.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    fields: usize,
+    bytes: [usize; 2],
+    fault: Option<Dropped>,
+}
+
+impl Shared {
+    /// Begins anew.
+    pub(super) fn clear(&mut self) {
+        self.take_back(Mark { fields: 0, bytes: [0; 2], fault: None });
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark { fields: self.pairs.len(), bytes: self.bytes, fault: self.fault }
+    }
+
+    /// Takes fields back that came since.
+    pub(super) fn take_back(&mut self, mark: Mark) {
+        self.pairs.truncate(mark.fields);
+        (self.bytes, self.fault) = (mark.bytes, mark.fault);
+        self.generation = 0;
+    }
+
+    /// Adds a field.
+    pub(super) fn push(&mut self, name: String, value: String) {
+        let [all, values] = self.bytes;
+        self.bytes = [all.saturating_add(name.len() + value.len()), values.saturating_add(value.len())];
+        let fault = if self.pairs.len() >= FIELDS_MAX {
+            Dropped::TooManyFields
+        } else if self.bytes[0] > BYTES_MAX {
+            Dropped::LargeRow
+        } else {
+            self.pairs.push((name, value));
+            self.generation = 0;
+            return;
+        };
+        self.lose(fault);
+    }
+
+    /// Has no row taken that has these fields.
+    pub(super) fn lose(&mut self, why: Dropped) {
+        self.fault.get_or_insert(why);
+    }
+
+    /// Makes these fields the labels of the stream of the rows that follow, where no parameter names stream fields.
+    pub(super) fn set_stream(&self, rows: &mut Rows) {
+        // There may be any number of streams without a row.
+        rows.bound_batch();
+        if rows.names_stream_fields() {
+            return;
+        }
+        let labels = self.pairs.iter().filter_map(|(name, value)| Some((rows.label(name)?, value)));
+        let mut canonical = Vec::new();
+        labels::canonical(labels.collect(), &mut canonical);
+        rows.set_stream(&canonical);
+    }
+
+    /// Adds all of them to a row; `with_roles`: they may be its message.
+    pub(super) fn add(&mut self, rows: &mut Rows, with_roles: bool) {
+        if let Some(fault) = self.fault {
+            rows.lose(fault);
+        }
+        if rows.is_lost() {
+            return;
+        }
+        if self.generation != rows.names.generation {
+            self.names.clear();
+            self.names.extend(self.pairs.iter().map(|(name, _)| rows.field_name(name)));
+            self.generation = rows.names.generation;
+        }
+        rows.spend(self.pairs.len(), self.bytes[1]);
+        for (name, (_, value)) in self.names.iter().zip(&self.pairs) {
+            if with_roles {
+                rows.add(*name, value);
+            } else {
+                rows.add_plain(*name, value);
+            }
+        }
+    }
+}
