@@ -1,7 +1,7 @@
 //! Which parts to merge next: a pure function of the live parts, the time and the settings.
 //!
-//! Level 0 parts of closed 2 h windows become level 1 (one part per window), a closed day becomes level 2 (cut by
-//! series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a
+//! Level 0 parts of closed 2 h windows become level 1 (one part per window) where that halves their number, a closed day
+//! becomes level 2 (cut by series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a
 //! day's level 2 parts and is folded in when it is worth the rewriting: flush, level 1 and level 2 make a write
 //! amplification of 3, which no order of arrival brings above 5 (`simulation`). To that end parts are merged with others
 //! of about their size, never small ones with a large one again and again.
@@ -205,7 +205,10 @@ fn plan_windows<'a>(
     let mut group: Vec<&PartMeta> = Vec::new();
     let mut last_window = Millis::MIN;
     let enough = |group: &[&PartMeta], last: Millis| {
-        group.len() >= ctx.settings.level0_parts_min.max(2) && closed((last + 1) * window_ms)
+        // Splitting by window makes a part of each, so a part or two for a window are as good as they are.
+        let windows = group.first().map_or(1, |g| last - window(g.min_ts) + 1) as usize;
+        let least = ctx.settings.level0_parts_min.max(2).max(2 * windows - 1);
+        group.len() >= least && closed((last + 1) * window_ms)
     };
     let take = |group: &[&'a PartMeta]| group[..group.len().min(ctx.settings.inputs_max.max(2))].to_vec();
     for part in narrow {
@@ -300,8 +303,12 @@ mod tests {
         check(&in_window(), 3 * HOUR, false, 0, Some((1, true, &[0, 1])));
         check(&in_window()[1..], 3 * HOUR, false, 0, None);
         // A part over the border ties two windows together.
-        check(&[part(0, 0, HOUR), part(0, HOUR, 3 * HOUR)], 3 * HOUR, false, 0, None);
-        check(&[part(0, 0, HOUR), part(0, HOUR, 3 * HOUR)], 5 * HOUR, false, 0, Some((1, true, &[0, 1])));
+        let over_border = [part(0, 0, HOUR), part(0, HOUR, 3 * HOUR), part(0, 3 * HOUR, 4 * HOUR - 1)];
+        check(&over_border, 3 * HOUR, false, 0, None);
+        check(&over_border, 5 * HOUR, false, 0, Some((1, true, &[0, 1, 2])));
+        // As many parts as windows would be as many afterwards.
+        check(&over_border[..2], 5 * HOUR, false, 0, None);
+        check(&[part(0, 0, 5 * HOUR), part(0, 5 * HOUR, 9 * HOUR)], 12 * HOUR, false, 0, None);
         // Level 1 is done until the day ends.
         check(&[part(1, 0, HOUR), part(1, 0, HOUR)], 20 * HOUR, false, 0, None);
         // What is in the spool waits.
