@@ -90,7 +90,8 @@ pub struct CompactionSettings {
     pub interval: Duration,
     /// Target size of a level 2 part.
     pub part_bytes: u64,
-    /// Level 0 parts of a closed window that make level 1 worth it.
+    /// Level 0 parts of a closed window that make level 1 worth it; where they lie over several windows, twice as many as
+    /// these at least, less one.
     pub level0_parts_min: usize,
     /// Most inputs of one compaction.
     pub inputs_max: usize,

@@ -1,10 +1,10 @@
 //! Which parts to merge next: a pure function of the live parts, the time and the settings.
 //!
-//! Level 0 parts of closed 2 h windows become level 1 (one part per window) where that halves their number, a closed day
-//! becomes level 2 (cut by series range). Large parts of logs are level 1 from the start, and stay while there are few. Late data lies beside a
-//! day's level 2 parts and is folded in when it is worth the rewriting: flush, level 1 and level 2 make a write
-//! amplification of 3, which no order of arrival brings above 5 (`simulation`). To that end parts are merged with others
-//! of about their size, never small ones with a large one again and again.
+//! Level 0 parts of closed 2 h windows become level 1 (one part per window) where that halves their number, a closed
+//! day becomes level 2 (cut by series range). Large parts of logs are level 1 from the start, and stay while there are
+//! few. Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting: flush, level 1 and
+//! level 2 make a write amplification of 3, which no order of arrival brings above 5 (`simulation`). To that end parts
+//! are merged with others of about their size, never small ones with a large one again and again.
 
 use std::collections::{BTreeMap, HashSet};
 
