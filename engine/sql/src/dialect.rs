@@ -323,10 +323,16 @@ impl VisitorMut for Translator<'_> {
         }
         json::changed(place);
         sets::listed(place);
+        if let Expr::Subquery(query) = &*place
+            && !self.compared.contains(&std::ptr::from_ref(&**query))
+        {
+            lookups::unwrapped(place, self.aggregates);
+        }
         let done = sets::plain(place).and_then(|()| tuples::constant(place)).and_then(|()| sets::without(place));
         if let Err(error) = done {
             return refused(error);
         }
+        lookups::compared(place, self.aggregates);
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place
             && let Expr::Subquery(query) = &**right
         {

@@ -8,14 +8,14 @@ use super::super::columns::factors;
 use super::KEYS;
 use crate::walk::walk;
 
-/// Whether a table is a subquery that reads [`KEYS`].
-pub(super) fn reads_within(factor: &TableFactor) -> bool {
-    matches!(factor, TableFactor::Derived { subquery, .. } if reads_keys(&**subquery))
+/// Whether what a select reads its rows of reads [`KEYS`]: subqueries, lists that are taken apart, conditions of joins.
+pub(super) fn reads_within(select: &Select) -> bool {
+    reads_keys(&select.from)
 }
 
 /// Says of a subquery that reads [`KEYS`] that these are of a table before it.
 pub(super) fn of_table_before(factor: &mut TableFactor) {
-    if reads_within(factor)
+    if reads_keys(&*factor)
         && let TableFactor::Derived { lateral, .. } = factor
     {
         *lateral = true;
@@ -45,7 +45,8 @@ pub(super) fn gives_beside_table(select: &Select) -> bool {
     select.from.iter().flat_map(factors).any(is_table) && reads
 }
 
-fn reads_keys(part: &impl Visit) -> bool {
+/// Whether a part reads [`KEYS`].
+pub(super) fn reads_keys(part: &impl Visit) -> bool {
     struct Reads;
     impl Visitor for Reads {
         type Break = ();
