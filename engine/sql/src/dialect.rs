@@ -204,6 +204,7 @@ impl Translator<'_> {
                 sets::behind_name(place)?;
             }
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
+            Expr::Exists { subquery, .. } => exists::whole(subquery)?,
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
                 if empty::is_empty(query) {
@@ -332,6 +333,7 @@ impl VisitorMut for Translator<'_> {
         if let Err(error) = done {
             return refused(error);
         }
+        exists::always(place, self.aggregates);
         lookups::compared(place, self.aggregates);
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place
             && let Expr::Subquery(query) = &**right

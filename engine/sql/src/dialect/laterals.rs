@@ -3,6 +3,8 @@
 //! them; what it does take is a join of the values that they read of the tables before (each once) with their own tables,
 //! numbered by these values or grouped by them, and a join of that by the same values.
 
+mod among;
+mod conditions;
 mod emptied;
 mod gathered;
 mod listed;
@@ -30,7 +32,7 @@ use super::{groupings, lookups, queries, ties, windows};
 use crate::error::unsupported;
 use crate::names::normal;
 use crate::walk::{walk, walk_mut};
-use reading::{gives_beside_table, reads_otherwise, reads_within};
+use reading::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
 /// What the values are called that are read of the tables before.
 const KEYS: &str = "of rows";
@@ -46,6 +48,7 @@ pub(super) struct Making<'m> {
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
     listed::translate(select);
+    conditions::translate(select, making.known)?;
     for factor in select.from.iter_mut().flat_map(factors_mut) {
         names::of_row(factor);
         if let TableFactor::Derived { lateral: true, subquery, .. } = factor {
@@ -232,6 +235,7 @@ fn is_planned(query: &Query, making: Making<'_>) -> bool {
         && !reads_otherwise(select.selection.as_ref())
         && !gives_beside_table(select)
         && !reads_within(select)
+        && !reads_deeper(select)
         && !is_half_known
         && !gathered::is_misread(select, making.is_aggregate)
 }

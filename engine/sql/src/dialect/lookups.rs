@@ -13,6 +13,7 @@ use quiver_types::Result;
 
 use super::empty;
 use super::expressions::{call, expr, take};
+use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::walk;
 
@@ -97,6 +98,18 @@ pub(super) fn compared(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
     let left = Box::new(Expr::Nested(Box::new(take(expr))));
     let right = Box::new(Expr::Subquery(subquery.clone()));
     *place = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
+}
+
+/// Refuses `x NOT IN (SELECT …)` that reads the row at hand where it did not become a join: the planner's leaves rows out of
+/// which `x` is NULL and the subquery has none.
+pub(super) fn without(query: &Query) -> Result<()> {
+    if !reads_row(query) {
+        return Ok(());
+    }
+    Err(unsupported(
+        "`NOT IN` with a subquery about the row at hand is supported in `WHERE` and among outputs, of columns that have their \
+         table before them: write `NOT EXISTS`",
+    ))
 }
 
 /// The value of a row without tables in its place, where it has subqueries in it: `(SELECT NOT EXISTS (…))`.
@@ -209,6 +222,7 @@ impl Visitor for Spoken {
             TableFactor::Table { alias: Some(alias), .. }
             | TableFactor::Derived { alias: Some(alias), .. }
             | TableFactor::UNNEST { alias: Some(alias), .. }
+            | TableFactor::Function { alias: Some(alias), .. }
             | TableFactor::NestedJoin { alias: Some(alias), .. } => Some(normal(&alias.name)),
             TableFactor::Table { name, .. } => parts(name).pop(),
             _ => None,

@@ -353,6 +353,55 @@ fn look_ups_stand_in_many_places() {
 }
 
 #[test]
+fn values_are_compared_with_rows_of_the_row_at_hand() {
+    for (condition, value) in [
+        (
+            "t.a not in (select u.b from u where u.k = t.k)",
+            "CASE WHEN NOT bool_and((\"of rows\".\"key 1\" <> u.b)) THEN false",
+        ),
+        ("t.a > all (select u.b from u where u.k = t.k)", "NOT bool_and((\"of rows\".\"key 1\" > u.b)) THEN false"),
+        ("t.a < any (select u.b from u where u.k = t.k)", "bool_or((\"of rows\".\"key 1\" < u.b)) THEN true"),
+        ("not (t.a in (select u.b from u where u.k = t.k))", "bool_or((\"of rows\".\"key 1\" = u.b)) THEN true"),
+        (
+            "t.a in (select u.b from u where u.k = t.k limit 1)",
+            "bool_or((\"of rows\".\"key 1\" = (\"of set\"))) THEN true",
+        ),
+    ] {
+        let found = translated(&format!("select 1 from t where {condition}")).unwrap();
+        let plain = found.replace("(\"of rows\".\"key 1\")", "\"of rows\".\"key 1\"").replace("(u.b)", "u.b");
+        assert!(plain.contains(value), "{condition}: {plain}");
+    }
+    // The planner makes joins of these.
+    for joined in [
+        "SELECT 1 FROM t WHERE t.a IN (SELECT u.b FROM u WHERE u.k = t.k) OR t.b",
+        "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.n < t.n)",
+        "SELECT 1 FROM t WHERE t.a NOT IN (SELECT b FROM u)",
+    ] {
+        check(joined, joined);
+    }
+    check("select 1 from t where not exists (select max(b) from u where u.k = t.k)", "SELECT 1 FROM t WHERE false");
+    for left in ["exists (select 1 from u where u.k = t.k offset 1)", "t.a not in (select b from u where u.k = t.k)"] {
+        assert!(translated(&format!("select 1 from t where {left}")).unwrap().contains("\"value 1\""), "{left}");
+        let refused = translated(&format!("select t.k from t group by t.k having {left}")).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unsupported, "{left}");
+    }
+}
+
+#[test]
+fn conditions_of_joins_ask_of_the_row_at_hand() {
+    let greatest = "u.n = (select max(v.n) from v where v.k = t.k)";
+    let inner = translated(&format!("select 1 from t join u on u.k = t.k and {greatest} where t.a")).unwrap();
+    assert!(inner.starts_with("SELECT 1 FROM t JOIN u ON (u.k = t.k) WHERE (u.n = (SELECT "), "{inner}");
+    assert!(inner.ends_with(") AND (t.a)"), "{inner}");
+    let left = format!("with u as (select 1 as k, 2 as n) select 1 from t left join u on u.k = t.k and {greatest}");
+    let left = translated(&left).unwrap();
+    assert!(left.contains(" LEFT OUTER JOIN (SELECT \"u\".*, \"of rows\".\"key 1\" FROM "), "{left}");
+    // The data may give a table more columns than are known.
+    let data = format!("select 1 from t left join hosts u on u.k = t.k and {greatest}");
+    assert!(translated(&data).unwrap().contains("LEFT JOIN hosts u ON u.k = t.k AND "));
+}
+
+#[test]
 fn functions_of_rows_name_and_number_their_columns() {
     check(
         "select * from generate_series(1, 3)",
