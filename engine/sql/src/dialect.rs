@@ -204,6 +204,7 @@ impl Translator<'_> {
                 sets::behind_name(place)?;
             }
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
+            Expr::Exists { subquery, .. } => exists::whole(subquery)?,
             Expr::Subquery(query) => {
                 lookups::unlimited(query, self.aggregates);
                 if empty::is_empty(query) {
@@ -323,10 +324,17 @@ impl VisitorMut for Translator<'_> {
         }
         json::changed(place);
         sets::listed(place);
+        if let Expr::Subquery(query) = &*place
+            && !self.compared.contains(&std::ptr::from_ref(&**query))
+        {
+            lookups::unwrapped(place, self.aggregates);
+        }
         let done = sets::plain(place).and_then(|()| tuples::constant(place)).and_then(|()| sets::without(place));
         if let Err(error) = done {
             return refused(error);
         }
+        exists::always(place, self.aggregates);
+        lookups::compared(place, self.aggregates);
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place
             && let Expr::Subquery(query) = &**right
         {

@@ -1,5 +1,5 @@
 //! Columns that a subquery or common table has twice: a name that both have means neither. The planner would take the first
-//! one, because the other has a name that nobody writes.
+//! one, because the other has a name that nobody writes, or comes through `*`.
 
 use std::ops::ControlFlow;
 
@@ -28,8 +28,9 @@ pub(super) fn none(query: &Query, fixed: Fixed<'_>) -> Result<()> {
 type Table = around::Table<()>;
 
 fn has_twice(table: &Table, column: &str) -> bool {
-    let is_it = |known: &String| known.split_once(AGAIN).is_some_and(|(name, _)| name == column);
-    table.columns.iter().flatten().any(is_it)
+    // One that is written out has a number behind its name; one that `*` gives has the name alone.
+    let is_it = |known: &&String| known.split(AGAIN).next() == Some(column);
+    table.columns.iter().flatten().filter(is_it).count() > 1
 }
 
 struct Names<'n> {
@@ -134,12 +135,13 @@ impl Visitor for Names<'_> {
 mod tests {
     use super::*;
     use crate::dialect::name_outputs;
+    use crate::names::Named;
     use crate::parse::{Params, Parsed, parse};
 
     fn looked_at(text: &str) -> Result<()> {
         let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else { panic!("{text}") };
         name_outputs(&mut query).expect(text);
-        none(&query, &|_| None)
+        none(&query, &|table: &Named| (table.1 == "h").then(|| vec!["a".to_owned(), "b".to_owned()]))
     }
 
     #[test]
@@ -153,6 +155,13 @@ mod tests {
             ("with c as (select 1 as a, 2 as a) select c.A from c", "line 1, column 44"),
             ("select (select max(x) from t where x = s.a) from (select 1 as a, 2 as a) s", "line 1, column 42"),
             ("select 1 from t join (select 1 as a, 2 as a) s on a = x", "line 1, column 51"),
+            ("select a from (select *, 1 as a from h) s", "line 1, column 8"),
+            ("select s.a from (select h.*, b as a from h) s", "line 1, column 10"),
+            ("select 1 from (select * from h, h as i) s where a > 1", "line 1, column 49"),
+            (
+                "with c as (select * from (select *, 2 as a from h) s) select b from c group by b, a",
+                "line 1, column 83",
+            ),
         ] {
             let error = looked_at(text).expect_err(text).message;
             assert_eq!(error, format!("column reference \"a\" is ambiguous at {at}"), "{text}");
@@ -169,6 +178,11 @@ mod tests {
             "select b as a, count(*) from (select 1 as a, 2 as a, 3 as b) s group by 1 order by a",
             "select s.a from (select 1 as a, 2 as b) s, (select 1 as a, 2 as a) r",
             "select (select a from (select 3 as a) r) from (select 1 as a, 2 as a) s",
+            "select b from (select *, 1 as a from h) s order by b",
+            "select a from (select h.*, 1 as c from h) s",
+            "select a from (select *, 1 as a from other) s",
+            "select x from (select *, 1 as a from h) s (x, y, z)",
+            "select value from unnest(array[1, 2]) value",
             // Those that are ours.
             "select * from (select t.x as a, t.y as a, -t.z as z from t order by t.z) s",
         ] {

@@ -154,6 +154,7 @@ pub(super) fn called(factor: &TableFactor) -> Option<String> {
 /// Columns of a function that gives items: it is called as its alias, or by the planner where a statement speaks of that.
 fn of_items(alias: &TableAlias) -> Vec<String> {
     match alias.columns.as_slice() {
+        [] if normal(&alias.name) == "value" => vec!["value".to_owned()],
         [] => vec![normal(&alias.name), "value".to_owned()],
         columns => columns.iter().map(|column| normal(&column.name)).collect(),
     }

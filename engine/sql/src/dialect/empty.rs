@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visitor,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visit, Visitor,
 };
 
 use super::expressions::bare;
@@ -27,7 +27,7 @@ pub(super) fn named(name: &ObjectName) -> Named {
 }
 
 /// Says whether a function is an aggregate.
-type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
+pub(super) type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
 
 fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool {
     match factor {
@@ -111,9 +111,11 @@ impl Visitor for Aggregates<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Function(Function { name, over: None, .. }) if self.1 == 0 => {
+            Expr::Function(Function { name, over: None, within_group, .. }) if self.1 == 0 => {
                 let name = parts(name).pop().unwrap_or_default();
-                if (self.0)(&name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                // A rank within a group is no window.
+                let is_one = !within_group.is_empty() || (self.0)(&name);
+                if is_one { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }
             _ => ControlFlow::Continue(()),
         }
@@ -122,7 +124,12 @@ impl Visitor for Aggregates<'_> {
 
 /// Whether the outputs of a select are of aggregates: it has a row then, whatever it reads.
 pub(super) fn aggregates(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
-    walk(&select.projection, &mut Aggregates(is_aggregate, 0)).is_break()
+    has_aggregate(&select.projection, is_aggregate)
+}
+
+/// Whether a part of a select is made of aggregates.
+pub(super) fn has_aggregate(part: &impl Visit, is_aggregate: IsAggregate<'_>) -> bool {
+    walk(part, &mut Aggregates(is_aggregate, 0)).is_break()
 }
 
 fn is_false(expr: &Expr) -> bool {

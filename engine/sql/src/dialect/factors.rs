@@ -49,6 +49,7 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     rows::series(factor);
     if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
         rows::whole(array_exprs);
+        rows::made(array_exprs);
         // Of several lists each has a column of its own.
         if array_exprs.len() == 1 {
             name_items(alias, names);

@@ -3,34 +3,37 @@
 //! them; what it does take is a join of the values that they read of the tables before (each once) with their own tables,
 //! numbered by these values or grouped by them, and a join of that by the same values.
 
+mod among;
+mod conditions;
+mod emptied;
 mod gathered;
+mod listed;
 mod look_ups;
 mod names;
+mod plain;
 mod reading;
 mod windowed;
+mod written;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, LimitClause, ObjectName, OrderByExpr, OrderByKind,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor,
-    TableWithJoins, Value, Visitor, VisitorMut, visit_expressions,
+    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, Query, Select, SelectItem,
+    SelectItemQualifiedWildcardKind, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableWithJoins, Visitor,
+    VisitorMut,
 };
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Error, Result};
 
 use super::columns::{Known, called, constraint, factors};
 use super::expressions::{bare, expr};
 use super::stars::factors_mut;
-use super::{empty, lookups, queries, rows, windows};
-use crate::catalog::schemas::INFORMATION_SCHEMA;
+use super::{groupings, lookups, queries, ties, windows};
 use crate::error::unsupported;
-use crate::names::{normal, parts};
+use crate::names::normal;
 use crate::walk::{walk, walk_mut};
-use reading::{gives_beside_table, reads_otherwise, reads_within};
+use reading::{gives_beside_table, reads_deeper, reads_otherwise, reads_within};
 
-/// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.
-const BYTES_MAX: usize = 64 << 10;
 /// What the values are called that are read of the tables before.
 const KEYS: &str = "of rows";
 
@@ -44,14 +47,16 @@ pub(super) struct Making<'m> {
 /// Puts joins in the place of such subqueries of a `FROM`, and of such look-ups.
 pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
     beside(select);
+    listed::translate(select);
+    conditions::translate(select, making.known)?;
     for factor in select.from.iter_mut().flat_map(factors_mut) {
         names::of_row(factor);
         if let TableFactor::Derived { lateral: true, subquery, .. } = factor {
             lookups::unlimited(subquery, making.is_aggregate);
         }
     }
-    let own = select.from.first().map_or(0, |from| from.joins.len());
-    look_ups::translate(select, making)?;
+    let looked_up = look_ups::translate(select, making)?;
+    let own = select.from.first().map_or(0, |from| from.joins.len()) - looked_up;
     let mut made = Vec::new();
     let conditions = select.selection.clone();
     for (nth, from) in select.from.iter_mut().enumerate() {
@@ -94,22 +99,21 @@ fn beside(select: &mut Select) {
 }
 
 /// A subquery with what it reads of the tables before.
-struct Lateral {
+struct Lateral<'m> {
     query: Query,
     name: Ident,
-    /// Names of its outputs, and how they are called outside.
-    columns: Vec<String>,
+    /// Its outputs by the names that they have outside.
     given: Vec<String>,
     /// What it reads of the tables before.
     keys: Vec<Expr>,
     operator: JoinOperator,
-    aggregates: bool,
+    making: Making<'m>,
 }
 
-impl Lateral {
+impl<'m> Lateral<'m> {
     /// Looks at a join, which is the statement's own or takes the place of a subquery; none: it is another one, or the
     /// planner takes it.
-    fn of(join: &Join, before: &TableWithJoins, making: Making<'_>, is_own: bool) -> Result<Option<Self>> {
+    fn of(join: &Join, before: &TableWithJoins, making: Making<'m>, is_own: bool) -> Result<Option<Self>> {
         let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = &join.relation else {
             return Ok(None);
         };
@@ -122,50 +126,30 @@ impl Lateral {
             _ => false,
         };
         let mut query = (**subquery).clone();
+        names::all(&mut query);
+        with_ties(&mut query)?;
         queries::translate(&mut query)?;
         lookups::unlimited(&mut query, making.is_aggregate);
         windows::written_out(&mut query)?;
-        names::all(&mut query);
+        change_selects(&mut query, groupings::translate)?;
         let outer: HashSet<String> = factors(before).filter_map(called).collect();
         let Some(keys) = keys_of(&mut query, &outer) else { return Ok(None) };
-        if !is_known || keys.is_empty() || !is_plain(&query) {
+        let is_row = matches!(&*query.body, SetExpr::Select(select) if select.from.is_empty());
+        let is_another = !is_known || is_row || keys.is_empty() || (is_own && is_planned(&query, making));
+        if is_another || !plain::is_plain(&query, making.is_aggregate) {
             return Ok(None);
         }
-        let SetExpr::Select(select) = &*query.body else { return Ok(None) };
-        let aggregates = empty::is_ungrouped(select) && empty::aggregates(select, making.is_aggregate);
-        let takes_some = query.limit_clause.is_some();
-        let has_windows = windowed::has(&select.projection) || windowed::has(&query.order_by);
-        let is_planned = is_own
-            && !takes_some
-            && !has_windows
-            && !reads_otherwise(select.selection.as_ref())
-            && !gives_beside_table(select);
-        let reads_deeper = select.from.iter().flat_map(factors).any(reads_within);
-        if (is_planned && !reads_deeper) || (aggregates && (takes_some || has_windows)) {
-            return Ok(None);
-        }
-        if aggregates && select.projection.iter().any(|item| !is_simple(item, making.is_aggregate)) {
-            return Ok(None);
-        }
-        let Some(columns) = making.known.of_query(&query) else {
-            if is_planned {
-                return Ok(None);
-            }
-            return Err(unsupported(
-                "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known here: \
-                 name them",
-            ));
-        };
-        let mut given = columns.clone();
+        let Some(mut given) = making.known.of_query(&query) else { return Err(unsupported(written::STARS)) };
         for (column, renamed) in given.iter_mut().zip(&alias.columns) {
             *column = normal(&renamed.name);
         }
         windowed::divide(&mut query, keys.len())?;
-        if let SetExpr::Select(select) = &mut *query.body {
+        change_selects(&mut query, |select| {
             select.from.iter_mut().flat_map(factors_mut).for_each(reading::of_table_before);
-        }
-        let (called, operator) = (alias.name.clone(), join.join_operator.clone());
-        Ok(Some(Self { query, name: called, columns, given, keys, operator, aggregates }))
+            Ok(())
+        })?;
+        let (name, operator) = (alias.name.clone(), join.join_operator.clone());
+        Ok(Some(Self { query, name, given, keys, operator, making }))
     }
 
     /// Its columns, as `*` gives them.
@@ -178,13 +162,7 @@ impl Lateral {
 
     /// The join that gives the same rows.
     fn join(self, before: &TableWithJoins, conditions: Option<&Expr>) -> Result<Join> {
-        let values = self.values(&self.needed(before), conditions);
-        let sql = if self.aggregates { self.grouped(&values)? } else { self.numbered(&values)? };
-        if sql.len() > BYTES_MAX {
-            let text =
-                format!("a `LATERAL` subquery of {} bytes is too long, at most {BYTES_MAX} are allowed", sql.len());
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
-        }
+        let sql = self.of_query(&self.query, &self.values(&self.needed(before), conditions))?;
         let Expr::Subquery(subquery) = expr(&format!("({sql})"))? else {
             return Err(Error::internal("a join has no subquery"));
         };
@@ -245,118 +223,49 @@ impl Lateral {
             |(at, value): (usize, &Expr)| format!("({table}.{} IS NOT DISTINCT FROM {value})", quoted(&key(at + 1)));
         self.keys.iter().enumerate().map(same).collect()
     }
+}
 
-    /// The values as columns of their table.
-    fn key_columns(&self) -> Vec<String> {
-        (1..=self.keys.len()).map(|at| format!("{}.{}", quoted(KEYS), quoted(&key(at)))).collect()
+/// Whether the planner takes a subquery of a statement as it is.
+fn is_planned(query: &Query, making: Making<'_>) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let is_half_known = select.having.is_some() && emptied::is_one_group(select, making.is_aggregate);
+    query.limit_clause.is_none()
+        && !windowed::has(&select.projection)
+        && !windowed::has(&query.order_by)
+        && !reads_otherwise(select.selection.as_ref())
+        && !gives_beside_table(select)
+        && !reads_within(select)
+        && !reads_deeper(select)
+        && !is_half_known
+        && !gathered::is_misread(select, making.is_aggregate)
+}
+
+/// Takes ties in by ranks, and lists the outputs again, of which there is `*` then.
+fn with_ties(query: &mut Query) -> Result<()> {
+    if query.fetch.as_ref().is_none_or(|fetch| !fetch.with_ties) {
+        return Ok(());
     }
+    let names = queries::names_of(&query.body);
+    ties::translate(query)?;
+    if let (Some(names), SetExpr::Select(select)) = (names, &mut *query.body) {
+        let item = |name: Ident| SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias: name };
+        select.projection = names.into_iter().map(item).collect();
+    }
+    Ok(())
+}
 
-    /// The outputs of the subquery by their names, and its tables beside the values.
-    fn parts(&self) -> Result<(Vec<String>, String)> {
-        let SetExpr::Select(select) = &*self.query.body else { return Err(Error::internal("no select")) };
-        let mut items = Vec::new();
-        for item in &select.projection {
-            match item {
-                SelectItem::Wildcard(_) => {
-                    for factor in select.from.iter().flat_map(factors) {
-                        let name = called(factor).ok_or_else(|| unsupported("`*` of a table without a name"))?;
-                        items.push(format!("{}.*", quoted(&name)));
-                    }
-                }
-                other => items.push(other.to_string()),
-            }
+/// Changes each select of which a query has its rows.
+fn change_selects(query: &mut Query, mut change: impl FnMut(&mut Select) -> Result<()>) -> Result<()> {
+    let mut open = vec![&mut *query.body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::Select(select) => change(select)?,
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            SetExpr::Query(inner) => open.push(&mut *inner.body),
+            _ => {}
         }
-        let from: Vec<String> = select.from.iter().map(|from| format!(", {from}")).collect();
-        let condition = select.selection.as_ref().map_or_else(String::new, |is| format!(" WHERE {is}"));
-        Ok((items, from.concat() + &condition))
     }
-
-    /// The subquery's first rows of each.
-    fn numbered(&self, values: &str) -> Result<String> {
-        let (mut limit, mut offset) = (None, None);
-        if let Some(LimitClause::LimitOffset { limit: most, offset: from, .. }) = &self.query.limit_clause {
-            limit = most.as_ref().map(|rows| format!("\"nth row\" <= {rows}"));
-            if let Some(from) = from {
-                limit = most.as_ref().map(|rows| format!("\"nth row\" <= {rows} + {}", from.value));
-                offset = Some(format!("\"nth row\" > {}", from.value));
-            }
-        }
-        let taken: Vec<String> = [limit, offset].into_iter().flatten().collect();
-        let condition = if taken.is_empty() { String::new() } else { format!(" WHERE {}", taken.join(" AND ")) };
-        let columns: Vec<String> = self.columns.iter().map(|column| quoted(column)).collect();
-        let own_keys: Vec<String> = (1..=self.keys.len()).map(|at| quoted(&key(at))).collect();
-        let (shown, own_keys) = ([columns.join(", "), own_keys.join(", ")].join(", "), own_keys.join(", "));
-        let SetExpr::Select(select) = &*self.query.body else { return Err(Error::internal("no select")) };
-        let is_gathered = gathered::is_one(select);
-        let (keys, (items, tables), mut order) = (self.key_columns(), self.parts()?, self.order()?);
-        let named = windowed::named(&mut order, is_gathered);
-        let order = order.iter().map(OrderByExpr::to_string).collect::<Vec<_>>().join(", ");
-        let order = if order.is_empty() { order } else { format!(" ORDER BY {order}") };
-        let nth = |keys: &str| format!("row_number() OVER (PARTITION BY {keys}{order}) AS \"nth row\"");
-        let rows = if named.is_empty() && !is_gathered {
-            format!("SELECT {}, {}, {} FROM {values}{tables}", items.join(", "), keys.join(", "), nth(&keys.join(", ")))
-        } else {
-            let outputs = [items.as_slice(), keys.as_slice(), named.as_slice()].concat().join(", ");
-            let (begins, groups) = (gathered::begins(select), gathered::groups(select, &keys));
-            let inner = format!("{begins} {outputs} FROM {values}{tables}{groups}");
-            format!("SELECT {shown}, {} FROM ({inner}) AS \"windowed\"", nth(&own_keys))
-        };
-        Ok(format!("SELECT {shown} FROM ({rows}) AS \"numbered\"{condition}"))
-    }
-
-    /// The keys of the subquery's order.
-    fn order(&self) -> Result<Vec<OrderByExpr>> {
-        let Some(order) = &self.query.order_by else { return Ok(Vec::new()) };
-        let (OrderByKind::Expressions(keys), SetExpr::Select(select)) = (&order.kind, &*self.query.body) else {
-            return Err(unsupported("`ORDER BY ALL` in a `LATERAL` subquery: name the columns"));
-        };
-        let mut written = Vec::new();
-        for key in keys {
-            let mut key = key.clone();
-            let of_item = match &key.expr {
-                Expr::Value(value) => match &value.value {
-                    Value::Number(at, _) => {
-                        at.parse::<usize>().ok().and_then(|at| select.projection.get(at.checked_sub(1)?))
-                    }
-                    _ => None,
-                },
-                Expr::Identifier(name) => select.projection.iter().find(|item| match item {
-                    SelectItem::ExprWithAlias { alias, .. } => normal(alias) == normal(name),
-                    _ => false,
-                }),
-                _ => None,
-            };
-            if let Some(SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)) = of_item {
-                key.expr = Expr::Nested(Box::new(expr.clone()));
-            }
-            written.push(key);
-        }
-        Ok(written)
-    }
-
-    /// A row of the subquery's aggregates for each of the values: without rows of its own, too.
-    fn grouped(&self, values: &str) -> Result<String> {
-        let keys = self.key_columns().join(", ");
-        let (items, tables) = self.parts()?;
-        let SetExpr::Select(select) = &*self.query.body else { return Err(Error::internal("no select")) };
-        let columns = self.columns.iter().zip(&select.projection).map(|(column, item)| {
-            let column = format!("\"grouped\".{}", quoted(column));
-            if counts(item) { format!("coalesce({column}, 0)") } else { column }
-        });
-        let columns: Vec<String> = columns.collect();
-        let same = (1..=self.keys.len()).map(|at| {
-            let key = quoted(&key(at));
-            format!("(\"grouped\".{key} IS NOT DISTINCT FROM {}.{key})", quoted(KEYS))
-        });
-        let same: Vec<String> = same.collect();
-        Ok(format!(
-            "SELECT {}, {keys} FROM {values} LEFT JOIN (SELECT {}, {keys} FROM {values}{tables} GROUP BY {keys}) \
-             AS \"grouped\" ON {}",
-            columns.join(", "),
-            items.join(", "),
-            same.join(" AND "),
-        ))
-    }
+    Ok(())
 }
 
 /// The table that a column has before it.
@@ -373,77 +282,6 @@ fn key(at: usize) -> String {
 
 fn quoted(name: &str) -> String {
     Ident::with_quote('"', name).to_string()
-}
-
-/// Whether it is a count, which is 0 where there are no rows; others are NULL.
-fn counts(item: &SelectItem) -> bool {
-    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return false };
-    match value {
-        Expr::Function(call) => bare(&call.name).is_some_and(|name| name.starts_with("count")),
-        _ => false,
-    }
-}
-
-/// Whether an output is one aggregate: its value without rows is known.
-fn is_simple(item: &SelectItem, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
-    let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else { return false };
-    matches!(value, Expr::Function(call) if bare(&call.name).is_some_and(|name| is_aggregate(&name)) && call.over.is_none())
-}
-
-/// Whether a query is one select without what stands for itself in each of the rows (sets, and those of keys of groups).
-fn is_plain(query: &Query) -> bool {
-    let SetExpr::Select(select) = &*query.body else { return false };
-    // A parameter is a cast of its value by then.
-    let number = |value: &Expr| match value {
-        Expr::Value(value) => matches!(value.value, Value::Number(..) | Value::Placeholder(_)),
-        Expr::Cast { expr, .. } => matches!(&**expr, Expr::Value(_)),
-        _ => false,
-    };
-    let is_limited = match &query.limit_clause {
-        None => true,
-        Some(LimitClause::LimitOffset { limit, offset, limit_by }) => {
-            limit_by.is_empty()
-                && limit.as_ref().is_none_or(number)
-                && offset.as_ref().is_none_or(|offset| number(&offset.value))
-        }
-        Some(LimitClause::OffsetCommaLimit { .. }) => false,
-    };
-    is_limited
-        && query.with.is_none()
-        && query.fetch.is_none()
-        && select.qualify.is_none()
-        && select.named_window.is_empty()
-        && !select.from.is_empty()
-        && gathered::is_plain(select)
-        && gathered::is_ordered(select, query.order_by.as_ref())
-        && visit_expressions(query, in_rows).is_continue()
-        && !reads_catalog(query)
-}
-
-/// Whether a query reads the catalog: what clients ask of that is answered otherwise, and much of it has no rows.
-fn reads_catalog(query: &Query) -> bool {
-    struct Finder;
-    impl Visitor for Finder {
-        type Break = ();
-
-        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
-            let name = parts(name);
-            let is_own = name.last().is_some_and(|table| table.starts_with("pg_"));
-            if is_own || name.iter().any(|part| part == INFORMATION_SCHEMA) {
-                return ControlFlow::Break(());
-            }
-            ControlFlow::Continue(())
-        }
-    }
-    walk(query, &mut Finder).is_break()
-}
-
-/// Looks for what gives more values of a row than one: functions of rows.
-fn in_rows(part: &Expr) -> ControlFlow<()> {
-    match part {
-        Expr::Function(call) if bare(&call.name).is_some_and(|name| rows::gives_rows(&name)) => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    }
 }
 
 /// Whether a condition reads columns of these tables alone, all with their table before them.

@@ -6,13 +6,14 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
-    Visitor, visit_expressions,
+    BinaryOperator, Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr,
+    TableFactor, Value, Visitor, visit_expressions,
 };
 use quiver_types::Result;
 
 use super::empty;
 use super::expressions::{call, expr, take};
+use crate::error::unsupported;
 use crate::names::{normal, parts};
 use crate::walk::walk;
 
@@ -78,6 +79,66 @@ pub(super) fn unlimited(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) 
     }
 }
 
+/// `x IN (SELECT count(*) …)` as a comparison, where the subquery reads the row at hand and always has one value: the planner
+/// would look for `x` among the rows that are counted.
+pub(super) fn compared(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
+    let Expr::InSubquery { expr, subquery, negated } = place else { return };
+    let SetExpr::Select(select) = &*subquery.body else { return };
+    let has_one_row = select.having.is_none()
+        && empty::is_ungrouped(select)
+        && empty::aggregates(select, is_aggregate)
+        && subquery.limit_clause.is_none()
+        && subquery.fetch.is_none();
+    let is_one =
+        matches!(select.projection.as_slice(), [SelectItem::UnnamedExpr(_) | SelectItem::ExprWithAlias { .. }]);
+    if !has_one_row || !is_one || matches!(**expr, Expr::Tuple(_)) || !reads_row(subquery) {
+        return;
+    }
+    let op = if *negated { BinaryOperator::NotEq } else { BinaryOperator::Eq };
+    let left = Box::new(Expr::Nested(Box::new(take(expr))));
+    let right = Box::new(Expr::Subquery(subquery.clone()));
+    *place = Expr::Nested(Box::new(Expr::BinaryOp { left, op, right }));
+}
+
+/// Refuses `x NOT IN (SELECT …)` that reads the row at hand where it did not become a join: the planner's leaves rows out of
+/// which `x` is NULL and the subquery has none.
+pub(super) fn without(query: &Query) -> Result<()> {
+    if !reads_row(query) {
+        return Ok(());
+    }
+    Err(unsupported(
+        "`NOT IN` with a subquery about the row at hand is supported in `WHERE` and among outputs, of columns that have their \
+         table before them: write `NOT EXISTS`",
+    ))
+}
+
+/// The value of a row without tables in its place, where it has subqueries in it: `(SELECT NOT EXISTS (…))`.
+pub(super) fn unwrapped(place: &mut Expr, is_aggregate: &dyn Fn(&str) -> bool) {
+    let Expr::Subquery(query) = place else { return };
+    let Query { with: None, body, order_by: None, limit_clause: None, fetch: None, .. } = &mut **query else { return };
+    let SetExpr::Select(select) = &mut **body else { return };
+    let is_row = select.from.is_empty()
+        && select.distinct.is_none()
+        && select.selection.is_none()
+        && select.having.is_none()
+        && empty::is_ungrouped(select)
+        && !empty::aggregates(select, is_aggregate)
+        && !has_window(select);
+    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_mut_slice()
+    else {
+        return;
+    };
+    let is_query = |part: &Expr| match part {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    if is_row && visit_expressions(&*value, is_query).is_break() {
+        let inner = take(value);
+        *place = Expr::Nested(Box::new(inner));
+    }
+}
+
 /// Says of the value of a query, which does not read the row at hand, that it may be NULL: that is what the query gives
 /// where it has no row, whatever its column is.
 pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
@@ -108,13 +169,6 @@ fn keys_of(order: &OrderBy) -> Option<String> {
 /// Whether a query gives one value of each row of its tables that it keeps.
 fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
     let SetExpr::Select(select) = &*query.body else { return false };
-    let has_window = |select: &Select| {
-        let over = |e: &Expr| match e {
-            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
-            _ => ControlFlow::Continue(()),
-        };
-        visit_expressions(&select.projection, over).is_break()
-    };
     let is_sorted_by_output = || {
         let alias = match select.projection.as_slice() {
             [SelectItem::ExprWithAlias { alias, .. }] => normal(alias),
@@ -135,6 +189,15 @@ fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
         && !empty::aggregates(select, is_aggregate)
         && !has_window(select)
         && !is_sorted_by_output()
+}
+
+/// Whether outputs have windows.
+fn has_window(select: &Select) -> bool {
+    let over = |e: &Expr| match e {
+        Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(&select.projection, over).is_break()
 }
 
 /// Whether a query speaks of a table that is not in it.
@@ -159,6 +222,7 @@ impl Visitor for Spoken {
             TableFactor::Table { alias: Some(alias), .. }
             | TableFactor::Derived { alias: Some(alias), .. }
             | TableFactor::UNNEST { alias: Some(alias), .. }
+            | TableFactor::Function { alias: Some(alias), .. }
             | TableFactor::NestedJoin { alias: Some(alias), .. } => Some(normal(&alias.name)),
             TableFactor::Table { name, .. } => parts(name).pop(),
             _ => None,

@@ -4,9 +4,9 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query,
-    Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Value,
-    visit_expressions,
+    Array, CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator,
+    Query, Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo,
+    Value, visit_expressions,
 };
 use quiver_query::durations::worded;
 use quiver_query::quoted::text as quoted;
@@ -14,6 +14,7 @@ use quiver_query::quoted::text as quoted;
 use super::expressions::{arguments, bare, call, expr, take};
 use super::{patterns, series, times};
 use crate::names::normal;
+use crate::walk::change_outside_subqueries;
 
 /// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
 const ROWS: [(&str, &str, Option<&str>); 11] = [
@@ -208,6 +209,20 @@ pub(super) fn whole(lists: &mut [Expr]) {
         if let Some(whole) = list_of(list) {
             *list = whole;
         }
+    }
+}
+
+/// Lists of a `FROM` that are written out with columns of the row at hand, of which the planner knows none in `ARRAY[…]`.
+pub(super) fn made(lists: &mut [Expr]) {
+    for list in lists.iter_mut().filter(|list| reads_columns(list)) {
+        // Nothing of it fails.
+        let _ = change_outside_subqueries(list, |part| {
+            if let Expr::Array(Array { elem, .. }) = part {
+                let items = std::mem::take(elem);
+                *part = call("make_array", items);
+            }
+            Ok(())
+        });
     }
 }
 

@@ -157,7 +157,10 @@ pub(super) fn listed(place: &mut Expr) {
 /// Puts a set that tells its rows apart (`SELECT DISTINCT`, `UNION`) behind a name. Where it is one of several conditions
 /// (`x IN (…) OR …`), the planner would have its column twice.
 pub(super) fn behind_name(place: &mut Expr) -> Result<()> {
-    let Expr::InSubquery { subquery, .. } = place else { return Ok(()) };
+    let Expr::InSubquery { subquery, negated, .. } = place else { return Ok(()) };
+    if *negated {
+        lookups::without(subquery)?;
+    }
     let tells_apart = match &*subquery.body {
         SetExpr::Select(select) => select.distinct.is_some(),
         SetExpr::SetOperation { op, set_quantifier, .. } => {

@@ -19,7 +19,7 @@ fn catalog() -> Catalog {
 
 fn translated(text: &str) -> Result<String> {
     let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("no query: {text}") };
-    let aggregates = |name: &str| ["count", "max", "array_agg", "string_agg"].contains(&name);
+    let aggregates = |name: &str| ["count", "max", "array_agg", "string_agg", "bool_or", "bool_and"].contains(&name);
     translate(&mut query, &catalog(), &Session::of("ann"), &aggregates)?;
     Ok(query.to_string())
 }

@@ -156,17 +156,8 @@ impl Among {
 
     /// Gives columns of the row the table that has them: in a subquery nobody would look for fields of the data there.
     fn of_table(&mut self, tables: Tables<'_>) -> Result<()> {
-        let owners = tables.owners();
         for part in &mut self.parts {
-            change_outside_subqueries(part, |place| {
-                if let Expr::Identifier(name) = &*place
-                    && !is_bare_function(name)
-                    && let Some(table) = owner(&owners, &normal(name))
-                {
-                    *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), name.clone()]);
-                }
-                Ok(())
-            })?;
+            with_tables(part, tables.from, tables.known)?;
         }
         Ok(())
     }
@@ -195,6 +186,26 @@ impl Among {
 
 fn column(at: usize) -> String {
     format!("\"of row {at}\"")
+}
+
+/// Gives columns of a value the tables that have them; says whether all have one.
+pub(super) fn with_tables(value: &mut Expr, from: &[TableWithJoins], known: Known<'_>) -> Result<bool> {
+    let owners = Tables { from, known }.owners();
+    let mut is_whole = true;
+    change_outside_subqueries(value, |place| {
+        if let Expr::Identifier(name) = &*place
+            && !is_bare_function(name)
+        {
+            match owner(&owners, &normal(name)) {
+                Some(table) => {
+                    *place = Expr::CompoundIdentifier(vec![Ident::with_quote('"', table), name.clone()]);
+                }
+                None => is_whole = false,
+            }
+        }
+        Ok(())
+    })?;
+    Ok(is_whole)
 }
 
 /// A subquery as a table of columns that nobody else has.

@@ -1,5 +1,6 @@
 //! Outputs that are several rows (`SELECT unnest(tags) FROM t ORDER BY id`) in an order of what is no output: the planner
-//! looks for it below the list that is taken apart, and does not find it above. The keys become outputs of a query within.
+//! looks for it below the list that is taken apart, and does not find it above. Orders by subqueries that read the row at hand,
+//! which it takes among outputs. The keys become outputs of a query within.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -10,14 +11,15 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::expressions::{arguments, bare, expr};
-use super::{empty, naming, rows};
+use super::{empty, lookups, naming, rows};
 use crate::names::normal;
 
-/// Puts a query with such outputs within another one, if its order wants it.
+/// Puts a query with such outputs, or such an order, within another one, if its order wants it.
 pub(super) fn ordered(query: &mut Query) {
     let Some(mut order) = query.order_by.clone() else { return };
     let (SetExpr::Select(select), OrderByKind::Expressions(keys)) = (&*query.body, &mut order.kind) else { return };
-    if select.distinct.is_some() || !empty::is_ungrouped(select) || !select.projection.iter().any(is_of_rows) {
+    let is_apart = select.projection.iter().any(is_of_rows) || keys.iter().any(|key| asks_of_row(&key.expr));
+    if select.distinct.is_some() || !empty::is_ungrouped(select) || !is_apart {
         return;
     }
     let Some(names) = names_of(select) else { return };
@@ -68,6 +70,17 @@ fn is_output(key: &OrderByExpr, names: &[Ident]) -> bool {
         Expr::Value(value) => matches!(value.value, Value::Number(..)),
         _ => false,
     }
+}
+
+/// Whether a key of an order has a subquery that reads the row at hand.
+fn asks_of_row(key: &Expr) -> bool {
+    let look = |part: &Expr| match part {
+        Expr::Subquery(query) | Expr::Exists { subquery: query, .. } if lookups::reads_row(query) => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(key, look).is_break()
 }
 
 /// Whether an output is several rows.

@@ -4,20 +4,53 @@ use datafusion::sql::sqlparser::ast::{
     Distinct, Expr, GroupByExpr, OrderBy, OrderByExpr, OrderByKind, Select, SelectItem, Value,
 };
 
-use super::super::empty;
+use super::super::empty::{self, IsAggregate};
+use super::emptied::{Parts, groups_of_nothing, is_nothing, is_one_group};
+use super::reading::reads_keys;
+use super::windowed;
 use crate::names::normal;
 
 /// Whether rows of a select stand for several.
 pub(super) fn is_one(select: &Select) -> bool {
-    !empty::is_ungrouped(select) || select.distinct == Some(Distinct::Distinct)
+    !empty::is_ungrouped(select)
+        || select.having.is_some()
+        || matches!(select.distinct, Some(Distinct::Distinct | Distinct::On(_)))
 }
 
-/// Whether its groups may be divided by a value: they have single keys.
-pub(super) fn is_plain(select: &Select) -> bool {
-    let is_key = |key: &Expr| !matches!(key, Expr::Tuple(_) | Expr::GroupingSets(_) | Expr::Rollup(_) | Expr::Cube(_));
+/// Whether its groups may be divided by a value.
+pub(super) fn is_plain(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
     let GroupByExpr::Expressions(keys, sets) = &select.group_by else { return false };
-    let has_groups = !keys.is_empty() || select.having.is_none();
-    has_groups && sets.is_empty() && keys.iter().all(is_key) && !matches!(select.distinct, Some(Distinct::On(_)))
+    let is_key = |key: &Expr| match key {
+        Expr::Tuple(_) => is_nothing(key),
+        // A value that all groups have is NULL in some of these.
+        Expr::GroupingSets(sets) | Expr::Rollup(sets) | Expr::Cube(sets) => !reads_keys(sets),
+        _ => true,
+    };
+    if !sets.is_empty() || !keys.iter().all(is_key) {
+        return false;
+    }
+    match groups_of_nothing(select, is_aggregate) {
+        0 => true,
+        1 => {
+            let is_whole = select.having.is_none() || !windowed::has(&select.projection);
+            is_whole
+                && !matches!(select.distinct, Some(Distinct::On(_)))
+                && Parts::of(select, &[], is_aggregate).is_some()
+        }
+        _ => false,
+    }
+}
+
+/// Whether the planner, which knows other columns of a row at hand by `=`, takes a select for another one: what is no
+/// aggregate is NULL of no rows there, and sets of groups are none.
+pub(super) fn is_misread(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
+    if matches!(select.distinct, Some(Distinct::On(_))) {
+        return true;
+    }
+    if !is_one_group(select, is_aggregate) {
+        return groups_of_nothing(select, is_aggregate) > 0;
+    }
+    !select.projection.iter().all(|item| empty::has_aggregate(item, is_aggregate))
 }
 
 /// Whether what is distinct is in the order of its outputs, as it has to be.
@@ -37,9 +70,58 @@ pub(super) fn is_ordered(select: &Select, order: Option<&OrderBy>) -> bool {
     keys.iter().all(is_output)
 }
 
-/// What stands before the outputs of a select.
-pub(super) fn begins(select: &Select) -> &'static str {
-    if select.distinct == Some(Distinct::Distinct) { "SELECT DISTINCT" } else { "SELECT" }
+/// What stands before the outputs of a select, and its order where that says which rows there are.
+pub(super) fn begins(select: &Select, values: &[String], order: &[OrderByExpr]) -> (String, String) {
+    match &select.distinct {
+        Some(Distinct::Distinct) => ("SELECT DISTINCT".to_owned(), String::new()),
+        Some(Distinct::On(ons)) => first_of_each(ons, select, values, order),
+        _ => ("SELECT".to_owned(), String::new()),
+    }
+}
+
+/// `DISTINCT ON` of values, too: its expressions have to be those that the order begins with.
+fn first_of_each(ons: &[Expr], select: &Select, values: &[String], order: &[OrderByExpr]) -> (String, String) {
+    let ons = ons.iter().map(|on| output_at(on, &select.projection).unwrap_or(on));
+    let ons: Vec<String> = ons.map(|on| within(on).to_string()).collect();
+    let keys: Vec<String> = order.iter().map(|key| within(&key.expr).to_string()).collect();
+    let mut first = values.to_vec();
+    for on in keys.iter().filter(|key| ons.contains(key)).chain(&ons) {
+        if !first.contains(on) {
+            first.push(on.clone());
+        }
+    }
+    let mut ordered: Vec<String> = values.iter().cloned().chain(order.iter().map(ToString::to_string)).collect();
+    if keys.iter().all(|key| ons.contains(key)) {
+        ordered.extend(first.iter().filter(|on| !values.contains(on) && !keys.contains(on)).cloned());
+    }
+    (format!("SELECT DISTINCT ON ({})", first.join(", ")), format!(" ORDER BY {}", ordered.join(", ")))
+}
+
+/// What stands in brackets.
+fn within(value: &Expr) -> &Expr {
+    match value {
+        Expr::Nested(inner) => within(inner),
+        value => value,
+    }
+}
+
+/// The output that a key of an order names, or whose place it is.
+pub(super) fn output_at<'s>(key: &Expr, outputs: &'s [SelectItem]) -> Option<&'s Expr> {
+    let item = match key {
+        Expr::Value(value) => match &value.value {
+            Value::Number(at, _) => at.parse::<usize>().ok().and_then(|at| outputs.get(at.checked_sub(1)?)),
+            _ => None,
+        },
+        Expr::Identifier(name) => outputs.iter().find(|item| match item {
+            SelectItem::ExprWithAlias { alias, .. } => normal(alias) == normal(name),
+            _ => false,
+        }),
+        _ => None,
+    };
+    match item {
+        Some(SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)) => Some(expr),
+        _ => None,
+    }
 }
 
 /// The groups of a select, of each of some values; it may have none.
@@ -48,7 +130,7 @@ pub(super) fn groups(select: &Select, values: &[String]) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    let own = keys.iter().map(ToString::to_string).filter(|key| !values.contains(key));
+    let own = keys.iter().filter(|key| !is_nothing(key)).map(ToString::to_string).filter(|key| !values.contains(key));
     let keys: Vec<String> = values.iter().cloned().chain(own).collect();
     let having = select.having.as_ref().map_or_else(String::new, |is| format!(" HAVING {is}"));
     format!(" GROUP BY {}{having}", keys.join(", "))

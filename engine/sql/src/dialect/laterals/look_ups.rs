@@ -5,43 +5,110 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Ident, Join, JoinConstraint, JoinOperator, LimitClause, Query, Select, SelectItem, SetExpr,
-    TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
+    BinaryOperator, Expr, FunctionArguments, GroupByExpr, Ident, Join, JoinConstraint, JoinOperator, LimitClause,
+    Query, Select, SelectItem, SetExpr, TableAlias, TableFactor, TableWithJoins, Value, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
-use super::super::columns::{called, factors};
-use super::super::expressions::{bare, boolean, number, take};
-use super::super::{empty, exists};
-use super::{Lateral, Making, keys_of, reads_otherwise, windowed};
+use super::super::columns::{called, constraint, factors};
+use super::super::expressions::{bare, boolean, call, number, take};
+use super::super::lookups::{self, LookUp};
+use super::super::{arrays, empty, exists, groupings, queries, rows};
+use super::among::Among;
+use super::emptied::is_one_group;
+use super::reading::{has_query, reads_deeper, reads_keys, reads_otherwise, reads_within};
+use super::{Lateral, Making, gathered, keeps_left, keys_of, windowed};
+use crate::names::{alias_of, normal};
 use crate::walk::walk_mut;
 
-/// Looks such subqueries up by joins that keep the row. Outputs of groups have a row at hand in their aggregates alone.
-pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
-    let [from] = select.from.as_slice() else { return Ok(()) };
+/// Looks such subqueries up by joins that keep the row; says how many there are. Outputs of groups have a row at hand in
+/// their aggregates alone, but for those of which the groups are made.
+pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<usize> {
+    if !has_query(&select.projection) && !has_query(&select.selection) {
+        return Ok(0);
+    }
+    let Some(mut from) = beside_each_other(&select.from) else { return Ok(0) };
     let is_grouped =
         !empty::is_ungrouped(select) || select.having.is_some() || empty::aggregates(select, making.is_aggregate);
-    let place = if is_grouped { Place::Groups } else { Place::Outputs };
-    let mut finder = Finder { from, making, place, aggregates: 0, depth: 0, found: Vec::new() };
-    if let ControlFlow::Break(error) = walk_mut(&mut select.projection, &mut finder) {
-        return Err(*error);
+    by_places(select);
+    let mut finder = Finder::new(&from, making);
+    let Select { projection, group_by, selection, .. } = &mut *select;
+    for (item, at) in projection.iter_mut().zip(1_usize..) {
+        finder.place = if !is_grouped {
+            Place::Outputs
+        } else if is_key(at, item, group_by) {
+            Place::Keys
+        } else {
+            Place::Groups
+        };
+        if let ControlFlow::Break(error) = walk_mut(item, &mut finder) {
+            return Err(*error);
+        }
     }
     finder.place = Place::Conditions;
-    if let ControlFlow::Break(error) = walk_mut(&mut select.selection, &mut finder) {
+    if let ControlFlow::Break(error) = walk_mut(selection, &mut finder) {
         return Err(*error);
     }
     let found = finder.found;
-    if let Some(from) = select.from.first_mut() {
+    let count = found.len();
+    if count > 0 {
         from.joins.extend(found);
+        select.from = vec![from];
     }
-    Ok(())
+    Ok(count)
+}
+
+/// Tables that stand beside each other as a join of them; none: they may be joined in one order alone.
+fn beside_each_other(from: &[TableWithJoins]) -> Option<TableWithJoins> {
+    let (first, others) = from.split_first()?;
+    let merges = |join: &Join| {
+        matches!(constraint(&join.join_operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
+    };
+    if !others.is_empty() && !from.iter().all(|from| keeps_left(from) && !from.joins.iter().any(merges)) {
+        return None;
+    }
+    let mut all = first.clone();
+    for other in others {
+        let join_operator = JoinOperator::CrossJoin(JoinConstraint::None);
+        all.joins.push(Join { relation: other.relation.clone(), global: false, join_operator });
+        all.joins.extend(other.joins.iter().cloned());
+    }
+    Some(all)
+}
+
+/// Names outputs with subqueries by their places where groups are made of them.
+fn by_places(select: &mut Select) {
+    let Select { projection, group_by: GroupByExpr::Expressions(keys, _), .. } = select else { return };
+    for key in keys.iter_mut().filter(|key| has_query(&**key)) {
+        let place = projection.iter().zip(1..).find_map(|(item, at)| match item {
+            SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
+                (*value == *key).then_some(at)
+            }
+            _ => None,
+        });
+        if let Some(place) = place {
+            *key = number(place);
+        }
+    }
+}
+
+/// Whether groups are made of an output.
+fn is_key(at: usize, item: &SelectItem, group_by: &GroupByExpr) -> bool {
+    let GroupByExpr::Expressions(keys, _) = group_by else { return false };
+    keys.iter().any(|key| match key {
+        Expr::Value(value) => matches!(&value.value, Value::Number(place, _) if *place == at.to_string()),
+        Expr::Identifier(name) => alias_of(item).is_some_and(|alias| alias == normal(name)),
+        _ => false,
+    })
 }
 
 /// Where subqueries stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Outputs,
+    /// Outputs of groups, and those of which the groups are made.
     Groups,
+    Keys,
     Conditions,
 }
 
@@ -49,24 +116,49 @@ struct Finder<'f> {
     from: &'f TableWithJoins,
     making: Making<'f>,
     place: Place,
-    /// Of aggregates around what is visited.
+    /// Of aggregates, and of windows, around what is visited.
     aggregates: usize,
+    windows: usize,
+    /// Of parts around what is visited, and itself, that are more than conditions of which one or all hold.
+    parts: usize,
     /// Of queries around what is visited: these have outputs of their own.
     depth: usize,
+    /// Where subqueries are that stand for a set.
+    sets: HashSet<*const Query>,
     found: Vec<Join>,
 }
 
-impl Finder<'_> {
-    /// The join, and the column that has the value; none: the planner takes the subquery, or nobody does.
-    fn one(&self, query: &Query) -> Result<Option<(Join, Expr)>> {
+impl<'f> Finder<'f> {
+    fn new(from: &'f TableWithJoins, making: Making<'f>) -> Self {
+        let (aggregates, windows, parts, depth) = (0, 0, 0, 0);
+        let (sets, found) = (HashSet::new(), Vec::new());
+        Self { from, making, place: Place::Outputs, aggregates, windows, parts, depth, sets, found }
+    }
+
+    /// The join, and the column that has the value; none: the planner takes the subquery, unless it `must` be joined, or
+    /// nobody does.
+    fn one(&self, query: &Query, must: bool) -> Result<Option<(Join, Expr)>> {
+        let is_aggregate = self.making.is_aggregate;
         let mut query = query.clone();
-        let is_first = matches!(
-            &query.limit_clause,
-            Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), .. })
-                if matches!(&limit.value, Value::Number(rows, _) if rows == "1")
-        );
+        if query.fetch.as_ref().is_some_and(|fetch| !fetch.with_ties) {
+            queries::translate(&mut query)?;
+        }
+        let (is_first, is_behind) = match &query.limit_clause {
+            Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset, .. }) => {
+                (matches!(&limit.value, Value::Number(rows, _) if rows == "1"), offset.is_some())
+            }
+            Some(_) => (false, true),
+            None => (false, false),
+        };
         let SetExpr::Select(select) = &mut *query.body else { return Ok(None) };
-        let has_one = is_first || (empty::is_ungrouped(select) && empty::aggregates(select, self.making.is_aggregate));
+        groupings::translate(select)?;
+        let has_one = is_first || is_one_group(select, is_aggregate);
+        // Of one that may have several there must be one at most.
+        let is_list = !has_one && lookups::translate(&mut query, is_aggregate)? == Some(LookUp::List);
+        if !has_one && !is_list {
+            return Ok(None);
+        }
+        let SetExpr::Select(select) = &mut *query.body else { return Ok(None) };
         let [item] = select.projection.as_mut_slice() else { return Ok(None) };
         let (SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }) = item else {
             return Ok(None);
@@ -74,15 +166,21 @@ impl Finder<'_> {
         // No column of a statement is called so.
         let name = Ident::with_quote('"', format!("value {}", self.found.len() + 1));
         *item = SelectItem::ExprWithAlias { expr: take(value), alias: name.clone() };
-        let outer: HashSet<String> = factors(self.from).filter_map(called).collect();
-        let mut seen = query.clone();
-        let Some(keys) = keys_of(&mut seen, &outer) else { return Ok(None) };
+        let Some(seen) = self.seen(&query) else { return Ok(None) };
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
-        // In aggregates the planner takes none.
-        let is_planned = self.place != Place::Groups
+        // In aggregates and windows the planner takes none.
+        let is_planned = matches!(self.place, Place::Outputs | Place::Conditions)
+            && self.windows == 0
+            && !is_behind
+            && !(is_first && gathered::is_one(seen))
             && !reads_otherwise(seen.selection.as_ref())
-            && !windowed::has(&seen.projection);
-        if !has_one || keys.is_empty() || is_planned {
+            && !reads_keys(&seen.projection)
+            && !reads_keys(&seen.having)
+            && !reads_within(seen)
+            && !reads_deeper(seen)
+            && !windowed::has(&seen.projection)
+            && !gathered::is_misread(seen, is_aggregate);
+        if is_planned && !must {
             return Ok(None);
         }
         let alias = Some(TableAlias { explicit: true, name: name.clone(), columns: Vec::new(), at: None });
@@ -90,14 +188,41 @@ impl Finder<'_> {
         let join_operator = JoinOperator::LeftOuter(JoinConstraint::On(boolean(true)));
         let join = Join { relation, global: false, join_operator };
         // What does not become a join stays as it is, and is told of.
-        let is_taken = Lateral::of(&join, self.from, self.making, false)?.is_some();
-        Ok(is_taken.then(|| (join, Expr::CompoundIdentifier(vec![name.clone(), name]))))
+        if Lateral::of(&join, self.from, self.making, false)?.is_none() {
+            return Ok(None);
+        }
+        let column = Expr::CompoundIdentifier(vec![name.clone(), name]);
+        Ok(Some((join, if is_list { call("sole", vec![column]) } else { column })))
+    }
+
+    /// A query with what it reads of the row at hand; none: it reads nothing of it, or of others, too.
+    fn seen(&self, query: &Query) -> Option<Query> {
+        let outer: HashSet<String> = factors(self.from).filter_map(called).collect();
+        let mut seen = query.clone();
+        let keys = keys_of(&mut seen, &outer)?;
+        (!keys.is_empty()).then_some(seen)
+    }
+
+    /// Whether the planner makes no join of a condition about a query: parts of it read the row at hand, or it has some of
+    /// the rows alone.
+    fn must_be_joined(&self, query: &Query) -> bool {
+        let Some(seen) = self.seen(query) else { return false };
+        let SetExpr::Select(select) = &*seen.body else { return true };
+        seen.limit_clause.is_some() || seen.fetch.is_some() || reads_within(select) || reads_deeper(select)
     }
 
     /// The same for whether a query has rows.
     fn whether(&self, query: &Query, negated: bool) -> Result<Option<(Join, Expr)>> {
-        let Some(counting) = exists::counting(query, self.making.is_aggregate)? else { return Ok(None) };
-        let found = self.one(&counting)?;
+        let query = exists::unlimited(query)?;
+        let is_condition = self.place == Place::Conditions;
+        if is_condition && !self.must_be_joined(&query) {
+            return Ok(None);
+        }
+        let counting = match exists::counting(&query, self.making.is_aggregate)? {
+            Some(counting) => counting,
+            None => exists::counting_around(&query)?,
+        };
+        let found = self.one(&counting, is_condition)?;
         let op = if negated { BinaryOperator::Eq } else { BinaryOperator::Gt };
         Ok(found.map(|(join, count)| {
             let any = Expr::BinaryOp { left: Box::new(count), op, right: Box::new(number(0)) };
@@ -105,10 +230,53 @@ impl Finder<'_> {
         }))
     }
 
+    /// The same for what a value is among the rows of a query.
+    fn among(&self, part: &Expr, is_whole: bool) -> Result<Option<(Join, Expr)>> {
+        let Some(among) = Among::of(part) else { return Ok(None) };
+        // As a condition by itself the planner makes a join of it.
+        let is_condition = self.place == Place::Conditions && is_whole && among.is_in();
+        if is_condition && !self.must_be_joined(among.query) {
+            return Ok(None);
+        }
+        match among.value(self.from, self.making)? {
+            Some(query) => self.one(&query, true),
+            None => Ok(None),
+        }
+    }
+
+    /// The same for the list of a query's rows.
+    fn list(&self, query: &Query) -> Result<Option<(Join, Expr)>> {
+        if rows::items_of(query).is_some() {
+            return Ok(None);
+        }
+        let mut listed = query.clone();
+        arrays::listed(&mut listed, self.making.is_aggregate)?;
+        // Rows that are joined are in no order.
+        let is_around = match (&*query.body, &*listed.body) {
+            (SetExpr::Select(own), SetExpr::Select(around)) => own.from != around.from,
+            _ => true,
+        };
+        if is_around && query.order_by.is_some() {
+            return Ok(None);
+        }
+        let found = self.one(&listed, false)?;
+        Ok(found.map(|(join, list)| (join, call("or_empty", vec![list]))))
+    }
+
     fn is_aggregate(&self, part: &Expr) -> bool {
         matches!(part, Expr::Function(call) if call.over.is_none()
-            && bare(&call.name).is_some_and(|name| (self.making.is_aggregate)(&name)))
+            && (!call.within_group.is_empty() || bare(&call.name).is_some_and(|name| (self.making.is_aggregate)(&name))))
     }
+}
+
+fn is_window(part: &Expr) -> bool {
+    matches!(part, Expr::Function(call) if call.over.is_some())
+}
+
+/// Whether a part is of conditions of which one or all hold.
+fn is_logical(part: &Expr) -> bool {
+    let is_joint = |op: &BinaryOperator| matches!(op, BinaryOperator::And | BinaryOperator::Or);
+    matches!(part, Expr::Nested(_)) || matches!(part, Expr::BinaryOp { op, .. } if is_joint(op))
 }
 
 impl VisitorMut for Finder<'_> {
@@ -125,7 +293,19 @@ impl VisitorMut for Finder<'_> {
     }
 
     fn pre_visit_expr(&mut self, part: &mut Expr) -> ControlFlow<Self::Break> {
-        self.aggregates += usize::from(self.depth == 0 && self.is_aggregate(part));
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        exists::always(part, self.making.is_aggregate);
+        lookups::compared(part, self.making.is_aggregate);
+        self.aggregates += usize::from(self.is_aggregate(part));
+        self.windows += usize::from(is_window(part));
+        self.parts += usize::from(!is_logical(part));
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = &*part
+            && let Expr::Subquery(query) = &**right
+        {
+            self.sets.insert(std::ptr::from_ref(&**query));
+        }
         ControlFlow::Continue(())
     }
 
@@ -134,14 +314,22 @@ impl VisitorMut for Finder<'_> {
             return ControlFlow::Continue(());
         }
         self.aggregates -= usize::from(self.is_aggregate(part));
-        let has_row = self.place != Place::Groups || self.aggregates > 0;
+        self.windows -= usize::from(is_window(part));
+        let is_whole = self.parts == 1;
+        self.parts -= usize::from(!is_logical(part));
+        if self.place == Place::Groups && self.aggregates == 0 {
+            return ControlFlow::Continue(());
+        }
         let found = match &*part {
-            Expr::Subquery(query) if has_row => self.one(query),
-            // The planner takes those in conditions.
-            Expr::Exists { subquery, negated } if has_row && self.place != Place::Conditions => {
-                self.whether(subquery, *negated)
-            }
-            _ => return ControlFlow::Continue(()),
+            Expr::Subquery(query) if self.sets.remove(&std::ptr::from_ref(&**query)) => Ok(None),
+            Expr::Subquery(query) => self.one(query, false),
+            Expr::Exists { subquery, negated } => self.whether(subquery, *negated),
+            Expr::InSubquery { .. } | Expr::AnyOp { .. } | Expr::AllOp { .. } => self.among(part, is_whole),
+            Expr::Function(call) if bare(&call.name).as_deref() == Some("array") => match &call.args {
+                FunctionArguments::Subquery(query) => self.list(query),
+                _ => Ok(None),
+            },
+            _ => Ok(None),
         };
         match found {
             Ok(None) => {}

@@ -2,20 +2,33 @@
 
 use std::collections::HashSet;
 
-use datafusion::sql::sqlparser::ast::{Query, SelectItem, SetExpr, TableFactor};
+use datafusion::sql::sqlparser::ast::{Ident, Query, SelectItem, SetExpr, TableFactor};
 
 use super::super::columns::{called, factors};
 use super::super::expressions::take;
 use super::super::naming;
 use super::table_of;
 
-/// Names all outputs of a query, before what they read is put otherwise.
+/// Names all outputs of a query, before what they read is put otherwise. The first of several says how all are called.
 pub(super) fn all(query: &mut Query) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    for item in &mut select.projection {
-        if let SelectItem::UnnamedExpr(value) = item {
-            let alias = naming::name(value);
-            *item = SelectItem::ExprWithAlias { expr: take(value), alias };
+    let mut open = vec![(&mut *query.body, true)];
+    while let Some((body, is_first)) = open.pop() {
+        match body {
+            SetExpr::Select(select) => {
+                for (item, at) in select.projection.iter_mut().zip(1..) {
+                    if let SelectItem::UnnamedExpr(value) = item {
+                        let other = || Ident::with_quote('"', format!("column {at}"));
+                        let alias = if is_first { naming::name(value) } else { other() };
+                        *item = SelectItem::ExprWithAlias { expr: take(value), alias };
+                    }
+                }
+            }
+            SetExpr::SetOperation { left, right, .. } => {
+                open.push((&mut **left, is_first));
+                open.push((&mut **right, false));
+            }
+            SetExpr::Query(inner) => open.push((&mut *inner.body, is_first)),
+            _ => {}
         }
     }
 }

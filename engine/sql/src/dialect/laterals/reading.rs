@@ -2,20 +2,22 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Select, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, FunctionArguments, Query, Select, TableFactor, Visit, Visitor, visit_expressions,
+};
 
 use super::super::columns::factors;
 use super::KEYS;
 use crate::walk::walk;
 
-/// Whether a table is a subquery that reads [`KEYS`].
-pub(super) fn reads_within(factor: &TableFactor) -> bool {
-    matches!(factor, TableFactor::Derived { subquery, .. } if reads_keys(&**subquery))
+/// Whether what a select reads its rows of reads [`KEYS`]: subqueries, lists that are taken apart, conditions of joins.
+pub(super) fn reads_within(select: &Select) -> bool {
+    reads_keys(&select.from)
 }
 
 /// Says of a subquery that reads [`KEYS`] that these are of a table before it.
 pub(super) fn of_table_before(factor: &mut TableFactor) {
-    if reads_within(factor)
+    if reads_keys(&*factor)
         && let TableFactor::Derived { lateral, .. } = factor
     {
         *lateral = true;
@@ -45,18 +47,51 @@ pub(super) fn gives_beside_table(select: &Select) -> bool {
     select.from.iter().flat_map(factors).any(is_table) && reads
 }
 
-fn reads_keys(part: &impl Visit) -> bool {
+/// Whether a subquery of a select reads [`KEYS`]: of two queries around it the planner knows one.
+pub(super) fn reads_deeper(select: &Select) -> bool {
+    struct Deeper(usize);
+    impl Visitor for Deeper {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.0 += 1;
+            ControlFlow::Continue(())
+        }
+
+        fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            self.0 -= 1;
+            ControlFlow::Continue(())
+        }
+
+        fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+            if self.0 > 0 && is_key(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    walk(select, &mut Deeper(0)).is_break()
+}
+
+/// Whether a part has subqueries in expressions.
+pub(super) fn has_query(part: &impl Visit) -> bool {
+    let look = |part: &Expr| match part {
+        Expr::Subquery(_) | Expr::Exists { .. } | Expr::InSubquery { .. } => ControlFlow::Break(()),
+        Expr::Function(call) if matches!(call.args, FunctionArguments::Subquery(_)) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(part, look).is_break()
+}
+
+fn is_key(expr: &Expr) -> bool {
+    matches!(expr, Expr::CompoundIdentifier(name) if name.first().is_some_and(|table| table.value == KEYS))
+}
+
+/// Whether a part reads [`KEYS`].
+pub(super) fn reads_keys(part: &impl Visit) -> bool {
     struct Reads;
     impl Visitor for Reads {
         type Break = ();
 
         fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-            match expr {
-                Expr::CompoundIdentifier(name) if name.first().is_some_and(|table| table.value == KEYS) => {
-                    ControlFlow::Break(())
-                }
-                _ => ControlFlow::Continue(()),
-            }
+            if is_key(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
     walk(part, &mut Reads).is_break()

@@ -1,7 +1,9 @@
 //! Windows of such subqueries. Their rows are those of one row at hand, so that they are divided by the values which are read
 //! of it.
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, OrderByExpr, Query, SetExpr, Visit, WindowType};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, OrderByExpr, Query, SelectItem, SetExpr, Visit, WindowType,
+};
 use quiver_types::Result;
 
 use super::{KEYS, key};
@@ -27,24 +29,32 @@ pub(super) fn divide(query: &mut Query, keys: usize) -> Result<()> {
         }
         Ok(())
     };
-    let Query { body, order_by, .. } = query;
-    if let SetExpr::Select(select) = &mut **body {
-        change_outside_subqueries(&mut select.projection, divided)?;
+    change_outside_subqueries(&mut query.order_by, divided)?;
+    let mut open = vec![&mut *query.body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::Select(select) => change_outside_subqueries(&mut select.projection, divided)?,
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            SetExpr::Query(inner) => {
+                change_outside_subqueries(&mut inner.order_by, divided)?;
+                open.push(&mut *inner.body);
+            }
+            _ => {}
+        }
     }
-    change_outside_subqueries(order_by, divided)
+    Ok(())
 }
 
 /// Gives the keys of an order names that nobody writes, `always` or where windows are among them: a window takes no other one
 /// as a key. These are the outputs of such names.
-pub(super) fn named(order: &mut [OrderByExpr], always: bool) -> Vec<String> {
+pub(super) fn named(order: &mut [OrderByExpr], always: bool) -> Vec<SelectItem> {
     if !always && !order.iter().any(|key| has(&key.expr)) {
         return Vec::new();
     }
     let name = |(at, key): (usize, &mut OrderByExpr)| {
-        let name = Ident::with_quote('"', format!("order {}", at + 1));
-        let output = format!("{} AS {name}", key.expr);
-        key.expr = Expr::Identifier(name);
-        output
+        let alias = Ident::with_quote('"', format!("order {}", at + 1));
+        let expr = std::mem::replace(&mut key.expr, Expr::Identifier(alias.clone()));
+        SelectItem::ExprWithAlias { expr, alias }
     };
     order.iter_mut().enumerate().map(name).collect()
 }

@@ -167,7 +167,7 @@ fn laterals_are_joins() {
     assert!(starred.starts_with("SELECT \"t\".*, l.\"b\" FROM t INNER JOIN ("), "{starred}");
     let counted =
         translated("select l.c from t cross join lateral (select count(*) c from u where u.n < t.n) l").unwrap();
-    assert!(counted.contains("coalesce(\"grouped\".\"c\", 0)"), "{counted}");
+    assert!(counted.contains("SELECT coalesce(\"grouped\".\"gathered 1\", 0) AS c, "), "{counted}");
     let looked_up =
         translated("select a, (select b from u where u.n < t.n order by u.n desc limit 1) as x from t").unwrap();
     assert!(looked_up.starts_with("SELECT a, \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN ("), "{looked_up}");
@@ -179,9 +179,9 @@ fn laterals_are_joins() {
     for other in [
         "select l.x from t cross join lateral (select max(c.a) x from pg_catalog.pg_constraint c where c.n < t.n) l",
         "select l.x from t cross join lateral (select unnest(u.l) x from u where u.n < t.n limit 1) l",
-        "select l.x from t cross join lateral (select u.b x, count(*) from u where u.n < t.n group by rollup (u.b) limit 1) l",
-        "select l.x from t cross join lateral (select count(*) x from u where u.n < t.n having count(*) > 1) l",
-        "select l.x from t cross join lateral (select distinct on (u.b) u.b x from u where u.n < t.n limit 1) l",
+        "select l.x from t cross join lateral (select count(*) x from u where u.n < t.n group by grouping sets ((), ())) l",
+        "select l.x from t cross join lateral (select count(*) x from u where u.n < t.n group by rollup (t.n)) l",
+        "select l.x from t cross join lateral (select max(u.b) + (select 1) x from u where u.n < t.n) l",
         "select l.x from t cross join lateral (select distinct u.b x from u where u.n < t.n order by u.c limit 1) l",
     ] {
         assert!(!translated(other).unwrap().contains("of rows"), "{other}");
@@ -233,6 +233,172 @@ fn rows_of_laterals_that_stand_for_several_are_of_one_row_at_hand() {
     // Several groups are several values.
     let several = "select (select count(*) from u where u.n < t.n group by u.b) from t";
     assert!(!translated(several).unwrap().contains("of rows"));
+}
+
+#[test]
+fn laterals_of_no_rows_give_what_is_made_of_none() {
+    let of = |subquery: &str| {
+        let found = translated(&format!("select 1 from t cross join lateral ({subquery}) l")).unwrap();
+        let (_, rows) = found.split_once("INNER JOIN (").expect("a join");
+        rows.split_once(") AS l (").expect("a join").0.to_owned()
+    };
+    let values = "(SELECT DISTINCT t.n AS \"key 1\" FROM t) AS \"of rows\"";
+    let same = "(\"grouped\".\"key 1\" IS NOT DISTINCT FROM \"of rows\".\"key 1\")";
+    let tables = format!("{values}, u WHERE u.n < \"of rows\".\"key 1\" GROUP BY \"of rows\".\"key 1\"");
+    assert_eq!(
+        of("select count(*) + 1 as c, 'k' as k, max(u.b) as m from u where u.n < t.n having count(*) < 3"),
+        format!(
+            "SELECT CASE WHEN \"grouped\".\"gathered 1\" IS NULL THEN coalesce(\"grouped\".\"gathered 1\", 0) + 1 \
+             ELSE \"grouped\".\"gathered 2\" END AS c, 'k' AS k, \"grouped\".\"gathered 3\" AS m, \
+             \"of rows\".\"key 1\" FROM {values} LEFT JOIN (SELECT count(*) AS \"gathered 1\", count(*) + 1 AS \
+             \"gathered 2\", max(u.b) AS \"gathered 3\", count(*) < 3 AS \"gathered 4\", \"of rows\".\"key 1\" \
+             FROM {tables}) AS \"grouped\" ON {same} WHERE CASE WHEN \"grouped\".\"gathered 1\" IS NULL THEN \
+             coalesce(\"grouped\".\"gathered 1\", 0) < 3 ELSE \"grouped\".\"gathered 4\" END"
+        )
+    );
+    let rolled = "select u.b as g, count(*), grouping(u.b) as r from u where u.n < t.n group by rollup (g)";
+    assert_eq!(
+        of(rolled),
+        format!(
+            "SELECT \"grouped\".\"gathered 1\" AS g, coalesce(\"grouped\".\"gathered 2\", 0) AS \"count\", \
+             coalesce(\"grouped\".\"gathered 3\", 1) AS r, \"of rows\".\"key 1\" FROM {values} LEFT JOIN \
+             (SELECT u.b AS \"gathered 1\", count(*) AS \"gathered 2\", grouping(u.b) AS \"gathered 3\", \
+             \"of rows\".\"key 1\" FROM {tables}, ROLLUP (u.b)) AS \"grouped\" ON {same}"
+        )
+    );
+    // The planner would have NULL in the place of what is no aggregate.
+    for constant in
+        ["select 'k' as k, count(*) from u where u.k = t.k", "select 1 as k from u where u.k = t.k group by ()"]
+    {
+        assert!(of(constant).contains("\"of rows\""), "{constant}");
+    }
+    let misread = "select (select 'k' from u where u.k = t.k having count(*) = 0) from t";
+    assert!(translated(misread).unwrap().contains("\"of rows\""));
+    check(
+        "select 1 from t where 0 not in (select count(*) from u where u.k = t.k)",
+        "SELECT 1 FROM t WHERE ((0) <> (SELECT count(*) FROM u WHERE u.k = t.k))",
+    );
+}
+
+#[test]
+fn laterals_take_some_rows_of_each() {
+    let join = |table: &str| {
+        let found = translated(&format!("select 1 from t cross join {table}")).unwrap();
+        found.strip_prefix("SELECT 1 FROM t ").expect("a join").to_owned()
+    };
+    let first = join("lateral (select distinct on (u.b) u.b, u.c from u where u.n < t.n order by u.b desc, u.c) l");
+    assert!(
+        first.contains(
+            "(SELECT DISTINCT ON (\"of rows\".\"key 1\", u.b) u.b AS b, u.c AS c, \"of rows\".\"key 1\" FROM "
+        ) && first.contains(" ORDER BY \"of rows\".\"key 1\", u.b DESC, u.c) AS l ("),
+        "{first}"
+    );
+    let sets = join("lateral (select u.b from u where u.n < t.n except (select t.n limit 1) order by 1 limit 2) l");
+    assert!(
+        sets.contains("ORDER BY \"b\") AS \"nth row\" FROM ((SELECT u.b AS b, \"of rows\".\"key 1\" FROM "),
+        "{sets}"
+    );
+    let ties = join("lateral (select u.b from u where u.n < t.n order by u.c fetch first 1 row with ties) l");
+    assert!(ties.contains("rank() OVER (PARTITION BY \"of rows\".\"key 1\" ORDER BY u.c) AS \"rank of\""), "{ties}");
+    let all = join("lateral (select u.b from u where u.n < t.n limit null::int offset 1) l");
+    assert!(all.contains(" IS NOT FALSE AND \"nth row\" > 1) AS l ("), "{all}");
+    let joined = join("lateral (select u.b from u join v on v.k = t.k where u.n < t.n) l");
+    assert!(joined.contains("AS \"of rows\" CROSS JOIN u JOIN v ON v.k = \"of rows\".\"key 1\" WHERE "), "{joined}");
+    assert_eq!(
+        join("lateral (values ('a', t.a), ('b', t.b)) as l (name)"),
+        "CROSS JOIN UNNEST(make_array('a', 'b'), make_array(t.a, t.b)) AS l (name, column2)"
+    );
+    assert_eq!(join("unnest(array[t.a, 1]) as l (n)"), "CROSS JOIN UNNEST(make_array(t.a, 1)) AS l (n)");
+}
+
+#[test]
+fn look_ups_stand_in_many_places() {
+    for (text, begin) in [
+        (
+            "select (select count(*) from u where u.k = t.k) as c, count(*) from t group by c",
+            "SELECT \"value 1\".\"value 1\" AS c, count(*) FROM t LEFT OUTER JOIN (",
+        ),
+        (
+            "select (select b from u where u.n < t.n and u.m > t.n) as x from t",
+            "SELECT sole(\"value 1\".\"value 1\") AS x FROM t LEFT OUTER JOIN (",
+        ),
+        (
+            "select array(select b from u where u.n < t.n order by b) as x from t",
+            "SELECT or_empty(\"value 1\".\"value 1\") AS x FROM t LEFT OUTER JOIN (",
+        ),
+        (
+            "select a from t, v where (select count(*) from u where u.n < t.n) = v.n",
+            "SELECT a FROM t CROSS JOIN v LEFT OUTER JOIN (",
+        ),
+        (
+            "select a from t order by (select count(*) from u where u.n < t.n), a",
+            "SELECT a FROM (SELECT a, \"value 1\".\"value 1\" AS \"order 1\" FROM t LEFT OUTER JOIN (",
+        ),
+        (
+            "select (select b from u where u.k = t.k order by b limit 1 offset 1) as x from t",
+            "SELECT \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN (",
+        ),
+        (
+            "select (select count(*) from (select b from u where u.k = t.k limit 3) q) as x from t",
+            "SELECT \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN (",
+        ),
+    ] {
+        let found = translated(text).unwrap();
+        assert!(found.starts_with(begin), "{found}");
+    }
+    check("select (select t.a in (select b from u)) from t", "SELECT (t.a IN (SELECT b FROM u)) FROM t");
+    // The order of rows that are joined is lost.
+    let ordered = translated("select array(select b from u where u.n < t.n order by b limit 2) from t").unwrap();
+    assert!(!ordered.contains("of rows"), "{ordered}");
+}
+
+#[test]
+fn values_are_compared_with_rows_of_the_row_at_hand() {
+    for (condition, value) in [
+        (
+            "t.a not in (select u.b from u where u.k = t.k)",
+            "CASE WHEN NOT bool_and((\"of rows\".\"key 1\" <> u.b)) THEN false",
+        ),
+        ("t.a > all (select u.b from u where u.k = t.k)", "NOT bool_and((\"of rows\".\"key 1\" > u.b)) THEN false"),
+        ("t.a < any (select u.b from u where u.k = t.k)", "bool_or((\"of rows\".\"key 1\" < u.b)) THEN true"),
+        ("not (t.a in (select u.b from u where u.k = t.k))", "bool_or((\"of rows\".\"key 1\" = u.b)) THEN true"),
+        (
+            "t.a in (select u.b from u where u.k = t.k limit 1)",
+            "bool_or((\"of rows\".\"key 1\" = (\"of set\"))) THEN true",
+        ),
+    ] {
+        let found = translated(&format!("select 1 from t where {condition}")).unwrap();
+        let plain = found.replace("(\"of rows\".\"key 1\")", "\"of rows\".\"key 1\"").replace("(u.b)", "u.b");
+        assert!(plain.contains(value), "{condition}: {plain}");
+    }
+    // The planner makes joins of these.
+    for joined in [
+        "SELECT 1 FROM t WHERE t.a IN (SELECT u.b FROM u WHERE u.k = t.k) OR t.b",
+        "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM u WHERE u.n < t.n)",
+        "SELECT 1 FROM t WHERE t.a NOT IN (SELECT b FROM u)",
+    ] {
+        check(joined, joined);
+    }
+    check("select 1 from t where not exists (select max(b) from u where u.k = t.k)", "SELECT 1 FROM t WHERE false");
+    for left in ["exists (select 1 from u where u.k = t.k offset 1)", "t.a not in (select b from u where u.k = t.k)"] {
+        assert!(translated(&format!("select 1 from t where {left}")).unwrap().contains("\"value 1\""), "{left}");
+        let refused = translated(&format!("select t.k from t group by t.k having {left}")).unwrap_err();
+        assert_eq!(refused.kind, ErrorKind::Unsupported, "{left}");
+    }
+}
+
+#[test]
+fn conditions_of_joins_ask_of_the_row_at_hand() {
+    let greatest = "u.n = (select max(v.n) from v where v.k = t.k)";
+    let inner = translated(&format!("select 1 from t join u on u.k = t.k and {greatest} where t.a")).unwrap();
+    assert!(inner.starts_with("SELECT 1 FROM t JOIN u ON (u.k = t.k) WHERE (u.n = (SELECT "), "{inner}");
+    assert!(inner.ends_with(") AND (t.a)"), "{inner}");
+    let left = format!("with u as (select 1 as k, 2 as n) select 1 from t left join u on u.k = t.k and {greatest}");
+    let left = translated(&left).unwrap();
+    assert!(left.contains(" LEFT OUTER JOIN (SELECT \"u\".*, \"of rows\".\"key 1\" FROM "), "{left}");
+    // The data may give a table more columns than are known.
+    let data = format!("select 1 from t left join hosts u on u.k = t.k and {greatest}");
+    assert!(translated(&data).unwrap().contains("LEFT JOIN hosts u ON u.k = t.k AND "));
 }
 
 #[test]

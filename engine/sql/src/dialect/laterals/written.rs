@@ -1,0 +1,221 @@
+//! How the rows of such subqueries are written: each of them of one of the values that are read of the rows at hand, which
+//! stand behind its outputs.
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, LimitClause, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetQuantifier, Value,
+    Values,
+};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::super::columns::{called, factors};
+use super::super::expressions::expr;
+use super::emptied::{GROUPED, Parts, groups_of_nothing};
+use super::reading::reads_within;
+use super::{KEYS, Lateral, gathered, keeps_left, key, quoted, windowed};
+use crate::error::unsupported;
+use crate::names::left_out;
+
+/// Most bytes of a join that takes the place of a subquery: it has the tables before it once or twice.
+const BYTES_MAX: usize = 64 << 10;
+/// The number of a row.
+const NTH: &str = "nth row";
+/// What is said of columns that are not known.
+pub(super) const STARS: &str = "`*` in a `LATERAL` subquery that takes some rows of each stands for columns that are not known \
+                                here: name them";
+/// What is said of an order by all outputs.
+const ALL: &str = "`ORDER BY ALL` in a `LATERAL` subquery: name the columns";
+
+impl Lateral<'_> {
+    /// The rows of a query.
+    pub(super) fn of_query(&self, query: &Query, values: &str) -> Result<String> {
+        let conditions = taken(query.limit_clause.as_ref());
+        if conditions.is_empty() {
+            return match &*query.body {
+                SetExpr::Select(select) => self.of_select(select, &[], &order_of(select, query)?, values),
+                set => short(format!("SELECT * FROM ({}) AS \"sides\"", self.of_set(set, values)?)),
+            };
+        }
+        let columns = self.making.known.of_query(query).ok_or_else(|| unsupported(STARS))?;
+        let own_keys: Vec<String> = (1..=self.keys.len()).map(|at| quoted(&key(at))).collect();
+        let shown: Vec<String> = columns.iter().map(|column| quoted(column)).chain(own_keys.iter().cloned()).collect();
+        let (shown, own_keys) = (shown.join(", "), own_keys.join(", "));
+        let rows = match &*query.body {
+            SetExpr::Select(select) => {
+                let written = order_of(select, query)?;
+                let mut order = written.clone();
+                let is_gathered = gathered::is_one(select) || groups_of_nothing(select, self.making.is_aggregate) > 0;
+                let named = windowed::named(&mut order, is_gathered);
+                if named.is_empty() && !is_gathered {
+                    let number = expr(&number(&self.key_columns().join(", "), &order))?;
+                    let nth = SelectItem::ExprWithAlias { expr: number, alias: Ident::with_quote('"', NTH) };
+                    self.of_select(select, &[nth], &written, values)?
+                } else {
+                    numbered(&self.of_select(select, &named, &written, values)?, &shown, &own_keys, &order)
+                }
+            }
+            set => numbered(&self.of_set(set, values)?, &shown, &own_keys, &order_by_columns(query, &columns)?),
+        };
+        short(format!("SELECT {shown} FROM ({rows}) AS \"numbered\" WHERE {}", conditions.join(" AND ")))
+    }
+
+    /// The rows of what stands in a set.
+    fn of_set(&self, set: &SetExpr, values: &str) -> Result<String> {
+        match set {
+            SetExpr::Select(select) => self.of_select(select, &[], &[], values),
+            SetExpr::Query(query) => self.of_query(query, values),
+            SetExpr::SetOperation { op, set_quantifier, left, right } => {
+                let all = if *set_quantifier == SetQuantifier::All { " ALL" } else { "" };
+                short(format!("({}) {op}{all} ({})", self.of_set(left, values)?, self.of_set(right, values)?))
+            }
+            SetExpr::Values(rows) => self.of_values(rows, values),
+            _ => Err(Error::internal("a set of what has no rows")),
+        }
+    }
+
+    /// Rows that are written out.
+    fn of_values(&self, rows: &Values, values: &str) -> Result<String> {
+        let keys = self.key_columns().join(", ");
+        let mut written = String::new();
+        for row in &rows.rows {
+            let items = row.iter().zip(1..).map(|(item, at)| format!("{item} AS \"column{at}\""));
+            let items = items.collect::<Vec<_>>().join(", ");
+            let and = if written.is_empty() { "" } else { " UNION ALL " };
+            written = short(format!("{written}{and}SELECT {items}, {keys} FROM {values}"))?;
+        }
+        Ok(written)
+    }
+
+    /// The rows of a select, with `more` outputs behind the values, in an order that says which ones a `DISTINCT ON` takes.
+    fn of_select(&self, select: &Select, more: &[SelectItem], order: &[OrderByExpr], values: &str) -> Result<String> {
+        let keys = self.key_columns();
+        let (begin, end) = gathered::begins(select, &keys, order);
+        let tables = tables(select);
+        if groups_of_nothing(select, self.making.is_aggregate) == 0 {
+            let more = more.iter().map(ToString::to_string);
+            let outputs: Vec<String> = items(select)?.into_iter().chain(keys.iter().cloned()).chain(more).collect();
+            let groups = gathered::groups(select, &keys);
+            return short(format!("{begin} {} FROM {values}{tables}{groups}{end}", outputs.join(", ")));
+        }
+        let parts = Parts::of(select, more, self.making.is_aggregate)
+            .ok_or_else(|| unsupported("an order of what is not gathered, in a `LATERAL` subquery of groups"))?;
+        let (own, more) = parts.outputs.split_at(select.projection.len());
+        let own = own.iter().map(ToString::to_string);
+        let more = more.iter().map(ToString::to_string);
+        let outputs: Vec<String> = own.chain(keys.iter().cloned()).chain(more).collect();
+        let below = [parts.gathered.as_slice(), &keys].concat().join(", ");
+        let groups = [keys.as_slice(), &parts.groups].concat().join(", ");
+        let same = (1..=self.keys.len()).map(|at| {
+            let key = quoted(&key(at));
+            format!("(\"{GROUPED}\".{key} IS NOT DISTINCT FROM {}.{key})", quoted(KEYS))
+        });
+        let same = same.collect::<Vec<_>>().join(" AND ");
+        let having = parts.having.map_or_else(String::new, |is| format!(" WHERE {is}"));
+        short(format!(
+            "{begin} {} FROM {values} LEFT JOIN (SELECT {below} FROM {values}{tables} GROUP BY {groups}) AS \"{GROUPED}\" \
+             ON {same}{having}{end}",
+            outputs.join(", ")
+        ))
+    }
+
+    /// The values as columns of their table.
+    fn key_columns(&self) -> Vec<String> {
+        (1..=self.keys.len()).map(|at| format!("{}.{}", quoted(KEYS), quoted(&key(at)))).collect()
+    }
+}
+
+/// Says of words that they are not too many.
+fn short(sql: String) -> Result<String> {
+    if sql.len() <= BYTES_MAX {
+        return Ok(sql);
+    }
+    let text = format!("a `LATERAL` subquery of {} bytes is too long, at most {BYTES_MAX} are allowed", sql.len());
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+/// The number of a row among those of some values.
+fn number(keys: &str, order: &[OrderByExpr]) -> String {
+    let order = order.iter().map(OrderByExpr::to_string).collect::<Vec<_>>().join(", ");
+    let order = if order.is_empty() { order } else { format!(" ORDER BY {order}") };
+    format!("row_number() OVER (PARTITION BY {keys}{order})")
+}
+
+/// Rows with their numbers.
+fn numbered(rows: &str, shown: &str, keys: &str, order: &[OrderByExpr]) -> String {
+    format!("SELECT {shown}, {} AS \"{NTH}\" FROM ({rows}) AS \"windowed\"", number(keys, order))
+}
+
+/// Which rows are taken, by their numbers. NULL takes them all.
+fn taken(clause: Option<&LimitClause>) -> Vec<String> {
+    let Some(LimitClause::LimitOffset { limit, offset, .. }) = clause else { return Vec::new() };
+    let is_written = |rows: &Expr| matches!(rows, Expr::Value(value) if matches!(value.value, Value::Number(..)));
+    let offset = offset.as_ref().map(|offset| &offset.value);
+    let first = offset.map(|rows| if is_written(rows) { rows.to_string() } else { format!("coalesce({rows}, 0)") });
+    let mut conditions = Vec::new();
+    if let Some(rows) = limit {
+        let last = first.as_ref().map_or_else(|| rows.to_string(), |first| format!("{rows} + {first}"));
+        let condition = format!("\"{NTH}\" <= {last}");
+        conditions.push(if is_written(rows) { condition } else { format!("({condition}) IS NOT FALSE") });
+    }
+    conditions.extend(first.map(|first| format!("\"{NTH}\" > {first}")));
+    conditions
+}
+
+/// The outputs of a select by their names.
+fn items(select: &Select) -> Result<Vec<String>> {
+    let mut items = Vec::new();
+    for item in &select.projection {
+        match item {
+            SelectItem::Wildcard(options) => {
+                if !left_out(options).is_empty() && select.from.iter().flat_map(factors).count() > 1 {
+                    return Err(unsupported("`*` of several tables that leaves columns out: name the others"));
+                }
+                for factor in select.from.iter().flat_map(factors) {
+                    let name = called(factor).ok_or_else(|| unsupported("`*` of a table without a name"))?;
+                    items.push(format!("{}.*{options}", quoted(&name)));
+                }
+            }
+            other => items.push(other.to_string()),
+        }
+    }
+    Ok(items)
+}
+
+/// The tables of a select beside the values, and its condition. What reads the values there is joined with them.
+fn tables(select: &Select) -> String {
+    let is_joined = reads_within(select) && select.from.iter().all(keeps_left);
+    let beside = if is_joined { " CROSS JOIN" } else { "," };
+    let from: Vec<String> = select.from.iter().map(|from| format!("{beside} {from}")).collect();
+    let condition = select.selection.as_ref().map_or_else(String::new, |is| format!(" WHERE {is}"));
+    from.concat() + &condition
+}
+
+/// The keys of the order of a select.
+fn order_of(select: &Select, query: &Query) -> Result<Vec<OrderByExpr>> {
+    let Some(order) = &query.order_by else { return Ok(Vec::new()) };
+    let OrderByKind::Expressions(keys) = &order.kind else { return Err(unsupported(ALL)) };
+    let by_value = |key: &OrderByExpr| {
+        let mut key = key.clone();
+        if let Some(value) = gathered::output_at(&key.expr, &select.projection) {
+            key.expr = Expr::Nested(Box::new(value.clone()));
+        }
+        key
+    };
+    Ok(keys.iter().map(by_value).collect())
+}
+
+/// The keys of the order of a set, which are its columns.
+fn order_by_columns(query: &Query, columns: &[String]) -> Result<Vec<OrderByExpr>> {
+    let Some(order) = &query.order_by else { return Ok(Vec::new()) };
+    let OrderByKind::Expressions(keys) = &order.kind else { return Err(unsupported(ALL)) };
+    let by_name = |key: &OrderByExpr| {
+        let mut key = key.clone();
+        if let Expr::Value(value) = &key.expr
+            && let Value::Number(place, _) = &value.value
+            && let Some(column) = place.parse::<usize>().ok().and_then(|at| columns.get(at.checked_sub(1)?))
+        {
+            key.expr = Expr::Identifier(Ident::with_quote('"', column));
+        }
+        key
+    };
+    Ok(keys.iter().map(by_name).collect())
+}
