@@ -3,11 +3,11 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use futures::future::BoxFuture;
 use quiver_alerting::matchers::{Matchers, read};
 use quiver_alerting::silences::Silence;
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, Network};
 
 use super::*;
 use crate::deliver::ProxyEnvironment;
-use crate::egress::{Egress, Network};
+use crate::egress::Egress;
 use crate::history::{Action, HistoryStore, Record};
 
 /// A clock that tests move.
