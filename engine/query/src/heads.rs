@@ -89,9 +89,9 @@ mod tests {
     use datafusion::physical_plan::empty::EmptyExec;
     use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable};
 
-    use crate::in_turn::InTurnExec;
     use crate::relational::list_pieces::ListPiecesExec;
     use crate::relational::slices::SliceExec;
+    use crate::sequential_union::InTurnExec;
 
     fn empty(partitions: usize) -> Arc<dyn ExecutionPlan> {
         Arc::new(EmptyExec::new(Arc::new(Schema::empty())).with_partitions(partitions))
