@@ -7,11 +7,10 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
-use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_expr::EquivalenceProperties;
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
@@ -19,7 +18,7 @@ use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties, Partitioning, PlanProperties,
 };
 use futures::StreamExt;
-use quiver_query::{Operator, coalesced, operator_plan, write_operator};
+use quiver_query::{Operator, coalesced, no_expressions, one_input, operator_plan, write_operator};
 
 use crate::step::Step;
 
@@ -53,7 +52,7 @@ impl<S: Step + Eq + Hash> Operator for StepNode<S> {
         mut inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(StepExec::over(Arc::<S>::clone(&self.0), inputs.swap_remove(0)))
+        Ok(StepExec::plan(Arc::<S>::clone(&self.0), inputs.swap_remove(0)))
     }
 }
 
@@ -68,9 +67,12 @@ pub(crate) struct StepExec {
 
 impl StepExec {
     /// Puts a step over a plan.
-    pub(crate) fn over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        let input = if step.once() { coalesced(input) } else { input };
+    pub(crate) fn plan(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         Arc::new(Self::new(step, input))
+    }
+
+    fn over(&self, input: Arc<dyn ExecutionPlan>) -> Self {
+        Self::new(Arc::clone(&self.step), input)
     }
 
     /// Puts a step that was written over the plan that it was over.
@@ -82,10 +84,15 @@ impl StepExec {
         if step.once() && partitions > 1 {
             return internal_err!("`{}` is over {partitions} partitions", step.name());
         }
-        Ok(Arc::new(Self::new(step, input)))
+        Ok(Arc::new(Self::directly_over(step, input)))
     }
 
     fn new(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Self {
+        let input = if step.once() { coalesced(input) } else { input };
+        Self::directly_over(step, input)
+    }
+
+    fn directly_over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = input.output_partitioning().partition_count();
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(step.schema()),
@@ -117,20 +124,8 @@ impl ExecutionPlan for StepExec {
         &self.properties
     }
 
-    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        vec![&self.input]
-    }
-
-    fn apply_expressions(
-        &self,
-        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
-    ) -> Result<TreeNodeRecursion> {
-        Ok(TreeNodeRecursion::Continue)
-    }
-
-    fn with_new_children(self: Arc<Self>, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(Self::over(Arc::clone(&self.step), children.swap_remove(0)))
-    }
+    one_input!();
+    no_expressions!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
         let input = self.input.execute(partition, Arc::clone(&context))?;

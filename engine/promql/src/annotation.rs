@@ -81,21 +81,6 @@ impl Annotations {
         });
         files.iter().cloned().chain(shown).collect()
     }
-
-    /// Gives the texts of a level as clients see them, but at most `max`; one more text counts the others.
-    pub fn first_texts(&self, level: Level, query: &str, max: usize) -> Vec<String> {
-        let mut texts = self.texts(level, query);
-        if texts.len() > max {
-            let omitted = texts.len() - max;
-            texts.truncate(max);
-            let kind = match level {
-                Level::Warning => "warning",
-                Level::Info => "info",
-            };
-            texts.push(format!("{omitted} more {kind} annotations omitted"));
-        }
-        texts
-    }
 }
 
 /// Gives line and column of a byte, both from 1; columns count bytes.
@@ -127,8 +112,8 @@ mod tests {
             a.warn(PosRange { start, end: 9 }, format!("y{start}"));
         }
         assert_eq!(a.texts(Level::Info, "0123456789"), ["PromQL info: x (1:8)"]);
-        let warnings = a.first_texts(Level::Warning, "0123456789", 1);
-        assert_eq!(warnings, ["PromQL warning: y3 (1:4)", "1 more warning annotations omitted"]);
+        let warnings = a.texts(Level::Warning, "0123456789");
+        assert_eq!(warnings, ["PromQL warning: y3 (1:4)", "PromQL warning: y7 (1:8)"]);
     }
 
     #[test]
@@ -162,8 +147,5 @@ mod tests {
         assert_eq!(a.left_out(), ["f0", "f1", "f2"]);
         assert_eq!(a.texts(Level::Warning, "0123456789"), ["f0", "f1", "f2", "PromQL warning: x (1:6)"]);
         assert_eq!(a.texts(Level::Info, "0123456789"), ["PromQL info: x (1:2)"]);
-        assert_eq!(a.first_texts(Level::Info, "", 0), ["1 more info annotations omitted"]);
-        assert_eq!(a.first_texts(Level::Warning, "", 4).len(), 4, "none is left out");
-        assert_eq!(a.first_texts(Level::Warning, "", 3)[3], "1 more warning annotations omitted");
     }
 }

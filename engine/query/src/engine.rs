@@ -33,18 +33,18 @@ use tokio::task::coop::unconstrained;
 use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
+use crate::current_query::{Watched, hand_on};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
+use crate::in_flight::AllUnderway;
 use crate::near::{FAULT, Start, give_way};
 use crate::operator::{OperatorPlanner, planned};
 use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::{PlanRun, rehearsed};
 use crate::running::{Phase, Running};
 use crate::spill::SpillRoom;
-use crate::underway::AllUnderway;
 use crate::used::{Ending, Gauge, QueryUse};
-use crate::watched::{Watched, hand_on};
 use crate::{explain, failpoint};
 
 /// How long cancelled work may take to finish its current batch before the caller stops waiting for it.

@@ -11,12 +11,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::QueryEngine;
 use crate::functions::around::{sum_by_name, unregistered};
-use crate::in_turn::InTurnExec;
 use crate::index::{IndexExec, LookUp};
 use crate::relational::grouping::node::{CodedGroupExec, WrittenGroups};
 use crate::relational::list_pieces::ListPiecesExec;
 use crate::relational::slices::SliceExec;
 use crate::relational::windows::WindowsExec;
+use crate::sequential_union::InTurnExec;
 use crate::tables::at_once::AtOnceExec;
 use crate::tables::convert::ConvertExec;
 use crate::tables::reading;

@@ -1,9 +1,11 @@
 //! Default answers to what DataFusion asks every plan node about its inputs and expressions.
 //!
-//! DataFusion replaces inputs through two methods, of which the older is deprecated; only this file deals with both.
+//! DataFusion replaces inputs through two methods, of which the older is deprecated; only this file deals with both, for the
+//! nodes of the languages, too.
 
 /// Implements what `ExecutionPlan` asks about inputs for a node that has one, `input`; the method `over(&self, input) -> Self`
 /// of the type makes the same node over another.
+#[macro_export]
 macro_rules! one_input {
     () => {
         fn children(&self) -> Vec<&::std::sync::Arc<dyn ::datafusion::physical_plan::ExecutionPlan>> {
@@ -21,7 +23,7 @@ macro_rules! one_input {
             Ok(::std::sync::Arc::new(self.over(::std::sync::Arc::clone(input))))
         }
 
-        $crate::heads::by_replacing!();
+        $crate::by_replacing!();
     };
 }
 
@@ -43,11 +45,12 @@ macro_rules! no_input {
             Ok(self)
         }
 
-        $crate::heads::by_replacing!();
+        $crate::by_replacing!();
     };
 }
 
 /// Implements the older way to give a node new inputs by the newer one.
+#[macro_export]
 macro_rules! by_replacing {
     () => {
         fn with_new_children(
@@ -61,6 +64,7 @@ macro_rules! by_replacing {
 }
 
 /// Implements `apply_expressions` for a node that has none which DataFusion's rules could read or change.
+#[macro_export]
 macro_rules! no_expressions {
     () => {
         fn apply_expressions(
@@ -75,7 +79,7 @@ macro_rules! no_expressions {
     };
 }
 
-pub(crate) use {by_replacing, no_expressions, no_input, one_input};
+pub(crate) use {no_expressions, no_input, one_input};
 
 #[cfg(test)]
 mod tests {
@@ -85,9 +89,9 @@ mod tests {
     use datafusion::physical_plan::empty::EmptyExec;
     use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, ReplaceChildrenOptions, displayable};
 
-    use crate::in_turn::InTurnExec;
     use crate::relational::list_pieces::ListPiecesExec;
     use crate::relational::slices::SliceExec;
+    use crate::sequential_union::InTurnExec;
 
     fn empty(partitions: usize) -> Arc<dyn ExecutionPlan> {
         Arc::new(EmptyExec::new(Arc::new(Schema::empty())).with_partitions(partitions))

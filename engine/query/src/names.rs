@@ -25,7 +25,7 @@ use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
 use crate::relational::asking::goes_on_now;
-use crate::relational::unkeyed::{Relations, removed};
+use crate::relational::functional_dependencies::{Relations, removed};
 
 /// The name of a table, with its schema if one is given.
 type Named = (Option<String>, String);

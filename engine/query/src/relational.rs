@@ -7,31 +7,31 @@
 
 mod arithmetic;
 pub(crate) mod asking;
-mod beside;
-mod beyond;
+mod boolean_texts;
 mod bounds;
-mod copies;
 mod dates;
 mod distinct_counts;
+mod expression_size;
+pub(crate) mod functional_dependencies;
 pub(crate) mod grouping;
+mod in_subqueries;
 mod inner_order;
+mod interval_parts;
 mod joined_ids;
+mod lateral;
 mod lengths;
 pub(crate) mod list_pieces;
 mod literals;
-mod marks;
+mod out_of_range;
 pub(crate) mod overflow;
-mod parts;
 pub(crate) mod patterns;
 pub(crate) mod plain;
 mod printed;
 mod quantiles;
 mod repeated;
 pub(crate) mod slices;
-pub(crate) mod straight;
+pub(crate) mod streaming;
 mod subscripts;
-mod truths;
-pub(crate) mod unkeyed;
 mod untyped;
 pub(crate) mod windows;
 
@@ -52,28 +52,28 @@ use quiver_types::Result;
 use quiver_types::logs::read_matchers;
 
 use self::arithmetic::Arithmetic;
-use self::beside::Beside;
+use self::boolean_texts::BooleanTexts;
 use self::bounds::{few_keys, few_products, giving_way};
-use self::copies::few_parts;
 use self::dates::Dates;
 use self::distinct_counts::DistinctCounts;
+use self::expression_size::few_parts;
+use self::functional_dependencies::{Keys, Planned, Relations};
+use self::in_subqueries::InSubqueries;
 use self::inner_order::InnerOrder;
+use self::interval_parts::IntervalParts;
+use self::lateral::Lateral;
 use self::lengths::{Lengths, WindowLengths};
 use self::literals::Literals;
-use self::marks::Marks;
 use self::overflow::Overflows;
-use self::parts::Parts;
 use self::patterns::Patterns;
 use self::plain::is_plain;
 use self::printed::Printing;
 use self::quantiles::Quantiles;
 use self::subscripts::Subscripts;
-use self::truths::Truths;
-use self::unkeyed::{Keys, Planned, Relations};
 use self::untyped::UntypedTimes;
 use crate::error::{from_datafusion, of_planning};
 use crate::functions::{self, PlanOptions, Room};
-use crate::in_turn::few_at_once;
+use crate::sequential_union::few_at_once;
 use crate::tables::logs::filter::MATCHERS;
 
 /// Makes the session.
@@ -101,14 +101,14 @@ pub(crate) fn session(
         Arc::new(Planned),
         Arc::new(InnerOrder),
         Arc::new(WindowLengths),
-        Arc::new(Truths),
+        Arc::new(BooleanTexts),
         Arc::new(Dates),
-        Arc::new(Parts),
+        Arc::new(IntervalParts),
     ];
     let behind: [Arc<dyn AnalyzerRule + Send + Sync>; 11] = [
         Arc::new(Literals),
-        Arc::new(Beside),
-        Arc::new(Marks),
+        Arc::new(Lateral),
+        Arc::new(InSubqueries),
         Arc::new(DistinctCounts),
         Arc::new(Quantiles),
         Arc::new(Overflows),
@@ -170,8 +170,8 @@ pub(crate) fn optimized(plan: &LogicalPlan, state: &SessionState, planning: &Pla
         let rules = if is_plain(&plan)? { &planning.plain } else { state.optimizer() };
         rules.optimize(plan, &moment, |_, _| {})
     });
-    let optimized = optimized.and_then(unkeyed::removed).and_then(repeated::left_out);
-    optimized.and_then(beyond::told).map_err(of_planning)
+    let optimized = optimized.and_then(functional_dependencies::removed).and_then(repeated::left_out);
+    optimized.and_then(out_of_range::told).map_err(of_planning)
 }
 
 /// Adds our own nodes to a physical plan: those that keep it within memory, and those that let other queries run.
@@ -183,7 +183,7 @@ pub(crate) fn bounded(physical: Arc<dyn ExecutionPlan>, state: &SessionState) ->
     let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
     let physical = physical.and_then(windows::with_memory);
     let at_once = state.config().target_partitions();
-    let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(straight::without_exchange);
+    let physical = physical.and_then(|plan| few_at_once(plan, at_once)).and_then(streaming::without_exchange);
     let physical = physical.map_err(from_datafusion)?;
     few_products(&physical)?;
     giving_way(physical)

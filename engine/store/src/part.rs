@@ -32,15 +32,14 @@ pub(crate) mod spans;
 mod tests;
 mod writer;
 
-use quiver_types::MillisRange;
 use quiver_types::time::day_name;
+use quiver_types::{Access, MillisRange};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 pub use checksum::BLOCK_BYTES;
 
 pub(crate) use file::PAGE_ROWS;
-pub use floats::FloatChunks;
 pub use footer::Footer;
 pub(crate) use index::LabelIndex;
 pub(crate) use index::memory::MemoryIndex;
@@ -169,9 +168,9 @@ impl PartMeta {
         MillisRange::new(self.min_ts, self.max_ts)
     }
 
-    /// Says whether a service may be in it.
-    pub fn may_have_service(&self, service: &str) -> bool {
-        self.services_all || self.services.binary_search_by(|s| s.as_str().cmp(service)).is_ok()
+    /// Says whether it may hold a service that the caller may see.
+    pub(crate) fn may_show(&self, access: &Access) -> bool {
+        access.is_full() || self.services_all || self.services.iter().any(|s| access.allows(s))
     }
 }
 

@@ -39,10 +39,6 @@ const UNKNOWN_MS: i64 = 15 * 60_000;
 /// So many resources are read as a whole.
 const READ_AT_ONCE: usize = 500;
 
-fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// Looks every so often until the server stops.
 pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) {
     if every.is_zero() {

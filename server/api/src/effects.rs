@@ -298,9 +298,9 @@ pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Res
             Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
         }
     }
-    let text = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
     let keys = config.all(keys).await?;
-    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, owner), text(e, "transactionName")));
+    let keys = keys.iter().filter(|e| is_enabled(&e.body));
+    let keys = keys.map(|e| (e.text(owner).to_owned(), e.text("transactionName").to_owned()));
     Ok(Detector::new(rules, keys.collect()))
 }
 

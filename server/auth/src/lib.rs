@@ -28,7 +28,7 @@ mod throttle;
 mod vault;
 
 pub use credentials::Shown;
-pub use directory::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, Key, is_network, is_within};
+pub use directory::{Account, AccountKind, Accounts, BoundTo, Directory, Grant, Key};
 pub use error::{Happened, Refused, TokenError};
 pub use external::{ExternalIssuer, Fetch};
 pub use form::Form;

@@ -3,7 +3,7 @@
 use quiver_database::{Connection, Row, statement};
 use serde_json::{Map, Value, json};
 
-use crate::json::time_text;
+use crate::json::{text, time_text};
 use crate::problem::{Problem, Result};
 
 /// An entity as it is stored.
@@ -45,6 +45,11 @@ impl Entity {
             body: json(row.try_get(8)?)?,
             sealed: json(row.try_get(9)?)?,
         })
+    }
+
+    /// A text among its fields; empty where there is none.
+    pub fn text(&self, field: &str) -> &str {
+        text(&self.body, field)
     }
 
     /// Gives it as the API shows it.

@@ -1,8 +1,6 @@
 //! Fields of entities as data: which values they accept, and their defaults.
 
-use std::net::IpAddr;
-
-use quiver_types::Triple;
+use quiver_types::{Network, Triple};
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -211,16 +209,6 @@ fn id(value: &Value) -> Result<String, (&'static str, String)> {
     }
 }
 
-/// Says whether a text is a network: an address, or an address with a prefix length.
-fn is_network(text: &str) -> bool {
-    let (address, bits) = text.split_once('/').map_or((text, None), |(a, b)| (a, Some(b)));
-    let Ok(address) = address.parse::<IpAddr>() else { return false };
-    let most = if address.is_ipv4() { 32 } else { 128 };
-    bits.is_none_or(|b| {
-        b.len() <= 3 && b.bytes().all(|c| c.is_ascii_digit()) && b.parse::<u8>().is_ok_and(|b| b <= most)
-    })
-}
-
 /// Removes repeated items, keeping the order of the first ones.
 fn set(mut items: Vec<Value>) -> Value {
     let mut seen = std::collections::HashSet::new();
@@ -266,7 +254,7 @@ impl Kind {
             }
             Self::Ids { max } => items(max, "ids", &|v| id(v).map(Value::String), &mut put),
             Self::Networks { max } => {
-                let one = |v: &Value| match v.as_str().filter(|t| is_network(t)) {
+                let one = |v: &Value| match v.as_str().filter(|t| Network::parse(t).is_ok()) {
                     Some(text) => Ok(json!(text)),
                     None => Err(("INVALID_VALUE", "must be a network: `10.0.0.0/8`".to_owned())),
                 };

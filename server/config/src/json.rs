@@ -39,6 +39,11 @@ pub fn object(text: &[u8]) -> Result<Map<String, Value>> {
     }
 }
 
+/// A text of a body; empty where there is none.
+pub fn text<'b>(body: &'b Map<String, Value>, key: &str) -> &'b str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
 /// Changes a value by a merge patch: null removes, objects are merged, all else replaces.
 pub fn merge(target: &mut Map<String, Value>, patch: Map<String, Value>) {
     for (key, value) in patch {
@@ -149,6 +154,14 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn texts_of_bodies() {
+        let entity = crate::Entity::for_tests("e", json!({"name": "a", "count": 5, "none": null}));
+        for (key, expected) in [("name", "a"), ("count", ""), ("none", ""), ("missing", "")] {
+            assert_eq!((text(&entity.body, key), entity.text(key)), (expected, expected), "{key}");
+        }
+    }
 
     #[test]
     fn strict() {

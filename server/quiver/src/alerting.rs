@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_alertd::deliver::{Files, ProxyEnvironment};
-use quiver_alertd::egress::{Egress, Network};
+use quiver_alertd::egress::Egress;
 use quiver_alertd::origin::Origin;
 use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
@@ -19,7 +19,7 @@ use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Setting, read};
 use quiver_api::alerting::stored_policy::TemplateFiles;
 use quiver_api::languages::Languages;
-use quiver_types::{Clock, Error, Result};
+use quiver_types::{Clock, Error, Network, Result};
 
 pub use engine::StoreEngines;
 pub use history::StoredHistory;

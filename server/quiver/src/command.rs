@@ -62,53 +62,31 @@ pub fn main() -> ExitCode {
 
 /// Runs a command; gives the exit code.
 fn run(cli: Cli) -> Result<u8, Failure> {
-    if let Some(Command::Models { command: ModelsCommand::Check { folder } }) = &cli.command {
-        return Ok(match analytics::check(folder) {
-            Ok((count, warnings)) => {
-                for warning in &warnings {
-                    eprintln!("left out: {warning}");
-                }
-                println!("{count} models and views are valid");
-                0
-            }
-            Err(problems) => {
-                for problem in &problems {
-                    eprintln!("{problem}");
-                }
-                1
-            }
-        });
-    }
-    let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
-    command.run(runtime)
-}
-
-fn run_server(cli: Cli) -> Result<(), Failure> {
     if cli.print_settings {
         print!("{}", print_settings());
-        return Ok(());
+        return Ok(0);
     }
     if cli.failpoints {
         process::arm_failpoints()?;
     }
     match cli.command {
-        Some(Command::Rules { .. } | Command::Models { .. }) => Ok(()),
-        None => Err("no command given; see --help".into()),
-        Some(Command::Serve(args)) => serve(args, false),
-        Some(Command::Demo(args)) => serve(args, true),
+        None => return Err("no command given; see --help".into()),
+        // These say by their exit code what they found.
+        Some(Command::Models { command: ModelsCommand::Check { folder } }) => return Ok(check_models(&folder)),
+        Some(Command::Rules { command }) => return command.run(runtime),
+        Some(Command::Serve(args)) => serve(args, false)?,
+        Some(Command::Demo(args)) => serve(args, true)?,
         Some(Command::CheckConfig(args)) => {
             preflight::check(&args.load()?)?;
             println!("settings are valid");
-            Ok(())
         }
-        Some(Command::Backup(args)) => backup(&args),
-        Some(Command::Restore(args)) => restore(&args),
-        Some(Command::Sql(args)) => ask(&args),
+        Some(Command::Backup(args)) => backup(&args)?,
+        Some(Command::Restore(args)) => restore(&args)?,
+        Some(Command::Sql(args)) => ask(&args)?,
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
             let settings = wiring::store_settings(&written(&args)?);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
             println!("{report}");
-            Ok(())
         }
         Some(Command::Admin { command: AdminCommand::ResetPassword(args) }) => {
             let settings = args.serve.load()?.settings;
@@ -117,19 +95,39 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
                 Some(password) => println!("the password of `{}` is now {password}", args.username),
                 None => println!("the password of `{}` is now the given one", args.username),
             }
-            Ok(())
         }
         Some(Command::Store { command: StoreCommand::Check(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let report = runtime()?.block_on(quiver_store::check::check(settings))?;
             println!("{report}");
-            if report.sound() { Ok(()) } else { Err("the store is not as the catalog says".into()) }
+            if !report.sound() {
+                return Err("the store is not as the catalog says".into());
+            }
         }
         Some(Command::Store { command: StoreCommand::Undrop(args) }) => {
             let settings = wiring::store_settings(&installed(&args, STOPPED)?);
             let parts = runtime()?.block_on(quiver_store::undrop::undrop(settings, Arc::new(SystemClock), None))?;
             println!("brought back {parts} parts; mend the clock or the retention before the server starts");
-            Ok(())
+        }
+    }
+    Ok(0)
+}
+
+/// Checks the models of a folder; gives the exit code.
+fn check_models(folder: &Path) -> u8 {
+    match analytics::check(folder) {
+        Ok((count, warnings)) => {
+            for warning in &warnings {
+                eprintln!("left out: {warning}");
+            }
+            println!("{count} models and views are valid");
+            0
+        }
+        Err(problems) => {
+            for problem in &problems {
+                eprintln!("{problem}");
+            }
+            1
         }
     }
 }

@@ -49,8 +49,10 @@ fn fail_points_need_their_flag() {
     };
     // A variable that somebody left behind is nothing to a user.
     assert_eq!(armed(&["check-config"]), (true, String::new()));
-    let (ok, errors) = armed(&["check-config", "--failpoints"]);
-    assert!(!ok && errors.contains("no fail point `no.such-point`"), "{errors}");
+    for command in [&["check-config", "--failpoints"][..], &["rules", "check", "--failpoints"]] {
+        let (ok, errors) = armed(command);
+        assert!(!ok && errors.contains("no fail point `no.such-point`"), "{errors}");
+    }
 }
 
 const RULES: &str = "groups:\n- name: g\n  rules:\n  - alert: Down\n    expr: up == 0\n    for: 2m\n    annotations: {s: '{{ $labels.i }} is {{ $value }}'}\n  - {record: a, expr: sum(up)}\n";

@@ -55,7 +55,7 @@ impl Operator for Aggregate {
         let schema = self.declared_schema();
         let functions = self.functions(&schema)?;
         let states = self.state_schema(&functions)?;
-        let partial = StepExec::over(Arc::new(Grouped { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
+        let partial = StepExec::plan(Arc::new(Grouped { aggregate: Arc::clone(&self), states }), inputs.swap_remove(0));
         let keys = (0..self.keys.len()).map(|i| {
             let name = schema.field(i).name();
             (Arc::new(ColumnExpr::new(name, i)) as Arc<dyn PhysicalExpr>, name.clone())
@@ -64,7 +64,7 @@ impl Operator for Aggregate {
         let filters = vec![None; functions.len()];
         let together = coalesced(partial);
         let whole = AggregateExec::try_new(AggregateMode::Final, groups, functions, filters, together, schema)?;
-        Ok(StepExec::over(Arc::new(Named(self)), Arc::new(whole)))
+        Ok(StepExec::plan(Arc::new(Named(self)), Arc::new(whole)))
     }
 }
 

@@ -60,7 +60,7 @@ impl Join {
     /// One side with its keys as text before its columns.
     fn keyed(&self, shape: &Shape, side: Side, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         let keys = JoinKeys { by: self.by.clone(), input: shape.clone(), side };
-        StepExec::over(Arc::new(keys), input)
+        StepExec::plan(Arc::new(keys), input)
     }
 }
 
@@ -231,6 +231,6 @@ impl Operator for Join {
             NullEquality::NullEqualsNull,
             false,
         )?;
-        Ok(StepExec::over(Arc::new(Merged(self)), Arc::new(join)))
+        Ok(StepExec::plan(Arc::new(Merged(self)), Arc::new(join)))
     }
 }

@@ -207,14 +207,14 @@ impl Operator for Sort {
         mut inputs: Vec<Arc<dyn ExecutionPlan>>,
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let keyed = StepExec::over(Arc::new(SortKeys(Arc::clone(&self))), inputs.swap_remove(0));
+        let keyed = StepExec::plan(Arc::new(SortKeys(Arc::clone(&self))), inputs.swap_remove(0));
         let ordering = self.ordering()?;
         let sort = SortExec::new(ordering.clone(), keyed).with_fetch(self.fetch());
         let mut plan: Arc<dyn ExecutionPlan> = Arc::new(sort.with_preserve_partitioning(true));
         if plan.output_partitioning().partition_count() > 1 {
             plan = Arc::new(SortPreservingMergeExec::new(ordering, plan).with_fetch(self.fetch()));
         }
-        Ok(StepExec::over(Arc::new(Ordered(self)), plan))
+        Ok(StepExec::plan(Arc::new(Ordered(self)), plan))
     }
 }
 

@@ -96,11 +96,6 @@ impl Expr {
             }
         }
     }
-
-    /// Gives the values for many rows from columns of numbers.
-    pub fn evaluate_columns(&self, columns: &[&[f64]], rows: usize, ctx: &Context) -> Vec<f64> {
-        (0..rows).map(|row| self.evaluate(&|i| columns[i][row], ctx)).collect()
-    }
 }
 
 /// A text as a number of an expression.
@@ -240,7 +235,7 @@ mod tests {
         assert_eq!(row(["0", "0", "3"]), "3");
         assert_eq!(row(["3", "2", ""]), "1.5");
         assert_eq!(row(["3", "foo", ""]), "NaN");
-        let random = Expr::Call(MathFunc::Rand, vec![]).evaluate_columns(&[], 100, &ctx);
+        let random = [(); 100].map(|()| Expr::Call(MathFunc::Rand, vec![]).evaluate(&|_| 0.0, &ctx));
         assert!(random.iter().all(|r| (0.0..1.0).contains(r)) && random[0] != random[1]);
         let number = MathExpr::Negate(Box::new(MathExpr::Number(Literal::new(1500.0, "1.5K"))));
         assert_eq!(Expr::compile(&number, &mut fields).evaluate(&|_| 0.0, &ctx), -1500.0);
@@ -332,7 +327,7 @@ mod tests {
         let mut fields = vec!["b".to_owned()];
         let compiled = Expr::compile(&sum, &mut fields);
         assert_eq!(fields, ["b", "a"]);
-        assert_eq!(compiled.evaluate_columns(&[&[1.0, 2.0], &[10.0, 20.0]], 2, &ctx), [20.0, 40.0]);
+        assert_eq!([10.0, 20.0].map(|a| compiled.evaluate(&|i| [1.0, a][i], &ctx)), [20.0, 40.0]);
         for (text, want) in [("1KB", "1000"), ("1.2.3.4", "16909060"), ("", "NaN"), ("x", "NaN"), ("-inf", "-Inf")] {
             assert_eq!(float_text(field_value(text)), want, "{text}");
         }

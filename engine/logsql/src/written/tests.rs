@@ -80,6 +80,8 @@ pub(crate) fn again(plan: &Arc<dyn ExecutionPlan>, seen: &mut Seen) -> Arc<dyn E
         };
     };
     let step = plan.downcast_ref::<StepExec>().expect("a step").step();
+    let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+    assert!(Arc::clone(plan).replace_children(Vec::new(), anew).is_err(), "a step has one input");
     let read = PlanForms.read(&bytes, children.clone(), &NoForms).unwrap_or_else(|e| panic!("{}: {e}", step.kind()));
     let read_step = read.downcast_ref::<StepExec>().expect("a step").step();
     assert_eq!(format!("{read_step:?}"), format!("{step:?}"));

@@ -50,10 +50,6 @@ pub struct Statement {
     logs: BTreeSet<String>,
 }
 
-fn time_at(ns: i64) -> String {
-    format!("arrow_cast(CAST({ns} AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')")
-}
-
 impl Statement {
     fn of_spans(&mut self, column: &str) -> String {
         self.spans.insert(column.to_owned());
@@ -108,8 +104,8 @@ impl Statement {
         };
         let mut filters = vec![format!("{value} IS NOT NULL"), format!("{holds} = 1")];
         if let Some((start, end)) = window {
-            filters.push(format!("{time} >= {}", time_at(start)));
-            filters.push(format!("{time} < {}", time_at(end)));
+            filters.push(format!("{time} >= {}", quoted::time(start)));
+            filters.push(format!("{time} < {}", quoted::time(end)));
         }
         if let Some(service) = &step.service {
             filters.push(format!("service_name = {}", quoted::text(service)));

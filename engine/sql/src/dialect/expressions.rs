@@ -110,6 +110,14 @@ pub(crate) fn bare(name: &ObjectName) -> Option<String> {
     parts.iter().all(known).then_some(last)
 }
 
+/// The value of an argument that has no name.
+pub(super) fn value_of(arg: &mut FunctionArg) -> Option<&mut Expr> {
+    match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
+        _ => None,
+    }
+}
+
 /// The arguments of a call, where each is a plain expression.
 pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
     match args {

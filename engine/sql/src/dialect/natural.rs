@@ -1,11 +1,9 @@
 //! `NATURAL JOIN` as a join by the columns of both sides, where these are known: the planner leaves the columns where the
 //! left side has them, and knows no value of them that both sides give.
 
-use datafusion::sql::sqlparser::ast::{
-    Ident, JoinConstraint, JoinOperator, ObjectName, Query, SetExpr, TableWithJoins,
-};
+use datafusion::sql::sqlparser::ast::{Ident, JoinConstraint, ObjectName, Query, SetExpr, TableWithJoins};
 
-use super::columns::{Known, constraint};
+use super::columns::{Known, constraint, constraint_mut};
 
 /// Names the columns of such joins.
 pub(super) fn translate(query: &mut Query, known: &Known<'_>) {
@@ -39,18 +37,5 @@ fn of_joins(from: &mut TableWithJoins, known: &Known<'_>) {
         }
         let others: Vec<String> = right.into_iter().filter(|column| !left.contains(column)).collect();
         left.extend(others);
-    }
-}
-
-fn constraint_mut(operator: &mut JoinOperator) -> Option<&mut JoinConstraint> {
-    match operator {
-        JoinOperator::Join(constraint)
-        | JoinOperator::Inner(constraint)
-        | JoinOperator::Left(constraint)
-        | JoinOperator::LeftOuter(constraint)
-        | JoinOperator::Right(constraint)
-        | JoinOperator::RightOuter(constraint)
-        | JoinOperator::FullOuter(constraint) => Some(constraint),
-        _ => None,
     }
 }

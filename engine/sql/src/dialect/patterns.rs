@@ -1,12 +1,12 @@
 //! `LIKE … ESCAPE`: the planner knows the backslash alone, so a constant pattern is written with it. `SIMILAR TO`: the
 //! planner takes its pattern for a regular expression that is found anywhere; it is written as one that takes the whole text.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArguments, Value};
 use quiver_query::regular::Options;
 use quiver_types::{Error, Result};
 
 use super::data_types;
-use super::expressions::{take, text};
+use super::expressions::{take, text, value_of};
 use crate::error::unsupported;
 
 /// Functions of ours, which read patterns of rows as PostgreSQL does.
@@ -177,7 +177,7 @@ fn with_words(pattern: &str) -> String {
 pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     let FunctionArguments::List(list) = args else { return Ok(()) };
     let is_replacing = name == "regexp_replace";
-    let mut args: Vec<Option<&mut Expr>> = list.args.iter_mut().map(value).collect();
+    let mut args: Vec<Option<&mut Expr>> = list.args.iter_mut().map(value_of).collect();
     let is_constant = args.get_mut(1).and_then(Option::as_deref_mut).and_then(constant).is_some();
     if !is_constant && READERS.contains(&name) {
         return Ok(());
@@ -226,18 +226,11 @@ pub(super) fn in_call(name: &str, args: &mut FunctionArguments) -> Result<()> {
     // Without a letter they are none, which is not said everywhere.
     if let Some(at) = place
         && at + 1 == list.args.len()
-        && list.args.get_mut(at).and_then(value).and_then(constant).is_some_and(|flags| flags.is_empty())
+        && list.args.get_mut(at).and_then(value_of).and_then(constant).is_some_and(|flags| flags.is_empty())
     {
         list.args.pop();
     }
     Ok(())
-}
-
-fn value(arg: &mut FunctionArg) -> Option<&mut Expr> {
-    match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
-        _ => None,
-    }
 }
 
 /// A text that is written out.

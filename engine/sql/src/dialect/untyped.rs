@@ -6,11 +6,11 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Query, SelectItem, SetExpr,
-    SetOperator, TableFactor, Value, VisitorMut,
+    Array, BinaryOperator, Expr, FunctionArguments, Query, SelectItem, SetExpr, SetOperator, TableFactor, Value,
+    VisitorMut,
 };
 
-use super::expressions::{bare, call, take};
+use super::expressions::{bare, call, take, value_of};
 use crate::calls::CALLS;
 use crate::names::parts;
 use crate::walk::walk_mut;
@@ -101,13 +101,6 @@ fn is_interval(value: &Expr) -> bool {
         Expr::Nested(inner) => is_interval(inner),
         Expr::Interval(_) => true,
         _ => false,
-    }
-}
-
-fn value_of(arg: &mut FunctionArg) -> Option<&mut Expr> {
-    match arg {
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => Some(value),
-        _ => None,
     }
 }
 

@@ -21,7 +21,7 @@ use super::members::{DIMENSION_MARK, dimension_of, marked, measure_of, quoted};
 use super::{Asked, Walk};
 use crate::dialect::{make_unique, output_name};
 use crate::error::NO_TABLE;
-use crate::names::{normal, parts};
+use crate::names::{alias_of, normal, parts};
 use crate::walk::walk_mut;
 
 impl<'w> Walk<'w> {
@@ -191,7 +191,7 @@ impl<'w> Walk<'w> {
             let mut marker = Marker::new(columns);
             broken(walk_mut(&mut group, &mut marker))?;
             if let (Ast::Identifier(name), Some(unknown)) = (&group, marker.unknown.first()) {
-                let named = select.projection.iter().find(|item| output(item).as_deref() == Some(&*normal(name)));
+                let named = select.projection.iter().find(|item| alias_of(item).as_deref() == Some(&*normal(name)));
                 let item = named.and_then(value).ok_or_else(|| columns.unknown(unknown))?;
                 group = unnested(item);
             } else if let Some(unknown) = marker.unknown.first() {
@@ -294,14 +294,6 @@ fn ordinal(expr: &Ast) -> Option<usize> {
     }
 }
 
-/// The name of an output.
-fn output(item: &SelectItem) -> Option<String> {
-    match item {
-        SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
-        _ => None,
-    }
-}
-
 /// Gives each output its name, for what it is made of is put elsewhere; `*` stands for the dimensions that are listed. Says
 /// whether there was one.
 fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
@@ -349,7 +341,7 @@ fn with_outputs(select: &mut Select) -> Result<()> {
             if let Ast::Identifier(ident) = &*expr
                 && let name = normal(ident)
                 && let Some(SelectItem::ExprWithAlias { expr: value, .. }) =
-                    self.0.iter().find(|item| output(item).as_ref() == Some(&name))
+                    self.0.iter().find(|item| alias_of(item).as_ref() == Some(&name))
             {
                 *expr = Ast::Nested(Box::new(value.clone()));
             }

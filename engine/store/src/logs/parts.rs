@@ -53,7 +53,7 @@ pub(super) fn choose(snapshot: &Snapshot, access: &Access, request: &LogRequest)
         let range = range_of(meta);
         if range.1 < min || max < range.0 {
             pruned.time += 1;
-        } else if !access.is_full() && !meta.services_all && !meta.services.iter().any(|s| access.allows(s)) {
+        } else if !meta.may_show(access) {
             pruned.service += 1;
         } else if !prune::part_may_match(&request.filter, meta, range) {
             pruned.name += 1;

@@ -89,28 +89,14 @@ impl Part {
         let Some(file) = self.meta.file("samples") else { return Ok(false) };
         Ok(self.footer(file, stats).await?.column("start_ts").is_some())
     }
-
-    /// Streams the same in the order of `wanted`, series without samples in the range left out: memory stays at a few
-    /// MB however many series there are. A series comes whole.
-    pub fn float_chunks(
-        self: &Arc<Self>,
-        wanted: Vec<SeriesRows>,
-        range: MillisRange,
-        with_start: bool,
-        stats: Arc<ReadStats>,
-    ) -> FloatChunks {
-        FloatChunks::new(Arc::clone(self), wanted, range, with_start, Purpose::Query, stats)
-    }
 }
 
-/// Streams the float samples of many series; made by [`Part::float_chunks`].
+/// Streams all float samples of many series for a background job, in the order of `wanted`, series without samples left
+/// out: memory stays at a few MB however many series there are. A series comes whole, with its start times.
 #[derive(Debug)]
-pub struct FloatChunks {
+pub(super) struct FloatChunks {
     part: Arc<Part>,
     wanted: Vec<SeriesRows>,
-    range: MillisRange,
-    with_start: bool,
-    purpose: Purpose,
     stats: Arc<ReadStats>,
     /// Entries of `wanted` before this one were decoded.
     next: usize,
@@ -120,22 +106,15 @@ pub struct FloatChunks {
 }
 
 impl FloatChunks {
-    pub(super) fn new(
-        part: Arc<Part>,
-        wanted: Vec<SeriesRows>,
-        range: MillisRange,
-        with_start: bool,
-        purpose: Purpose,
-        stats: Arc<ReadStats>,
-    ) -> Self {
-        Self { part, wanted, range, with_start, purpose, stats, next: 0, fetched: None, ready: VecDeque::new() }
+    pub(super) fn new(part: Arc<Part>, wanted: Vec<SeriesRows>, stats: Arc<ReadStats>) -> Self {
+        Self { part, wanted, stats, next: 0, fetched: None, ready: VecDeque::new() }
     }
 
-    /// Gives the next series: its index in `wanted`, and its samples in the range.
+    /// Gives the next series: its index in `wanted`, and its samples.
     ///
     /// # Errors
     /// As [`Part::read_floats`].
-    pub async fn next(&mut self) -> Result<Option<(usize, FloatRun)>> {
+    pub(super) async fn next(&mut self) -> Result<Option<(usize, FloatRun)>> {
         loop {
             if let Some(run) = self.ready.pop_front() {
                 return Ok(Some(run));
@@ -156,23 +135,23 @@ impl FloatChunks {
         if self.next == 0 {
             stats::add(&self.stats.pages_total, footer.pages());
         }
-        let samples = Samples::new(file, &footer, self.with_start)?;
+        let samples = Samples::new(file, &footer, true)?;
         let fetched = match &self.fetched {
             Some((end, fetched)) if *end > self.next => Arc::clone(fetched),
             _ => {
                 let end = self.entries_of(FETCH_ROWS, self.wanted.len());
-                let segments = samples.segments(&self.wanted[self.next..end], self.range)?;
-                let ranges = samples.ranges(&segments, self.purpose, &self.stats);
-                let fetched = Arc::new(self.part.fetch(file, &footer, ranges, self.purpose, &self.stats).await?);
+                let segments = samples.segments(&self.wanted[self.next..end], MillisRange::ALL)?;
+                let ranges = samples.ranges(&segments, Purpose::Job, &self.stats);
+                let fetched = Arc::new(self.part.fetch(file, &footer, ranges, Purpose::Job, &self.stats).await?);
                 self.fetched = Some((end, Arc::clone(&fetched)));
                 fetched
             }
         };
         let end = self.entries_of(CHUNK_ROWS, self.fetched.as_ref().map_or(self.wanted.len(), |(end, _)| *end));
         let wanted = &self.wanted[self.next..end];
-        let segments = samples.segments(wanted, self.range)?;
+        let segments = samples.segments(wanted, MillisRange::ALL)?;
         let mut runs = vec![FloatRun::default(); wanted.len()];
-        samples.decode(&segments, &fetched, self.range, &mut runs)?;
+        samples.decode(&segments, &fetched, MillisRange::ALL, &mut runs)?;
         stats::add(&self.stats.samples, runs.iter().map(|r| r.len() as u64).sum());
         let first = self.next;
         self.ready.extend(runs.into_iter().enumerate().filter(|(_, r)| !r.is_empty()).map(|(i, r)| (first + i, r)));

@@ -66,7 +66,7 @@ impl RunReader {
         let labels = self.part.label_sets(numbers.clone(), Purpose::Job, &self.stats).await?;
         let all = pages.iter().flat_map(|page| page.numbers().map(|s| page.samples(s))).collect();
         let (part, stats) = (Arc::clone(&self.part), Arc::clone(&self.stats));
-        let floats = FloatChunks::new(part, all, MillisRange::ALL, true, Purpose::Job, stats);
+        let floats = FloatChunks::new(part, all, stats);
         let (hists, exemplars) = (VecDeque::new(), VecDeque::new());
         Ok(Some(Open { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
     }

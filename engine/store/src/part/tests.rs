@@ -319,11 +319,10 @@ fn streams_give_whole_series_in_order() {
     let stats = Arc::new(ReadStats::default());
     let table = block_on(part.series_page(0, &stats)).unwrap();
     let wanted: Vec<_> = (0..70).step_by(2).map(|s| table.samples(s)).collect();
-    let range = MillisRange::new(100_000, 15_000_000);
-    let mut chunks = part.float_chunks(wanted, range, false, stats);
+    let mut chunks = floats::FloatChunks::new(Arc::clone(&part), wanted, stats);
     let mut next = 0;
     while let Some((i, run)) = block_on(chunks.next()).unwrap() {
-        let expected = runs[2 * i].samples.slice(range);
+        let expected = &runs[2 * i].samples;
         assert_eq!((i, &run.ts), (next, &expected.ts));
         assert!(run.values.iter().zip(&expected.values).all(|(a, b)| a.to_bits() == b.to_bits()));
         next += 1;

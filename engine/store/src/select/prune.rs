@@ -43,7 +43,7 @@ pub(crate) fn prune(
         let meta = &part.meta;
         if !range.overlaps(&meta.range()) {
             pruned.time += 1;
-        } else if !may_show(meta, access) {
+        } else if !meta.may_show(access) {
             pruned.service += 1;
         } else if !selectors.is_empty()
             && !selectors.iter().zip(&names).any(|(s, names)| may_name(meta, s, names.as_deref()))
@@ -54,10 +54,6 @@ pub(crate) fn prune(
         }
     }
     (kept, pruned)
-}
-
-fn may_show(meta: &PartMeta, access: &Access) -> bool {
-    access.is_full() || meta.services_all || meta.services.iter().any(|s| access.allows(s))
 }
 
 /// Says whether a part may hold a metric that matches; `literals` are the only names that can, when they are known.

@@ -108,14 +108,6 @@ impl LogsBatch {
         self.field_ends.push(self.field_names.len() as u32);
     }
 
-    /// Forgets the fields of the row that is being built.
-    pub fn abandon_row(&mut self) {
-        let fields = self.field_ends.last().map_or(0, |&end| end as usize);
-        self.field_names.truncate(fields);
-        self.value_ends.truncate(fields);
-        self.values.truncate(self.value_ends.last().map_or(0, |&end| end as usize));
-    }
-
     /// Keeps the rows whose time passes.
     pub fn retain(&mut self, keep: impl Fn(i64) -> bool) {
         if self.time.iter().all(|&t| keep(t)) {
@@ -207,8 +199,6 @@ mod tests {
         let mut batch =
             LogsBatch { names: vec![MSG.into(), "a".into()], services: vec!["".into()], ..Default::default() };
         let stream = batch.push_stream(&[]);
-        batch.push_field(0, "lost");
-        batch.abandon_row();
         batch.push_field(0, "hello");
         batch.push_field(1, "1");
         batch.end_row(5, stream, 0, RecordMarks::default());
@@ -289,7 +279,5 @@ mod tests {
         batch.values[0] = 0xff;
         assert_eq!(batch.value(0), "");
         assert_eq!(batch.row(1).collect::<Vec<_>>(), [("n", "1"), ("é", "日本")], "others stay");
-        batch.abandon_row();
-        assert_eq!(rows(&batch).len(), 2, "nothing is under way");
     }
 }

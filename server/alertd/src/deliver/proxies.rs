@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 
 use quiver_alerting::options::Options;
+use quiver_types::Network;
 use url::{Host, Url};
-
-use crate::egress::Network;
 
 /// What the environment says of proxies, for `proxy_from_environment`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -4,12 +4,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, Said};
 use quiver_alerting::template::default_templates;
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, Network};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::egress::Network;
 
 const S: i64 = 1_000_000_000;
 

@@ -187,26 +187,6 @@ impl Router {
         Ok(all)
     }
 
-    /// Adds or changes a silence; gives its id, which is a new one where it cannot be changed in place.
-    ///
-    /// # Errors
-    /// It cannot be one, its id is not known, or it cannot be stored.
-    pub async fn set_silence(&self, silence: Silence) -> Result<String, SilenceError> {
-        let actor = silence.created_by.clone();
-        let op = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };
-        let mut done = self.change_silences(vec![op], &actor, false).await.map_err(|(_, error)| error)?;
-        done.pop().map(|done| done.after.id).ok_or(SilenceError::NotFound)
-    }
-
-    /// Ends a silence, for somebody.
-    ///
-    /// # Errors
-    /// There is none with this id, or that cannot be stored.
-    pub async fn expire_silence(&self, id: &str, actor: &str) -> Result<(), SilenceError> {
-        let op = SilenceOp::Expire { id: id.to_owned(), expected: None };
-        self.change_silences(vec![op], actor, false).await.map(drop).map_err(|(_, error)| error)
-    }
-
     /// Finds a silence.
     pub fn silence(&self, id: &str) -> Option<Silence> {
         self.state.lock().silences.get(id).cloned()

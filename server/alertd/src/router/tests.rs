@@ -3,11 +3,11 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use futures::future::BoxFuture;
 use quiver_alerting::matchers::{Matchers, read};
 use quiver_alerting::silences::Silence;
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, Network};
 
 use super::*;
 use crate::deliver::ProxyEnvironment;
-use crate::egress::{Egress, Network};
+use crate::egress::Egress;
 use crate::history::{Action, HistoryStore, Record};
 
 /// A clock that tests move.
@@ -89,7 +89,8 @@ async fn what_is_taken_outlives_a_kill() {
         created_by: "me".to_owned(),
         ..Silence::default()
     };
-    let id = router.set_silence(silence).await.unwrap();
+    let set = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };
+    let id = router.change_silences(vec![set], "me", false).await.unwrap().remove(0).after.id;
     let expected = ["A active", "B suppressed", "C suppressed"];
     assert_eq!(names(&router, everything()), expected);
     assert_eq!(names(&router, Shown { silenced: false, ..everything() }), expected[..2]);
@@ -106,8 +107,9 @@ async fn what_is_taken_outlives_a_kill() {
     );
     let due: Vec<i64> = again.state.lock().dispatcher.timers().map(|t| t.1 / MS / 1000).collect();
     assert_eq!(due, [1010; 3], "timers go on as they were");
-    again.expire_silence(&id, "me").await.unwrap();
-    assert!(matches!(again.expire_silence("none", "me").await, Err(SilenceError::NotFound)));
+    let expire = |id: &str| vec![SilenceOp::Expire { id: id.to_owned(), expected: None }];
+    again.change_silences(expire(&id), "me", false).await.unwrap();
+    assert!(matches!(again.change_silences(expire("none"), "me", false).await, Err((0, SilenceError::NotFound))));
     assert_eq!(names(&again, everything())[2], "C active");
 }
 

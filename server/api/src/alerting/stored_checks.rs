@@ -1,13 +1,14 @@
 //! What is checked of stored rules and of the stored policy before they are stored.
 
 use quiver_config::families::{RULE_GROUPS, RULES};
+use quiver_config::json::text;
 use quiver_config::{Checks, Family, FieldError, Part};
 use quiver_types::Millis;
 use quiver_types::time::duration;
 use serde_json::{Map, Value};
 
 use crate::alerting::stored_policy;
-use crate::alerting::stored_rules::{group_of, settings_of, text};
+use crate::alerting::stored_rules::{group_of, settings_of};
 
 /// Asks the languages and the reader of rules about stored rules and groups, and the reader of policies about what a policy
 /// is made of.

@@ -10,13 +10,12 @@ use quiver_alerting::template::default_templates;
 use quiver_config::families::{
     EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
 };
+use quiver_config::json::text;
 use quiver_config::{Config, Entity, Family, FieldError, Part, Problem};
 use quiver_types::Millis;
 use quiver_yaml as yaml;
 use quiver_yaml::problem::Problems;
 use serde_json::{Map, Value, json};
-
-use crate::alerting::stored_rules::text;
 
 /// Gives names and texts of the template files that a pattern stands for.
 pub type TemplateFiles = dyn Fn(&str) -> Result<Vec<(String, String)>, String> + Send + Sync;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use quiver_alertd::rules::Source;
 use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
+use quiver_config::json::text;
 use quiver_config::{Config, Entity, FieldError, KEPT, Problem};
 use quiver_types::{Rights, Triple};
 use quiver_yaml as yaml;
@@ -176,11 +177,6 @@ pub(super) fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<R
     let mut file =
         read(&written, &Languages).map_err(|faults| Problem::invalid(errors_below(faults.iter(), GROUP_PATH, "")))?;
     Ok(file.groups.remove(0))
-}
-
-/// A text of a body; empty where there is none.
-pub(crate) fn text<'b>(body: &'b Map<String, Value>, key: &str) -> &'b str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// Namespace and name of a group.

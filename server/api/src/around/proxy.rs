@@ -4,7 +4,8 @@
 use std::net::{IpAddr, SocketAddr};
 
 use http::{HeaderMap, HeaderName};
-use quiver_auth::{base_url_is_sane, is_within};
+use quiver_auth::base_url_is_sane;
+use quiver_types::Network;
 
 const FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 const PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
@@ -16,7 +17,7 @@ const HOPS_MAX: usize = 32;
 #[derive(Debug, Clone, Default)]
 pub struct Proxies {
     /// Networks that they are in.
-    pub trusted: Vec<String>,
+    pub trusted: Vec<Network>,
     /// Whether they say by which address clients reach this server; not where the settings say it (`auth.public_url`).
     pub name_us: bool,
 }
@@ -33,10 +34,14 @@ pub(crate) struct Passed {
 }
 
 impl Proxies {
+    fn trusts(&self, peer: IpAddr) -> bool {
+        self.trusted.iter().any(|network| network.contains(peer))
+    }
+
     /// Reads what a proxy says; none: it came by none that is believed, or that one says nothing.
     pub(super) fn passed(&self, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Passed> {
         let peer = peer?.ip().to_canonical();
-        if !is_within(peer, &self.trusted) || ![FOR, PROTO, HOST].iter().any(|name| headers.contains_key(name)) {
+        if !self.trusts(peer) || ![FOR, PROTO, HOST].iter().any(|name| headers.contains_key(name)) {
             return None;
         }
         let proto = last(headers, &PROTO).filter(|p| matches!(*p, "http" | "https"));
@@ -54,7 +59,7 @@ impl Proxies {
         for hop in hops.take(HOPS_MAX) {
             let Some(ip) = address(hop.trim()) else { return client };
             client = ip;
-            if !is_within(ip, &self.trusted) {
+            if !self.trusts(ip) {
                 return client;
             }
         }
@@ -87,8 +92,12 @@ mod tests {
 
     use super::*;
 
+    fn trusted(networks: &[&str]) -> Vec<Network> {
+        networks.iter().map(|text| Network::parse(text).unwrap()).collect()
+    }
+
     fn passed(peer: &str, headers: &[(HeaderName, &str)]) -> Option<Passed> {
-        let proxies = Proxies { trusted: vec!["10.0.0.0/8".to_owned(), "::1".to_owned()], name_us: true };
+        let proxies = Proxies { trusted: trusted(&["10.0.0.0/8", "::1"]), name_us: true };
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(name.clone(), HeaderValue::from_str(value).unwrap());
@@ -176,7 +185,7 @@ mod tests {
         assert_eq!(encrypted(&[(PROTO, "HTTPS")]), Some((false, None)), "the word is known in small letters");
         assert_eq!(encrypted(&[(HOST, "quiver.example")]), Some((false, None)));
         assert_eq!(encrypted(&[(PROTO, "https"), (PROTO, "http")]), Some((false, None)), "the last line counts");
-        let unnamed = Proxies { trusted: vec!["10.0.0.0/8".to_owned()], name_us: false };
+        let unnamed = Proxies { trusted: trusted(&["10.0.0.0/8"]), name_us: false };
         let mut headers = HeaderMap::new();
         headers.insert(PROTO, HeaderValue::from_static("https"));
         headers.insert(HOST, HeaderValue::from_static("quiver.example"));

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
 use quiver_config::families::{RULE_GROUPS, RULES};
+use quiver_config::json::text;
 use quiver_config::{
     Area, Caller, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release, Result,
 };
@@ -22,7 +23,7 @@ use super::ask::Ask;
 use super::operation::{IMPORT_BYTES_MAX, special_of};
 use super::rule_export;
 use super::rule_groups::{plan, seen};
-use crate::alerting::stored_rules::{GroupKey, Stored, file_rule, text};
+use crate::alerting::stored_rules::{GroupKey, Stored, file_rule};
 use crate::languages::Languages;
 use crate::state::AppState;
 

@@ -15,6 +15,7 @@ use quiver_alerting::routes::RouteConfig;
 use quiver_config::families::{
     EMPTY_RECEIVER, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TIME_INTERVALS,
 };
+use quiver_config::json::text;
 use quiver_config::{
     Area, Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Release,
     Result, System,
@@ -32,7 +33,6 @@ use super::operation::{IMPORT_BYTES_MAX, special_at, special_of};
 use super::rule_groups::at_places;
 use crate::alerting::policy::receiver_results;
 use crate::alerting::stored_policy::{OPTIONS, Which, children, composed, export, parts};
-use crate::alerting::stored_rules::text;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

@@ -9,6 +9,7 @@ use futures::future::BoxFuture;
 use quiver_alertd::revisions::Revision;
 use quiver_alerting::config::{Config as Read, config_json};
 use quiver_config::families::{ROUTES, TEMPLATES};
+use quiver_config::json::text;
 use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
 
@@ -18,7 +19,6 @@ use super::deploy::outcome;
 use super::operation::special_of;
 use super::policy::{Row, live, plan, shown_change};
 use crate::alerting::stored_policy::{REVISION_SEAL, Which, parts};
-use crate::alerting::stored_rules::text;
 use crate::state::AppState;
 
 /// Largest body of a rollback, which has none.

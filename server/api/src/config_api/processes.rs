@@ -17,7 +17,7 @@ use super::ask::Ask;
 use super::members::only_members;
 use super::operation::special_at;
 use super::telemetry::{self, Row, count, number, quoted};
-use super::window::{Window, sql_time};
+use super::window::Window;
 use crate::effects::configured::Transactions;
 use crate::state::AppState;
 
@@ -69,7 +69,8 @@ impl Over<'_> {
     }
 
     fn begins(&self) -> String {
-        format!("start_time >= {} AND start_time < {}", sql_time(self.window.start), sql_time(self.window.end))
+        let (start, end) = self.window.sql();
+        format!("start_time >= {start} AND start_time < {end}")
     }
 
     async fn stats(&self) -> Result<Value> {

@@ -38,10 +38,6 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&at("/{id}/merge"), post(merge))
 }
 
-fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
-    entity.body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
-
 /// Types and classes by id and by key.
 struct Classification {
     types: Vec<Entity>,
@@ -52,10 +48,10 @@ struct Classification {
 impl Classification {
     /// The class of a resource's type, its subclass's where the type names only that.
     fn class_of(&self, resource: &Entity) -> Option<&Entity> {
-        let of = self.types.iter().find(|t| t.id == text(resource, "typeId"))?;
-        let subclass = self.subclasses.iter().find(|s| s.id == text(of, "ciSubclassId"));
-        let class = Some(text(of, "ciClassId")).filter(|c| !c.is_empty());
-        let class = class.or(subclass.map(|s| text(s, "classId")))?;
+        let of = self.types.iter().find(|t| t.id == resource.text("typeId"))?;
+        let subclass = self.subclasses.iter().find(|s| s.id == of.text("ciSubclassId"));
+        let class = Some(of.text("ciClassId")).filter(|c| !c.is_empty());
+        let class = class.or(subclass.map(|s| s.text("classId")))?;
         self.classes.iter().find(|c| c.id == class)
     }
 }
@@ -81,7 +77,7 @@ impl Ask {
         let all = self.config.all(family).await?;
         let mut ids = HashSet::new();
         for one in given {
-            let found = all.iter().find(|e| e.id == *one || text(e, "key") == one);
+            let found = all.iter().find(|e| e.id == *one || e.text("key") == one);
             let found =
                 found.ok_or_else(|| Problem::parameter(format!("`{name}` names `{one}`, which is not there")))?;
             ids.insert(found.id.clone());
@@ -174,7 +170,7 @@ impl Ask {
         let classes = self.ids_of(&CI_CLASSES, "ciClasses", &asked.classes).await?;
         let types = if classes.is_some() { Some(self.types().await?) } else { None };
         let shows = |e: &Entity| {
-            let typed = resource_types.as_ref().is_none_or(|ids| ids.contains(text(e, "typeId")));
+            let typed = resource_types.as_ref().is_none_or(|ids| ids.contains(e.text("typeId")));
             let classed = match (&classes, &types) {
                 (Some(ids), Some(types)) => types.class_of(e).is_some_and(|class| ids.contains(&class.id)),
                 _ => true,
@@ -276,10 +272,10 @@ fn summary<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             total += 1;
             let key = words.iter().map(|word| match word.as_str() {
                 "type" => {
-                    types.types.iter().find(|t| t.id == text(resource, "typeId")).map(|t| text(t, "key").to_owned())
+                    types.types.iter().find(|t| t.id == resource.text("typeId")).map(|t| t.text("key").to_owned())
                 }
-                "ciClass" => types.class_of(resource).map(|class| text(class, "key").to_owned()),
-                other => Some(text(resource, other).to_owned()),
+                "ciClass" => types.class_of(resource).map(|class| class.text("key").to_owned()),
+                other => Some(resource.text(other).to_owned()),
             });
             *groups.entry(key.collect()).or_default() += 1;
         }

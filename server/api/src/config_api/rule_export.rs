@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use quiver_alerting::rules::{Language, OWN_FIELDS};
+use quiver_config::json::text;
 use quiver_config::{Problem, Result};
 use quiver_yaml as yaml;
 use serde_json::{Map, Value, json};
@@ -10,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::answer::Answer;
 use super::ask::Ask;
 use super::rule_groups::seen;
-use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule, text};
+use crate::alerting::stored_rules::{GroupKey, Stored, file_group, file_rule, is_default, own_rule};
 
 /// A form of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 use http::{Method, header};
 use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
+use quiver_config::json::text;
 use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
@@ -19,7 +20,7 @@ use super::many::all_ids_in;
 use super::members::only_members;
 use super::operation::special_at;
 use crate::alerting::rules::group_times;
-use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
+use crate::alerting::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default};
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

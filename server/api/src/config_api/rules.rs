@@ -6,6 +6,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::RULES;
+use quiver_config::json::text;
 use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,7 @@ use super::members::only_members;
 use super::operation::special_at;
 use crate::alerting::history;
 use crate::alerting::rules::state_of;
-use crate::alerting::stored_rules::{by_group, text};
+use crate::alerting::stored_rules::by_group;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {

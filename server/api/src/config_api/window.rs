@@ -1,6 +1,7 @@
 //! The time that a special operation is about (`config-api` 1.7): `start` and `end`, of the query string or of a body.
 
 use quiver_config::{Problem, Result};
+use quiver_query::quoted;
 use serde_json::{Map, Value};
 
 use super::ask::Ask;
@@ -18,13 +19,8 @@ pub(super) struct Window {
 impl Window {
     /// Both as they stand in a statement.
     pub(super) fn sql(&self) -> (String, String) {
-        (sql_time(self.start), sql_time(self.end))
+        (quoted::time(self.start), quoted::time(self.end))
     }
-}
-
-/// A time as it stands in a statement.
-pub(super) fn sql_time(ns: i64) -> String {
-    format!("arrow_cast(CAST({ns} AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')")
 }
 
 impl Ask {

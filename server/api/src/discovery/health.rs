@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
+use quiver_config::json::text;
 use quiver_types::Result;
 use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
 use super::known::{Known, Noted};
-use super::text;
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 

@@ -4,10 +4,10 @@
 use std::collections::{HashMap, HashSet};
 
 use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES, key_by_type};
+use quiver_config::json::text;
 use quiver_config::{Entity, Result, Seen};
 
 use super::found::Key;
-use super::text;
 use crate::state::AppState;
 
 /// What is known at one revision.

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use quiver_config::Entity;
+use quiver_config::json::text;
 use quiver_query::quoted;
 use quiver_types::condition::{Condition, FieldName, NameTemplate};
 use serde_json::{Map, Value};
-
-use super::text;
 
 /// Where telemetry is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -1,6 +1,7 @@
 //! What queries read of configuration, out of stored entities.
 
 use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRANSACTIONS, steps};
+use quiver_config::json::text;
 use quiver_config::{Config, Entity, Result, duration_ms};
 use quiver_types::configured::{
     ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind, Vitals,
@@ -8,10 +9,6 @@ use quiver_types::configured::{
 use serde_json::{Map, Value, json};
 
 use super::is_enabled;
-
-fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// Everything.
 ///

@@ -6,6 +6,7 @@ use arrow::array::RecordBatch;
 use quiver_alertd::Alertd;
 use quiver_alerting::matchers::Matchers;
 use quiver_config::families::{RECEIVERS, ROUTES};
+use quiver_config::json::text;
 use quiver_config::json::time_of;
 use quiver_config::{AuditQuery, Config, Entity};
 use quiver_query::tables::listed::{
@@ -21,10 +22,6 @@ use super::gone;
 const MS: i64 = 1_000_000;
 /// Rows of a page of the audit log.
 const PAGE: &str = "1000";
-
-fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// One batch, counted.
 fn held(rows: RecordBatch, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use quiver_config::families::{
     CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES,
 };
+use quiver_config::json::text;
 use quiver_config::json::time_of;
 use quiver_config::{Config, Entity, Family};
 use quiver_query::tables::resources::{
@@ -13,10 +14,6 @@ use quiver_query::tables::resources::{
 use quiver_types::Result;
 use quiver_types::configured::Resources;
 use serde_json::{Map, Value};
-
-fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 fn time(entity: &Entity, key: &str) -> Option<i64> {
     entity.body.get(key).and_then(Value::as_str).and_then(time_of)

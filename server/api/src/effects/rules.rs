@@ -5,23 +5,18 @@ use quiver_config::families::RULES;
 use quiver_config::{Config, Entity};
 use quiver_query::tables::rules::{ConfiguredRule, rule_rows};
 use quiver_types::Result;
-use serde_json::Value;
-
-fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
-    entity.body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 fn rule(entity: &Entity) -> ConfiguredRule<'_> {
     ConfiguredRule {
         id: &entity.id,
-        alert: text(entity, "alert"),
-        record: text(entity, "record"),
-        namespace: text(entity, "namespace"),
-        group: text(entity, "group"),
-        language: text(entity, "language"),
-        expr: text(entity, "expr"),
-        severity: text(entity, "severity"),
-        service: text(entity, "service"),
+        alert: entity.text("alert"),
+        record: entity.text("record"),
+        namespace: entity.text("namespace"),
+        group: entity.text("group"),
+        language: entity.text("language"),
+        expr: entity.text("expr"),
+        severity: entity.text("severity"),
+        service: entity.text("service"),
         enabled: super::is_enabled(&entity.body),
         managed_by: &entity.managed_by,
         updated_ms: entity.updated_ms(),

@@ -19,10 +19,6 @@ pub(super) struct Entities {
     pub(super) keys: Vec<Entity>,
 }
 
-fn text<'a>(entity: &'a Entity, field: &str) -> &'a str {
-    entity.body.get(field).and_then(Value::as_str).unwrap_or_default()
-}
-
 fn time(entity: &Entity, field: &str) -> Option<i64> {
     entity.body.get(field).and_then(Value::as_str).and_then(time_of)
 }
@@ -52,9 +48,9 @@ fn account(kind: AccountKind, entity: &Entity) -> Account {
     Account {
         kind,
         id: entity.id.clone(),
-        name: text(entity, name).to_owned(),
+        name: entity.text(name).to_owned(),
         email: entity.body.get("email").and_then(Value::as_str).map(str::to_owned),
-        display_name: text(entity, "displayName").to_owned(),
+        display_name: entity.text("displayName").to_owned(),
         enabled: flag(entity, "enabled"),
         must_change: flag(entity, "mustChangePassword"),
         hash: sealed(entity, hash),
@@ -67,7 +63,7 @@ fn key(entity: &Entity) -> Option<Key> {
     let owner = kinds.iter().find_map(|(prefix, kind)| Some((*kind, entity.owner.strip_prefix(prefix)?.to_owned())))?;
     Some(Key {
         entity_id: entity.id.clone(),
-        key_id: text(entity, "keyId").to_owned(),
+        key_id: entity.text("keyId").to_owned(),
         hash: sealed(entity, "key")?,
         owner,
         rights: triples(entity.body.get("permissions")).map(|t| t.into_iter().collect()),
@@ -83,12 +79,12 @@ pub(super) fn picture(all: &Entities) -> Directory {
     let roles: HashMap<&str, (&str, Vec<Triple>)> = all
         .roles
         .iter()
-        .map(|e| (e.id.as_str(), (text(e, "name"), triples(e.body.get("permissions")).unwrap_or_default())))
+        .map(|e| (e.id.as_str(), (e.text("name"), triples(e.body.get("permissions")).unwrap_or_default())))
         .collect();
     let members: HashMap<&str, Vec<String>> =
         all.groups.iter().map(|e| (e.id.as_str(), texts(e.body.get("members")).unwrap_or_default())).collect();
     let grant = |binding: &Entity| {
-        let (role, given) = roles.get(text(binding, "roleId"))?;
+        let (role, given) = roles.get(binding.text("roleId"))?;
         let part = |name: &str| binding.body.get("subject").and_then(|s| s.get(name)).and_then(Value::as_str);
         let id = part("id")?;
         let to = match part("type")? {

@@ -3,11 +3,11 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quiver_types::Rights;
+use quiver_types::{Network, Rights};
 
 use super::{AUDIENCE, Auth, Identity, Request, Subject, Way, external_id};
 use crate::credentials::Shown;
-use crate::directory::{AccountKind, Key, is_within};
+use crate::directory::{AccountKind, Key};
 use crate::error::TokenError;
 use crate::jwt::{Claims, Expected, Parts, verify};
 use crate::seen::Seen;
@@ -144,7 +144,9 @@ impl Auth {
         let directory = self.directory.load();
         let key = crate::apikey::id_of(text).and_then(|id| directory.key(id)).ok_or(TokenError::Invalid)?;
         let right = same(&sha256_hex(text.as_bytes()), key.hash.expose());
-        let from_here = key.networks.is_empty() || ip.is_some_and(|ip| is_within(ip, &key.networks));
+        let is_here =
+            |ip| key.networks.iter().any(|text| Network::parse(text).is_ok_and(|network| network.contains(ip)));
+        let from_here = key.networks.is_empty() || ip.is_some_and(is_here);
         if !right || !from_here {
             return Err(TokenError::Invalid);
         }

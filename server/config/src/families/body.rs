@@ -4,12 +4,8 @@ use quiver_types::condition::ConditionError;
 use serde_json::{Map, Value};
 
 use crate::family::{Link, OnDelete};
+pub(crate) use crate::json::text;
 use crate::problem::FieldError;
-
-/// A text of a body; empty where there is none.
-pub(crate) fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
-    body.get(key).and_then(Value::as_str).unwrap_or_default()
-}
 
 /// The texts of a list.
 pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {

@@ -1,5 +1,7 @@
 //! What holds of settings beyond their types.
 
+use quiver_types::Network;
+
 use super::{Settings, SettingsError, oidc};
 
 /// Says what is wrong with settings that could be read.
@@ -12,8 +14,8 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
         "off" | "on" => {}
         other => return refuse(&format!("`rbac.mode` is `{other}`; it can be `on` or `off`")),
     }
-    if let Some(network) = s.http.trusted_proxies.iter().find(|network| !quiver_auth::is_network(network)) {
-        return refuse(&format!("`http.trusted_proxies`: `{network}` is not a network such as `10.0.0.0/8`"));
+    if let Some(fault) = s.http.trusted_proxies.iter().find_map(|network| Network::parse(network).err()) {
+        return refuse(&format!("`http.trusted_proxies`: {fault}"));
     }
     if let Some(wrong) = s.tls.wrong() {
         return refuse(wrong);

@@ -14,7 +14,7 @@ use quiver_promql::PromqlSettings;
 use quiver_query::Limits;
 use quiver_store::{CompactionSettings, StoreSettings, WalLevel};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, Network, Result};
 
 use crate::memory::memory_limit_bytes;
 use crate::process::VERSION;
@@ -147,7 +147,11 @@ pub(super) fn api_settings(settings: &Settings) -> ApiSettings {
                 .map(|d| i64::try_from(d.as_nanos()).unwrap_or(i64::MAX)),
             default_message: settings.ingest.logs_default_message.as_str().into(),
         },
-        proxies: Proxies { trusted: h.trusted_proxies.clone(), name_us: settings.auth.public_url.is_empty() },
+        proxies: Proxies {
+            // All can be read: that was checked when settings were loaded.
+            trusted: h.trusted_proxies.iter().filter_map(|text| Network::parse(text).ok()).collect(),
+            name_us: settings.auth.public_url.is_empty(),
+        },
         retry_after_s: quiver_api::error::RETRY_AFTER_S,
         version: VERSION,
     }

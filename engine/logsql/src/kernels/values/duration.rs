@@ -16,6 +16,12 @@ const YEAR: i64 = 365 * DAY;
 /// part cut off at the nanosecond. Values beyond what fits are the greatest that does. `us` is a unit in queries alone:
 /// in values the reference takes `45us` for a text.
 pub fn parse_duration(text: &str) -> Option<i64> {
+    sum(text, |_, tail| unit(tail))
+}
+
+/// Adds up numbers with units, joined behind a sign: each product cut off, without running over. `unit` is told a number
+/// and what follows it, and gives the unit that this begins with and how many bytes it has.
+pub(super) fn sum(text: &str, unit: impl Fn(f64, &[u8]) -> Option<(i64, usize)>) -> Option<i64> {
     let (negative, mut rest) = match text.as_bytes() {
         [b'-', digit, ..] if digit.is_ascii_digit() => (true, &text[1..]),
         [digit, ..] if digit.is_ascii_digit() => (false, text),
@@ -23,23 +29,13 @@ pub fn parse_duration(text: &str) -> Option<i64> {
     };
     let mut total: i64 = 0;
     while !rest.is_empty() {
-        let (number, tail) = take_number(rest)?;
-        let (unit, width) = unit(tail.as_bytes())?;
-        total = add(total, number * unit as f64);
+        let end = rest.bytes().position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'_')).unwrap_or(rest.len());
+        let (number, tail) = (parse_float(&rest[..end])?, &rest[end..]);
+        let (unit, width) = unit(number, tail.as_bytes())?;
+        total = total.saturating_add((number * unit as f64) as i64);
         rest = &tail[width..];
     }
     Some(if negative { -total } else { total })
-}
-
-/// The number at the beginning, and what follows.
-pub(super) fn take_number(text: &str) -> Option<(f64, &str)> {
-    let end = text.bytes().position(|b| !matches!(b, b'0'..=b'9' | b'.' | b'_')).unwrap_or(text.len());
-    Some((parse_float(&text[..end])?, &text[end..]))
-}
-
-/// Adds a product of a number and its unit, cut off, without running over.
-pub(super) fn add(total: i64, more: f64) -> i64 {
-    total.saturating_add(more as i64)
 }
 
 fn unit(bytes: &[u8]) -> Option<(i64, usize)> {

@@ -1,27 +1,12 @@
 //! Sizes: `10KB`, `1.5MiB`, `1MiB500KiB200B`; in bytes.
 
-use super::duration::{add, take_number};
+use super::duration::sum;
 
 /// Reads a size as bytes: numbers with the units `K M G T`, `KB MB GB TB` (powers of 1000), `Ki Mi Gi Ti`,
 /// `KiB MiB GiB TiB` (powers of 1024) and `B`, several joined, a leading `-`. An integer without unit is one too.
 /// Values beyond what fits are the greatest that does.
 pub fn parse_size(text: &str) -> Option<i64> {
-    let (negative, mut rest) = match text.as_bytes() {
-        [b'-', digit, ..] if digit.is_ascii_digit() => (true, &text[1..]),
-        [digit, ..] if digit.is_ascii_digit() => (false, text),
-        _ => return None,
-    };
-    let mut total: i64 = 0;
-    while !rest.is_empty() {
-        let (number, tail) = take_number(rest)?;
-        if tail.is_empty() && number.fract() != 0.0 {
-            return None;
-        }
-        let (unit, width) = unit(tail.as_bytes())?;
-        total = add(total, number * unit as f64);
-        rest = &tail[width..];
-    }
-    Some(if negative { -total } else { total })
+    sum(text, |number, tail| if tail.is_empty() && number.fract() != 0.0 { None } else { unit(tail) })
 }
 
 fn unit(bytes: &[u8]) -> Option<(i64, usize)> {

@@ -112,16 +112,16 @@ fn nothing_is_read_where_nothing_is_wanted() {
 fn a_stream_leaves_out_series_without_samples() {
     let (_dir, _, part) = part();
     let stats = Arc::new(ReadStats::default());
-    let range = MillisRange::new(30, 49_990);
-    let mut chunks = part.float_chunks(of_all().to_vec(), range, false, Arc::clone(&stats));
+    let wanted = vec![rows(0, 0, 20_000), rows(1, 20_000, 0), rows(2, 25_000, 3)];
+    let mut chunks = FloatChunks::new(Arc::clone(&part), wanted, Arc::clone(&stats));
     let mut found = Vec::new();
     while let Some((at, run)) = block_on(chunks.next()).unwrap() {
-        assert_same(&run, &runs()[at].samples.slice(range), "streamed");
+        assert_same(&run, &runs()[at].samples, "streamed");
         found.push(at);
     }
-    assert_eq!(found, [0, 1], "the third ends before");
-    assert_eq!(stats::get(&stats.samples), 2 * 4997);
+    assert_eq!(found, [0, 2], "nothing is wanted of the second");
+    assert_eq!(stats::get(&stats.samples), 20_003);
     assert!(block_on(chunks.next()).unwrap().is_none(), "it stays at its end");
-    let mut none = part.float_chunks(Vec::new(), range, false, stats);
+    let mut none = FloatChunks::new(part, Vec::new(), stats);
     assert!(block_on(none.next()).unwrap().is_none());
 }

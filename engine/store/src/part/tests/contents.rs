@@ -18,11 +18,12 @@ fn services_are_listed_while_they_are_few() {
     let few = of_services(dir.path(), SERVICES_MAX);
     assert_eq!((few.services.len(), few.services_all), (SERVICES_MAX, false));
     assert!(few.services.is_sorted());
-    assert!(few.may_have_service("service-0999") && !few.may_have_service("service-1000"));
-    assert!(!few.may_have_service(""), "every series has one");
+    let may_show = |meta: &PartMeta, service: &str| meta.may_show(&Access::services([service]));
+    assert!(may_show(&few, "service-0999") && !may_show(&few, "service-1000"));
+    assert!(!few.may_show(&Access::services(Vec::<&str>::new())) && few.may_show(&Access::full()));
     let many = of_services(dir.path(), SERVICES_MAX + 1);
     assert_eq!((many.services.len(), many.services_all), (0, true));
-    assert!(many.may_have_service("service-1000") && many.may_have_service("any other"));
+    assert!(may_show(&many, "service-1000") && may_show(&many, "any other"));
 }
 
 #[test]
@@ -89,11 +90,11 @@ fn what_a_part_has_not_is_not_read() {
     assert_eq!(part.meta.files.iter().map(|f| f.kind.as_str()).collect::<Vec<_>>(), ["series", "histograms", "index"]);
     let stats = Arc::new(ReadStats::default());
     let wanted = [SeriesRows { series: 0, first: 0, rows: 1 }];
-    let floats = block_on(part.read_floats(&wanted, MillisRange::ALL, true, &stats)).unwrap();
-    assert_eq!((floats.len(), floats[0].len()), (1, 0));
+    let runs = block_on(part.read_floats(&wanted, MillisRange::ALL, true, &stats)).unwrap();
+    assert_eq!((runs.len(), runs[0].len()), (1, 0));
     assert!(block_on(part.read_exemplars(&wanted, MillisRange::ALL, &stats)).unwrap()[0].is_empty());
     assert!(!block_on(part.has_start_times(&stats)).unwrap());
-    let mut chunks = part.float_chunks(wanted.to_vec(), MillisRange::ALL, false, Arc::clone(&stats));
+    let mut chunks = floats::FloatChunks::new(Arc::clone(&part), wanted.to_vec(), Arc::clone(&stats));
     assert!(block_on(chunks.next()).unwrap().is_none());
     assert!(block_on(part.rows(&stats)).unwrap().is_empty());
     assert_eq!(stats::get(&stats.objects_read), 0);

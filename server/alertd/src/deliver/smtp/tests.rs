@@ -1,12 +1,12 @@
 use std::sync::{Arc, Mutex};
 
+use quiver_types::Network;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpListener;
 
 use super::super::kinds::mail;
 use super::super::tests::{integration, told};
 use super::*;
-use crate::egress::Network;
 
 /// A mail server without encryption that answers `refuse` with 550; gives its address and what clients said.
 async fn server(extensions: &'static str, refuse: &'static str) -> (u16, Arc<Mutex<Vec<String>>>) {

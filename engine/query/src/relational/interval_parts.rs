@@ -18,11 +18,11 @@ const PLACES: [&str; 6] = ["week", "weeks", "dow", "doy", "isodow", "isoyear"];
 
 /// The rule.
 #[derive(Debug)]
-pub(crate) struct Parts;
+pub(crate) struct IntervalParts;
 
-impl AnalyzerRule for Parts {
+impl AnalyzerRule for IntervalParts {
     fn name(&self) -> &'static str {
-        "parts"
+        "interval_parts"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {

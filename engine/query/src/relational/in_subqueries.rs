@@ -21,11 +21,11 @@ use datafusion::optimizer::AnalyzerRule;
 
 /// The rule; it comes after those that give types.
 #[derive(Debug)]
-pub(crate) struct Marks;
+pub(crate) struct InSubqueries;
 
-impl AnalyzerRule for Marks {
+impl AnalyzerRule for InSubqueries {
     fn name(&self) -> &'static str {
-        "marks"
+        "in_subqueries"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     async fn rows(statement: &str) -> Vec<String> {
-        crate::testing::rows(Arc::new(Marks), statement).await
+        crate::testing::rows(Arc::new(InSubqueries), statement).await
     }
 
     #[tokio::test]

@@ -14,11 +14,11 @@ const BESIDE: &str = "__beside";
 
 /// The rule; it comes after those that give types.
 #[derive(Debug)]
-pub(crate) struct Beside;
+pub(crate) struct Lateral;
 
-impl AnalyzerRule for Beside {
+impl AnalyzerRule for Lateral {
     fn name(&self) -> &'static str {
-        "beside"
+        "lateral"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
 
     async fn rows(statement: &str) -> Vec<String> {
-        crate::testing::rows(Arc::new(Beside), statement).await
+        crate::testing::rows(Arc::new(Lateral), statement).await
     }
 
     #[tokio::test]

@@ -13,11 +13,11 @@ use crate::relational::arithmetic::truth;
 
 /// The rule; it comes before those that give types, which find none for the two.
 #[derive(Debug)]
-pub(crate) struct Truths;
+pub(crate) struct BooleanTexts;
 
-impl AnalyzerRule for Truths {
+impl AnalyzerRule for BooleanTexts {
     fn name(&self) -> &'static str {
-        "truths"
+        "boolean_texts"
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
