@@ -95,7 +95,9 @@ fn scopes(count: usize, span: Option<&[u8]>) -> Vec<u8> {
         let (mut name, mut scope) = (Vec::new(), Vec::new());
         put_bytes(&mut name, 1, i.to_string().as_bytes());
         put_bytes(&mut scope, 1, &name);
-        span.into_iter().for_each(|span| put_bytes(&mut scope, 2, span));
+        if let Some(span) = span {
+            put_bytes(&mut scope, 2, span);
+        }
         put_bytes(&mut all, 2, &scope);
     }
     let mut body = Vec::new();
@@ -306,7 +308,7 @@ pub(crate) fn zipkin_proto() -> Vec<u8> {
     fn message(fields: &[(u32, &[u8])]) -> Vec<u8> {
         let mut out = Vec::new();
         for (number, bytes) in fields {
-            crate::wire::put_bytes(&mut out, *number, bytes);
+            put_bytes(&mut out, *number, bytes);
         }
         out
     }

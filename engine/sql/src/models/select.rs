@@ -84,7 +84,7 @@ impl<'w> Walk<'w> {
         let (mut from, selection) = (std::mem::take(&mut select.from), select.selection.take());
         let group_by = std::mem::replace(&mut select.group_by, GroupByExpr::Expressions(Vec::new(), Vec::new()));
         let has_wildcard = name_outputs(select, &columns)?;
-        let outputs: Vec<String> = select.projection.iter().filter_map(output).collect();
+        let outputs: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
         let mut marker = Marker::new(&columns);
         broken(walk_mut(select, &mut marker))?;
         for key in keys(order.as_deref_mut()) {

@@ -74,7 +74,7 @@ fn parts_of(condition: Expr) -> Vec<Expr> {
         match part {
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([*right, *left]),
             Expr::Nested(inner) if matches!(*inner, Expr::BinaryOp { op: BinaryOperator::And, .. }) => {
-                open.push(*inner)
+                open.push(*inner);
             }
             other => parts.push(other),
         }

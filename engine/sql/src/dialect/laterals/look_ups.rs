@@ -169,10 +169,11 @@ impl<'f> Finder<'f> {
         let Some(seen) = self.seen(&query) else { return Ok(None) };
         let SetExpr::Select(seen) = &*seen.body else { return Ok(None) };
         // In aggregates and windows the planner takes none.
+        let is_first_of_one = is_first && gathered::is_one(seen);
         let is_planned = matches!(self.place, Place::Outputs | Place::Conditions)
             && self.windows == 0
             && !is_behind
-            && !(is_first && gathered::is_one(seen))
+            && !is_first_of_one
             && !reads_otherwise(seen.selection.as_ref())
             && !reads_keys(&seen.projection)
             && !reads_keys(&seen.having)
