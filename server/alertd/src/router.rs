@@ -142,9 +142,9 @@ impl Router {
         }
         for (key, value) in kept.load(Kind::Timer).await? {
             let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            state.dispatcher.restore_timer(&key, at);
             state.timers.insert(key, at);
         }
+        state.dispatcher.restore_timers(&state.timers);
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
                 state.silences.load(silence);
