@@ -76,36 +76,36 @@ impl State {
         }
     }
 
-    /// Notes which alerts of groups that were judged begin or cease to be held back by others; gives what is to be kept of
+    /// Notes which alerts of a group that was judged begin or cease to be held back by others; gives what is to be kept of
     /// that. What is held back when it ends stays so in the history.
-    pub(super) fn note_inhibited(&mut self, judged: &[(Flush, Passed)], history: &History) -> Vec<Change> {
+    pub(super) fn note_inhibited(&mut self, flush: &Flush, passed: &Passed, history: &History) -> Vec<Change> {
         let (mut records, mut changes) = (Vec::new(), Vec::new());
-        for (flush, passed) in judged {
-            let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
-            let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
-            for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
-                let (key, since) = (alert.labels.canonical(), self.since(alert));
-                let is_held = held.contains(key);
-                if is_held == (self.inhibited.get(key) == Some(&since)) {
-                    continue;
-                }
-                if is_held {
-                    self.inhibited.insert(key.to_vec(), since);
-                } else {
-                    self.inhibited.remove(key);
-                }
-                changes.push(Change::set(Kind::Alert, key, &self.row(alert)));
-                records.push(Record::Action(Action {
-                    at: flush.at / MS,
-                    labels: alert.labels.clone(),
-                    starts_at: since / MS,
-                    action: if is_held { "inhibit" } else { "uninhibit" },
-                    actor: String::new(),
-                    subject: String::new(),
-                    comment: String::new(),
-                    services: Vec::new(),
-                }));
+        let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
+        let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
+        for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
+            let (key, since) = (alert.labels.canonical(), self.since(alert));
+            let is_held = held.contains(key);
+            if is_held == (self.inhibited.get(key) == Some(&since)) {
+                continue;
             }
+            // It may have been reported again since the group was judged, or be gone.
+            let Some(known) = self.dispatcher.alert(&alert.labels).cloned() else { continue };
+            if is_held {
+                self.inhibited.insert(key.to_vec(), since);
+            } else {
+                self.inhibited.remove(key);
+            }
+            changes.push(Change::set(Kind::Alert, key, &self.row(&known)));
+            records.push(Record::Action(Action {
+                at: flush.at / MS,
+                labels: alert.labels.clone(),
+                starts_at: since / MS,
+                action: if is_held { "inhibit" } else { "uninhibit" },
+                actor: String::new(),
+                subject: String::new(),
+                comment: String::new(),
+                services: Vec::new(),
+            }));
         }
         history.note(records);
         changes

@@ -103,7 +103,7 @@ impl Trial<'_> {
                 let new_id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
                 let former = match silence.id.as_str() {
                     "" if self.silences.get(&new_id).is_some() => return Err(SilenceError::Exists),
-                    "" if self.silences.listed(self.now).len() >= SILENCES_MAX => {
+                    "" if self.silences.count() >= SILENCES_MAX => {
                         return Err(SilenceError::Invalid(format!("there are {SILENCES_MAX} silences already")));
                     }
                     "" => None,
