@@ -257,8 +257,8 @@ impl Silences {
     }
 
     /// Gives all in the order of lists: active ones by their end, then pending ones by their start, then expired ones.
-    pub fn listed(&self, now: i64) -> Vec<&Silence> {
-        let mut out: Vec<&Silence> = self.all.values().map(AsRef::as_ref).collect();
+    pub fn listed(&self, now: i64) -> Vec<&Arc<Silence>> {
+        let mut out: Vec<&Arc<Silence>> = self.all.values().collect();
         out.sort_by_key(|s| {
             let state = s.state(now);
             let time = match state {

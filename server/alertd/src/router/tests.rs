@@ -321,6 +321,37 @@ async fn lists_give_way() {
     assert_eq!(router.each_group(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
 }
 
+/// Those that cannot be changed cost no more than those that can, and leave the others alone.
+#[tokio::test]
+async fn silences_are_changed_each_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    let silence = |ends_s: i64| Silence {
+        matchers: Matchers::new(read("alertname=C").unwrap().matchers),
+        ends_at: ends_s * 1000 * MS,
+        ..Silence::default()
+    };
+    let new = |n: usize| SilenceOp::Set {
+        silence: Box::new(silence(if n.is_multiple_of(3) { 3000 } else { 10 })),
+        id: Some(format!("{n}")),
+        expected: None,
+    };
+    for dry_run in [true, false] {
+        let made = router.change_each((0..250).map(new).collect(), "me", dry_run).await.unwrap();
+        assert!(made.iter().enumerate().all(|(n, one)| one.is_ok() == n.is_multiple_of(3)), "{made:?}");
+        assert_eq!(router.silences().len(), if dry_run { 0 } else { 84 });
+    }
+    let gone = vec![
+        SilenceOp::Expire { id: "none".into(), expected: None },
+        SilenceOp::Expire { id: "3".into(), expected: None },
+    ];
+    let made = router.change_each(gone, "me", false).await.unwrap();
+    assert!(matches!(made.as_slice(), [Err(SilenceError::NotFound), Ok(_)]));
+    let again = open(dir.path(), POLICY, &clock).await;
+    assert_eq!(again.silences().len(), 84, "they are kept");
+}
+
 #[tokio::test]
 async fn routes_are_tried() {
     let dir = tempfile::tempdir().unwrap();

@@ -60,11 +60,16 @@ impl Silenced {
         self.candidates(labels).any(|place| self.is_by(place, labels))
     }
 
-    /// Gives the ids of those that cover labels, in their order.
-    pub fn by(&self, labels: &LabelSet) -> Vec<Arc<str>> {
+    /// Gives the places of those that cover labels, in their order.
+    pub fn places(&self, labels: &LabelSet) -> Vec<usize> {
         let mut found: Vec<usize> = self.candidates(labels).filter(|place| self.is_by(*place, labels)).collect();
         found.sort_unstable();
-        found.into_iter().map(|place| Arc::clone(&self.all[place].0)).collect()
+        found
+    }
+
+    /// Gives the ids of those that cover labels, in their order.
+    pub fn by(&self, labels: &LabelSet) -> Vec<Arc<str>> {
+        self.places(labels).into_iter().map(|place| Arc::clone(&self.all[place].0)).collect()
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v2/alerts", get(alerts).post(post_alerts))
         .route("/api/v2/alertprocess", post(post_envelope))
         .route("/api/v2/alerts/groups", get(groups))
-        .route("/api/v2/silences", get(silences::list).post(silences::set))
+        .route("/api/v2/silences", get(listed::silences).post(silences::set))
         .route("/api/v2/silence/{id}", get(silences::one).delete(silences::expire))
 }
 
@@ -188,7 +188,12 @@ async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Resp
         let params = params_of(state, request).await?;
         listed::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, by_group).await
     };
-    match made.await {
+    written(made.await)
+}
+
+/// Answers with JSON that is written already.
+fn written(outcome: Result<Vec<u8>>) -> Response {
+    match outcome {
         Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
         Err(e) => refusal(&e),
     }

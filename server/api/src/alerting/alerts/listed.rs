@@ -1,17 +1,21 @@
-//! Lists of alerts. There may be so many of them, with so many silences, that a list takes long and much: each has a thread of
-//! its own and ends with its client and the time of queries, few are made at once, and none is larger than an answer may be.
+//! Lists of alerts and silences. There may be so many of both that a list takes long and much: each has a thread of its own
+//! and ends with its client and the time of queries, few are made at once, and none is larger than an answer may be.
 
 use std::sync::Arc;
 use std::time::Instant;
 
+use axum::extract::{Request, State};
+use axum::response::Response;
 use quiver_alertd::router::{Asked, GroupPiece, Shown};
 use quiver_alerting::matchers::Matchers;
-use quiver_types::{Access, Error, ErrorKind, LabelSet, Result};
+use quiver_alerting::silences::SilenceState;
+use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Result};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::rows::{self, Sight};
-use super::{Filter, allows};
+use super::silences::{is_within, matches_filter, shown};
+use super::{Filter, allows, params_of, read_filters, truth, written};
 use crate::state::AppState;
 
 /// Most bytes of alerts that a preview lists: it is made as a tree of values.
@@ -21,11 +25,11 @@ const PREVIEW_BYTES_MAX: usize = 16 << 20;
 type GoOn<'a> = &'a dyn Fn() -> Result<()>;
 
 fn late() -> Error {
-    Error::new(ErrorKind::Timeout, "the list of alerts would take longer than `query.timeout`")
+    Error::new(ErrorKind::Timeout, "the list would take longer than `query.timeout`")
 }
 
 fn too_large(bytes_max: usize) -> Error {
-    let text = format!("the list of alerts would have more than {bytes_max} bytes: name fewer by `filter`");
+    let text = format!("the list would have more than {bytes_max} bytes: name fewer by `filter`");
     Error::new(ErrorKind::LimitExceeded, text)
 }
 
@@ -114,6 +118,35 @@ pub(super) async fn listed(state: &Arc<AppState>, access: Access, filter: Filter
         Ok(text.bytes)
     })
     .await
+}
+
+async fn silences_asked(state: &Arc<AppState>, request: Request) -> Result<Vec<u8>> {
+    let params = params_of(state, request).await?;
+    let filter = read_filters(params.all("filter"))?;
+    let wanted = [
+        (SilenceState::Active, truth(&params, "active")),
+        (SilenceState::Pending, truth(&params, "pending")),
+        (SilenceState::Expired, truth(&params, "expired")),
+    ];
+    let (access, now) = (state.access(Domain::Alerts), state.alertd.router.now());
+    made(state, move |state, go_on| {
+        let mut text = Text { bytes: b"[".to_vec(), bytes_max: state.settings.answer_bytes_max };
+        for silence in state.alertd.router.silences() {
+            go_on()?;
+            let is_wanted = wanted.contains(&(silence.state(now), true));
+            if is_wanted && matches_filter(&silence, &filter) && is_within(state, &access, &silence) {
+                text.item(&shown(&silence, now))?;
+            }
+        }
+        text.push("]\n");
+        Ok(text.bytes)
+    })
+    .await
+}
+
+/// Lists silences.
+pub(super) async fn silences(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    written(silences_asked(&state, request).await)
 }
 
 /// Gives the alerts that matchers fit as rows, as far as the caller sees them and what mutes them.

@@ -22,7 +22,7 @@ impl Sight {
         let live = state.alertd.router.live();
         let alerts = live.iter().filter(|labels| allows(state, access, labels)).map(fingerprint).collect();
         let own = state.alertd.router.silences().into_iter().filter(|s| silences::is_within(state, access, s));
-        Self(Some((alerts, own.map(|s| s.id).collect())))
+        Self(Some((alerts, own.map(|s| s.id.clone()).collect())))
     }
 
     fn alert(&self, id: u64) -> bool {
