@@ -157,8 +157,8 @@ impl Router {
             live.map(|alert| (alert.labels.clone(), state.since(alert))).collect()
         };
         let all: Vec<Arc<Silence>> = changed.iter().map(|(silence, ..)| Arc::new((*silence).clone())).collect();
-        let (silenced, comments) = (Silenced::new(&all), all.iter().map(|silence| Arc::from(silence.comment.as_str())));
-        let comments: Vec<Arc<str>> = comments.collect();
+        let silenced = Silenced::new(&all);
+        let comments: Vec<Arc<str>> = all.iter().map(|silence| Arc::from(silence.comment.as_str())).collect();
         let record = |place: usize, labels: LabelSet, since: i64| {
             let (silence, action, actor) = &changed[place];
             Record::Action(Action {
