@@ -84,7 +84,7 @@ pub struct Action {
     /// Id of the silence by which that was done; empty: it was done by none.
     pub subject: String,
     /// Why, in words of who did it.
-    pub comment: String,
+    pub comment: Arc<str>,
     /// Services that the action is about, where no alert was there.
     pub services: Vec<String>,
 }
@@ -284,7 +284,7 @@ mod tests {
             action: "silence",
             actor: "me".to_owned(),
             subject: String::new(),
-            comment: String::new(),
+            comment: Arc::default(),
             services: Vec::new(),
         })
     }

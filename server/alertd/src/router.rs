@@ -10,7 +10,7 @@ mod records;
 mod silencing;
 mod views;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,13 +22,13 @@ use quiver_alerting::dispatch::{Alert, Dispatcher, NotificationLog};
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::silences::Silences;
 use quiver_types::{Clock, Error, ErrorKind, Result};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 pub use intake::{AlertForm, Posted, posted};
 pub(crate) use records::{label_set, labels, texts};
 pub use silencing::{SilenceDone, SilenceError, SilenceOp};
-pub use views::{AlertRow, AlertState, Asked, GroupRow, RouteMatch, Shown};
+pub use views::{AlertRow, AlertState, Asked, GroupPiece, GroupRow, RouteMatch, Shown};
 
 use crate::deliver::{Failure, Files, Message, Sender};
 use crate::kept::{Change, Kept, Kind};
@@ -95,6 +95,8 @@ pub struct Router {
     clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
     wake: Notify,
+    /// Places for flushes, by the names of receivers.
+    places: Mutex<HashMap<String, Arc<Semaphore>>>,
     /// Identifies this server in notifications, so that it recognizes its own when they come back.
     instance: String,
 }
@@ -142,9 +144,9 @@ impl Router {
         }
         for (key, value) in kept.load(Kind::Timer).await? {
             let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            state.dispatcher.restore_timer(&key, at);
             state.timers.insert(key, at);
         }
+        state.dispatcher.restore_timers(&state.timers);
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
                 state.silences.load(silence);
@@ -168,6 +170,7 @@ impl Router {
             clock,
             metrics,
             wake: Notify::new(),
+            places: Mutex::default(),
             instance,
         }))
     }
@@ -312,8 +315,14 @@ impl Router {
                 self.state.lock().dispatcher.shift((wall_now - leap).saturating_mul(MS), leap.saturating_mul(MS));
             }
             (wall, passed) = (wall_now, passed_now);
-            self.flush_due();
-            let next = self.state.lock().dispatcher.next_due();
+            let next_due = || self.state.lock().dispatcher.next_due();
+            if next_due().is_some_and(|at| at <= self.now()) {
+                let router = Arc::clone(&self);
+                if let Err(error) = tokio::task::spawn_blocking(move || router.flush_due()).await {
+                    tracing::error!(%error, "groups that were due were not told");
+                }
+            }
+            let next = next_due();
             let wait = next
                 .map_or(SLEEP_MAX, |at| Duration::from_nanos((at - self.now()).max(MS).unsigned_abs()).min(SLEEP_MAX));
             tokio::select! {

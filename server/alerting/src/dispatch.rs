@@ -8,10 +8,12 @@ mod alert;
 mod groups;
 mod log;
 mod message;
+mod silenced;
 mod stages;
 
 pub use alert::Alert;
 pub use groups::{Dispatcher, Flush, GroupView};
 pub use log::{Decision, Entry, LogKey, NotificationLog, Reason, Said};
 pub use message::message;
+pub use silenced::Silenced;
 pub use stages::{Muted, Muting, Passed};

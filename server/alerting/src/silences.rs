@@ -1,6 +1,7 @@
 //! Silences: alerts that nobody is notified of for a while.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use quiver_types::matcher::{compiled_bytes, translate};
 use quiver_types::{LabelSet, MatchOp};
@@ -147,7 +148,7 @@ const PATTERN_TIMES: usize = 3;
 /// All silences by id, those that expired included until they are removed.
 #[derive(Debug, Clone, Default)]
 pub struct Silences {
-    all: BTreeMap<String, Silence>,
+    all: BTreeMap<String, Arc<Silence>>,
     /// What each of them takes, and all together.
     bytes_of: BTreeMap<String, usize>,
     bytes: usize,
@@ -196,7 +197,7 @@ impl Silences {
 
     /// Ends a silence; says whether there is one.
     pub fn expire(&mut self, id: &str, now: i64) -> bool {
-        let Some(silence) = self.all.get_mut(id) else { return false };
+        let Some(silence) = self.all.get_mut(id).map(Arc::make_mut) else { return false };
         match silence.state(now) {
             SilenceState::Expired => return true,
             SilenceState::Active => silence.ends_at = now,
@@ -226,7 +227,7 @@ impl Silences {
         };
         self.bytes += bytes;
         self.bytes -= self.bytes_of.insert(silence.id.clone(), bytes).unwrap_or(0);
-        self.all.insert(silence.id.clone(), silence);
+        self.all.insert(silence.id.clone(), Arc::new(silence));
     }
 
     /// Gives what all of them take, more or less.
@@ -236,7 +237,17 @@ impl Silences {
 
     /// Finds a silence.
     pub fn get(&self, id: &str) -> Option<&Silence> {
-        self.all.get(id)
+        self.all.get(id).map(AsRef::as_ref)
+    }
+
+    /// Gives how many there are.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Gives those that mute now, by their ids.
+    pub fn active(&self, now: i64) -> Vec<Arc<Silence>> {
+        self.all.values().filter(|s| s.state(now) == SilenceState::Active).cloned().collect()
     }
 
     /// Gives the ids of the silences that cover labels now.
@@ -246,8 +257,8 @@ impl Silences {
     }
 
     /// Gives all in the order of lists: active ones by their end, then pending ones by their start, then expired ones.
-    pub fn listed(&self, now: i64) -> Vec<&Silence> {
-        let mut out: Vec<&Silence> = self.all.values().collect();
+    pub fn listed(&self, now: i64) -> Vec<&Arc<Silence>> {
+        let mut out: Vec<&Arc<Silence>> = self.all.values().collect();
         out.sort_by_key(|s| {
             let state = s.state(now);
             let time = match state {

@@ -6,10 +6,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_alertd::router::{Asked, Shown};
 use quiver_config::families::{RELATIONSHIPS, RESOURCES};
 use quiver_config::{Caller, Condition as If, Op, Place, Result, Seen, ServiceAlerts, System};
-use quiver_types::label::LabelSet;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -172,13 +170,11 @@ fn entity_body(key: &Key, one: &found::Resource) -> Map<String, Value> {
 /// The worst alert of each service that fires here.
 fn alerts_by_service(state: &AppState) -> ServiceAlerts {
     let labels = state.alertd.router.service_labels();
-    let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
-    let asked = Asked { shown, labels: &|_: &LabelSet| true, receiver: &|_| true };
     let mut worst = ServiceAlerts::new();
-    for row in state.alertd.router.alerts(&asked) {
-        let service = row.alert.labels.service(labels);
+    for alert in state.alertd.router.live() {
+        let service = alert.service(labels);
         if !service.is_empty() {
-            let critical = row.alert.labels.get("severity") == "critical";
+            let critical = alert.get("severity") == "critical";
             *worst.entry(service.to_owned()).or_default() |= critical;
         }
     }

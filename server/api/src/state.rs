@@ -72,6 +72,8 @@ pub struct Places {
     pub(crate) writers: Arc<Semaphore>,
     /// Unit tests of rules; each has stores of its own.
     pub(crate) tests: Arc<Semaphore>,
+    /// Lists of alerts; each has a thread, and an answer that nothing else counts until it is whole.
+    pub(crate) alerts: Arc<Semaphore>,
 }
 
 /// Most long traces that are streamed at once; see [`Places`].
@@ -86,6 +88,7 @@ impl Places {
             reads: places(reads),
             writers: places(WRITERS),
             tests: places(1),
+            alerts: places(2),
         }
     }
 }

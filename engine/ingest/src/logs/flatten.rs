@@ -1,13 +1,17 @@
 //! JSON objects → fields: nested names joined by dots, lists as compact JSON, numbers as written.
 //!
-//! An object whose names would become too long, or that stands too deep, becomes a field of its own: its compact JSON.
+//! An object whose names would become too long, or that stands too deep, becomes a field of its own: its compact JSON. It is
+//! read a second time for that, and a third time if the same holds of the object that it stands in. Where that adds up, the
+//! member of the row that all of it stands in becomes one field.
 
 use super::json::{Cursor, JsonFault};
 use super::names::{ROOT, TOO_LONG};
-use super::rows::Rows;
+use super::rows::{ReadAgain, Rows};
 
 /// Objects deeper than this stay JSON.
 const DEPTH_MAX: u32 = 100;
+/// How often what is read may be read again, before no object within it is split any more.
+const AGAIN_MAX: usize = 3;
 
 /// Why the members of an object did not become fields.
 enum Stop {
@@ -29,6 +33,7 @@ impl Rows {
     /// # Errors
     /// It is no object. Fields that were added before stay; whoever called takes the row back.
     pub(crate) fn object(&mut self, json: &mut Cursor<'_>) -> Result<(), JsonFault> {
+        self.again = ReadAgain { start: json.pos, bytes: 0 };
         match self.members(json, ROOT, 0) {
             Ok(()) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),
@@ -74,6 +79,7 @@ impl Rows {
 
     /// Adds the value that comes next under a key of the first level.
     pub(crate) fn first_level_member(&mut self, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
+        self.again = ReadAgain { start: json.pos, bytes: 0 };
         match self.member(json, key, 0) {
             Ok(()) => Ok(()),
             Err(Stop::Fault(fault)) => Err(fault),
@@ -107,10 +113,15 @@ impl Rows {
             b'{' => {
                 let (start, mark) = (json.pos, self.mark());
                 match self.members(json, key, depth + 1) {
+                    // Each level above may find the same.
+                    Err(Stop::TooLong) if depth > 0 && self.again.bytes > AGAIN_MAX * (json.pos - self.again.start) => {
+                        return Err(Stop::TooLong);
+                    }
                     Err(Stop::TooLong) => {
                         self.take_back(mark);
                         json.pos = start;
                         self.add_with(name, |out| json.compact(out))?;
+                        self.again.bytes += json.pos - start;
                     }
                     other => other?,
                 }

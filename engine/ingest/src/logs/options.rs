@@ -26,6 +26,9 @@ pub const PARAMETERS: [Parameter; 7] = [
 pub const KEEP_MESSAGES: Parameter =
     ("disable_message_parsing", ["logs-disable-message-parsing", "vl-loki-disable-message-parsing"]);
 
+/// Most entries of a list: each is held against each name, and many against each row.
+const ENTRIES_MAX: usize = 256;
+
 /// How the fields of a request are handled.
 #[derive(Debug, Clone, Default)]
 pub struct FieldOptions {
@@ -55,8 +58,8 @@ impl FieldOptions {
     /// Reads the parameters. `query` and `header` look one up by name.
     ///
     /// # Errors
-    /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have;
-    /// `disable_message_parsing` that is neither true nor false.
+    /// Invalid: an entry of `extra_fields` without `=`, name or value, or with a name that rows cannot have; a list of too
+    /// many entries; `disable_message_parsing` that is neither true nor false.
     pub fn read<'a>(
         query: impl Fn(&str) -> Option<&'a str>,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -66,25 +69,22 @@ impl FieldOptions {
             let own = query(parameter).filter(|v| !v.is_empty());
             own.or_else(|| names.into_iter().find_map(&header)).filter(|v| !v.trim().is_empty())
         };
-        let given = |i: usize| value(PARAMETERS[i]);
-        let list = |text: &str| -> Vec<String> {
-            text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned).collect()
-        };
-        let mut stream = given(2).map(list);
+        let list = |i: usize| value(PARAMETERS[i]).map(|text| list(PARAMETERS[i].0, text)).transpose();
+        let mut stream = list(2)?;
         if let Some(stream) = &mut stream {
             stream.sort_unstable();
             stream.dedup();
         }
         Ok(Self {
-            time: given(0).map(list),
-            msg: given(1).map(list),
+            time: list(0)?,
+            msg: list(1)?,
             stream,
-            ignore: given(3).map(list).unwrap_or_default(),
-            extra: given(4).map(extra).transpose()?.unwrap_or_default(),
+            ignore: list(3)?.unwrap_or_default(),
+            extra: value(PARAMETERS[4]).map(extra).transpose()?.unwrap_or_default(),
             service: Arc::clone(service),
             keep_messages: value(KEEP_MESSAGES).map_or(Ok(false), switch)?,
-            decolorize: given(5).map(list).unwrap_or_default(),
-            preserve: given(6).map(list).unwrap_or_default(),
+            decolorize: list(5)?.unwrap_or_default(),
+            preserve: list(6)?.unwrap_or_default(),
             default_msg: Arc::default(),
         })
     }
@@ -98,6 +98,16 @@ impl FieldOptions {
     pub(crate) fn decolorizes(&self, name: &str) -> bool {
         is_listed(&self.decolorize, name)
     }
+}
+
+fn too_many(name: &'static str, text: &str) -> Error {
+    Error::Parameter { name, what: "expected at most 256 entries", value: crate::codec::cut(text) }
+}
+
+fn list(name: &'static str, text: &str) -> Result<Vec<String>> {
+    let entries = text.split(',').map(str::trim).filter(|t| !t.is_empty()).map(str::to_owned);
+    let list: Vec<String> = entries.take(ENTRIES_MAX + 1).collect();
+    if list.len() > ENTRIES_MAX { Err(too_many(name, text)) } else { Ok(list) }
 }
 
 fn is_listed(list: &[String], name: &str) -> bool {
@@ -136,6 +146,9 @@ fn extra(text: &str) -> Result<Vec<(String, String)>> {
         }
         all.retain(|(known, _)| known != name);
         all.push((name.to_owned(), value.to_owned()));
+        if all.len() > ENTRIES_MAX {
+            return Err(too_many(PARAMETERS[4].0, text));
+        }
     }
     Ok(all)
 }
@@ -231,6 +244,21 @@ mod tests {
         }
         let all = FieldOptions { ignore: texts(&[""]), decolorize: texts(&["*"]), ..FieldOptions::default() };
         assert!(all.ignores(MSG) && !all.ignores("a") && all.decolorizes("a") && all.decolorizes(""));
+    }
+
+    /// Thousands of them fit in a head, and would be gone through for each name or row.
+    #[test]
+    fn lists_end_somewhere() {
+        for (name, entry) in PARAMETERS.map(|(name, _)| (name, if name == "extra_fields" { "=1" } else { "" })) {
+            let listed = |count: usize| (0..count).map(|n| format!("f{n}{entry}")).collect::<Vec<_>>().join(",");
+            assert!(read(&[(name, &listed(256))], &[]).is_ok(), "{name}");
+            let error = read(&[(name, &listed(257))], &[]).unwrap_err();
+            assert_eq!(error.kind(), quiver_types::ErrorKind::Invalid, "{name}");
+            assert!(
+                error.to_string().starts_with(&format!("invalid parameter `{name}`: expected at most 256")),
+                "{error}"
+            );
+        }
     }
 
     #[test]

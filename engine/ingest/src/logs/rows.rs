@@ -32,6 +32,14 @@ struct RowField {
     end: u32,
 }
 
+/// How much of a JSON object was read more than once.
+#[derive(Debug, Default)]
+pub(crate) struct ReadAgain {
+    /// Where it begins.
+    pub(crate) start: usize,
+    pub(crate) bytes: usize,
+}
+
 /// Builds rows of one request into batches.
 #[derive(Debug)]
 pub struct Rows {
@@ -70,6 +78,7 @@ pub struct Rows {
     stream_text: Vec<u8>,
     scratch: Vec<u8>,
     slots: Vec<(u32, u32)>,
+    pub(crate) again: ReadAgain,
     /// Whose rows are taken; none: all.
     gate: Option<Gate>,
 }
@@ -107,6 +116,7 @@ impl Rows {
             stream_text: Vec::new(),
             scratch: Vec::new(),
             slots: vec![(0, 0); slots],
+            again: ReadAgain::default(),
             gate: ctx.sender.clone().map(Gate::new),
         };
         rows.begin_batch();

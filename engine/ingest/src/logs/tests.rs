@@ -96,6 +96,14 @@ fn long_names_and_deep_objects() {
     let line = format!(r#"{{"a.b":"1","a.c":"2","a":{{"b":"3","{long}":"4"}}}}"#);
     let nested = json!({"b": "3", &long: "4"}).to_string();
     assert_eq!(lines(&[], &line).0, [json!({"_time": NOW, "a.b": "1", "a.c": "2", "a": nested})]);
+    // Each object within would be read again for each that it stands in.
+    let inner = format!("{{\"p\":\"{}\",\"{long}\":1}}", "x".repeat(1000));
+    let chain = (0..50).fold(inner, |inner, n| match n {
+        0..40 => format!("{{\"a\":{inner},\"{long}\":1}}"),
+        _ => format!("{{\"a\":{inner}}}"),
+    });
+    let (rows, _) = lines(&[], &format!("{{\"b\":1,\"a\":{chain},\"c\":{{\"d\":2}}}}"));
+    assert_eq!(rows, [json!({"_time": NOW, "b": "1", "a": chain, "c.d": "2"})]);
     let deep = format!("{}1{}", "{\"a\":".repeat(1000), "}".repeat(1000));
     let (rows, _) = lines(&[], &deep);
     let name = rows[0].as_object().unwrap().keys().find(|k| k.starts_with("a.")).unwrap();

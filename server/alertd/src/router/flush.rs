@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, Muting, Passed};
-use quiver_alerting::inhibit::Inhibitor;
+use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey};
 use quiver_alerting::receivers::Integration;
+use tokio::sync::Semaphore;
 
+use super::views::Seen;
 use super::{Router, records};
 use crate::deliver::Message;
 use crate::failpoint;
@@ -17,46 +18,59 @@ use crate::policy::Policy;
 
 /// Least time that all attempts of a flush have.
 const BUDGET_MIN: Duration = Duration::from_secs(10);
+/// Flushes to one receiver at once: each has a connection, or some, and there may be as many groups as alerts.
+const FLUSHES_MAX: usize = 64;
 
 impl Router {
-    /// Begins the flushes that are due.
+    /// Begins the flushes that are due. What mutes is found without the lock, so that alerts come in meanwhile.
     pub(super) fn flush_due(self: &Arc<Self>) {
-        let policy = self.policy();
-        let now = self.now();
-        let due: Vec<(Flush, Vec<Alert>)> = {
+        let (seen, flushes) = {
             let mut state = self.state.lock();
+            let (policy, now) = (self.policy(), self.now());
             let flushes = state.dispatcher.take_due(now);
             if flushes.is_empty() {
                 return;
             }
-            let firing = state.dispatcher.alerts().filter(|a| !a.is_resolved(now)).map(|a| &a.labels);
-            let inhibitor = Inhibitor::new(&policy.config.inhibit_rules, firing);
-            let intervals = &policy.config.time_intervals;
-            let muting = Muting { inhibitor: &inhibitor, silences: &state.silences, intervals };
-            let pass = |flush: Flush| {
-                let passed = muting.pass(&flush);
-                (flush, passed)
-            };
-            let judged: Vec<(Flush, Passed)> = flushes.into_iter().map(pass).collect();
-            let changes = state.note_inhibited(&judged, &self.metrics.history);
-            if !changes.is_empty() {
-                drop(self.kept.put(changes));
-            }
-            judged.into_iter().map(|(flush, passed)| (flush, passed.alerts)).collect()
+            (Seen::of(&state, policy, now), flushes)
         };
-        for (flush, alerts) in due {
-            let (router, policy) = (Arc::clone(self), Arc::clone(&policy));
-            tokio::spawn(async move { router.flush(&policy, flush, alerts).await });
+        seen.muting(|muting| {
+            for flush in flushes {
+                let passed = muting.pass(&flush);
+                let mut state = self.state.lock();
+                let changes = state.note_inhibited(&flush, &passed, &self.metrics.history);
+                if !changes.is_empty() {
+                    drop(self.kept.put(changes));
+                }
+                drop(state);
+                let (router, policy) = (Arc::clone(self), Arc::clone(&seen.policy));
+                tokio::spawn(async move { router.flush(&policy, flush, passed.alerts).await });
+            }
+        });
+    }
+
+    /// The places for flushes to a receiver. Each receiver has its own: one that does not answer keeps no other waiting.
+    pub(super) fn places_of(&self, receiver: &str) -> Arc<Semaphore> {
+        let mut places = self.places.lock();
+        if let Some(there) = places.get(receiver) {
+            return Arc::clone(there);
         }
+        // Those of receivers that are gone are held by nobody.
+        places.retain(|_, there| Arc::strong_count(there) > 1);
+        let made = Arc::new(Semaphore::new(FLUSHES_MAX));
+        places.insert(receiver.to_owned(), Arc::clone(&made));
+        made
     }
 
     /// Runs one flush to its end, whatever happens in it.
     async fn flush(self: Arc<Self>, policy: &Policy, flush: Flush, alerts: Vec<Alert>) {
         self.metrics.queue.fetch_add(1, Relaxed);
+        // Nobody closes them.
+        let place = self.places_of(&flush.options.receiver).acquire_owned().await;
         let receiver = policy.config.receiver(&flush.options.receiver);
         let integrations = receiver.map_or(&[][..], |r| &r.integrations);
         let told = integrations.iter().map(|integration| self.tell(policy, &flush, &alerts, integration));
         let well = join_all(told).await.into_iter().all(|well| well);
+        drop(place);
         self.metrics.queue.fetch_sub(1, Relaxed);
         let mut state = self.state.lock();
         let gone = state.dispatcher.done(&flush, well);

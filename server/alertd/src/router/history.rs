@@ -2,8 +2,9 @@
 //! alerts that are held back while others fire.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use quiver_alerting::dispatch::{Alert, Flush, Muted, Passed};
+use quiver_alerting::dispatch::{Alert, Flush, Muted, Passed, Silenced};
 use quiver_alerting::silences::Silence;
 use quiver_types::{LabelSet, MatchOp};
 
@@ -12,6 +13,11 @@ use serde_json::Value;
 use super::{MS, Router, State, records};
 use crate::history::{Action, Event, History, Record, RuleRef};
 use crate::kept::{Change, Kind};
+
+/// Records that are handed on together: the history takes so many only, and those beyond that need not be made at once.
+const RECORDS_AT_ONCE: usize = 1000;
+/// Most records of changes of silences that are made at once: the history would drop more.
+const RECORDS_MAX: usize = 100_000;
 
 fn event(alert: &Alert, since: i64, (at, from, to): (i64, &'static str, &'static str)) -> Record {
     Record::Event(Event {
@@ -76,36 +82,36 @@ impl State {
         }
     }
 
-    /// Notes which alerts of groups that were judged begin or cease to be held back by others; gives what is to be kept of
+    /// Notes which alerts of a group that was judged begin or cease to be held back by others; gives what is to be kept of
     /// that. What is held back when it ends stays so in the history.
-    pub(super) fn note_inhibited(&mut self, judged: &[(Flush, Passed)], history: &History) -> Vec<Change> {
+    pub(super) fn note_inhibited(&mut self, flush: &Flush, passed: &Passed, history: &History) -> Vec<Change> {
         let (mut records, mut changes) = (Vec::new(), Vec::new());
-        for (flush, passed) in judged {
-            let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
-            let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
-            for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
-                let (key, since) = (alert.labels.canonical(), self.since(alert));
-                let is_held = held.contains(key);
-                if is_held == (self.inhibited.get(key) == Some(&since)) {
-                    continue;
-                }
-                if is_held {
-                    self.inhibited.insert(key.to_vec(), since);
-                } else {
-                    self.inhibited.remove(key);
-                }
-                changes.push(Change::set(Kind::Alert, key, &self.row(alert)));
-                records.push(Record::Action(Action {
-                    at: flush.at / MS,
-                    labels: alert.labels.clone(),
-                    starts_at: since / MS,
-                    action: if is_held { "inhibit" } else { "uninhibit" },
-                    actor: String::new(),
-                    subject: String::new(),
-                    comment: String::new(),
-                    services: Vec::new(),
-                }));
+        let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
+        let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
+        for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
+            let (key, since) = (alert.labels.canonical(), self.since(alert));
+            let is_held = held.contains(key);
+            if is_held == (self.inhibited.get(key) == Some(&since)) {
+                continue;
             }
+            // It may have been reported again since the group was judged, or be gone.
+            let Some(known) = self.dispatcher.alert(&alert.labels).cloned() else { continue };
+            if is_held {
+                self.inhibited.insert(key.to_vec(), since);
+            } else {
+                self.inhibited.remove(key);
+            }
+            changes.push(Change::set(Kind::Alert, key, &self.row(&known)));
+            records.push(Record::Action(Action {
+                at: flush.at / MS,
+                labels: alert.labels.clone(),
+                starts_at: since / MS,
+                action: if is_held { "inhibit" } else { "uninhibit" },
+                actor: String::new(),
+                subject: String::new(),
+                comment: Arc::default(),
+                services: Vec::new(),
+            }));
         }
         history.note(records);
         changes
@@ -139,26 +145,49 @@ impl Router {
         self.metrics.history.note(records);
     }
 
-    /// Notes that somebody set or ended a silence: a record for each alert that it matches.
-    pub(super) fn note_silence(&self, silence: &Silence, action: &'static str, actor: &str) {
-        let now = self.now();
-        let state = self.state.lock();
-        let firing = state.dispatcher.alerts().filter(|a| !a.is_resolved(now) && silence.matchers.matches(&a.labels));
-        let record = |alert: Option<&Alert>| Action {
-            at: now / MS,
-            labels: alert.map(|a| a.labels.clone()).unwrap_or_default(),
-            starts_at: alert.map_or(0, |a| state.since(a) / MS),
-            action,
-            actor: actor.to_owned(),
-            subject: silence.id.clone(),
-            comment: silence.comment.clone(),
-            services: self.services_of(silence),
-        };
-        let mut records: Vec<Record> = firing.map(|alert| Record::Action(record(Some(alert)))).collect();
-        if records.is_empty() {
-            records.push(Record::Action(record(None)));
+    /// Notes which silences somebody set or ended: a record for each alert that one matches, or one without an alert.
+    pub(super) fn note_silences(&self, changed: &[(&Silence, &'static str, String)]) {
+        if changed.is_empty() {
+            return;
         }
-        drop(state);
+        let now = self.now();
+        let live: Vec<(LabelSet, i64)> = {
+            let state = self.state.lock();
+            let live = state.dispatcher.alerts().filter(|a| !a.is_resolved(now));
+            live.map(|alert| (alert.labels.clone(), state.since(alert))).collect()
+        };
+        let all: Vec<Arc<Silence>> = changed.iter().map(|(silence, ..)| Arc::new((*silence).clone())).collect();
+        let silenced = Silenced::new(&all);
+        let comments: Vec<Arc<str>> = all.iter().map(|silence| Arc::from(silence.comment.as_str())).collect();
+        let record = |place: usize, labels: LabelSet, since: i64| {
+            let (silence, action, actor) = &changed[place];
+            Record::Action(Action {
+                at: now / MS,
+                labels,
+                starts_at: since / MS,
+                action: *action,
+                actor: actor.clone(),
+                subject: silence.id.clone(),
+                comment: Arc::clone(&comments[place]),
+                services: self.services_of(silence),
+            })
+        };
+        let (mut records, mut count, mut matched) = (Vec::new(), 0, vec![false; changed.len()]);
+        for (labels, since) in live {
+            for place in silenced.places(&labels) {
+                matched[place] = true;
+                records.push(record(place, labels.clone(), since));
+            }
+            if records.len() >= RECORDS_AT_ONCE {
+                count += records.len();
+                self.metrics.history.note(std::mem::take(&mut records));
+            }
+            if count > RECORDS_MAX {
+                return;
+            }
+        }
+        let unmatched = matched.iter().enumerate().filter(|(_, matched)| !**matched);
+        records.extend(unmatched.map(|(place, _)| record(place, LabelSet::default(), 0)));
         self.metrics.history.note(records);
     }
 

@@ -1,12 +1,13 @@
 //! Silences: set, ended, listed; durable before anybody is told.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use quiver_alerting::silences::{SetError, Silence, SilenceState, Silences};
 use quiver_types::Error;
 
 use super::{Router, records};
-use crate::kept::{Change, Kind};
+use crate::kept::{Change, Kind, Writing};
 
 /// Why a silence was not set.
 #[derive(Debug)]
@@ -67,6 +68,9 @@ const SILENCES_MAX: usize = 20_000;
 /// What they may take together, patterns included: they are held for days, and no query's memory counts them.
 const SILENCES_BYTES_MAX: usize = 64 << 20;
 
+/// Changes that are made under one lock, where each is made by itself.
+const AT_ONCE: usize = 100;
+
 /// Changes of silences that can be taken back.
 struct Trial<'a> {
     silences: &'a mut Silences,
@@ -103,7 +107,7 @@ impl Trial<'_> {
                 let new_id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
                 let former = match silence.id.as_str() {
                     "" if self.silences.get(&new_id).is_some() => return Err(SilenceError::Exists),
-                    "" if self.silences.listed(self.now).len() >= SILENCES_MAX => {
+                    "" if self.silences.count() >= SILENCES_MAX => {
                         return Err(SilenceError::Invalid(format!("there are {SILENCES_MAX} silences already")));
                     }
                     "" => None,
@@ -172,19 +176,68 @@ impl Router {
                 trial.take_back();
                 return Ok(all);
             }
-            let ids: BTreeSet<String> = trial.former.iter().map(|(id, _)| id.clone()).collect();
-            let kept = ids.iter().filter_map(|id| trial.silences.get(id));
-            let kept = kept.map(|s| Change::set(Kind::Silence, s.id.as_bytes(), &records::silence(s))).collect();
-            (all, self.kept.put(kept))
+            (all, self.keep(&trial))
         };
         writing.durable().await.map_err(|error| (0, SilenceError::Failed(error)))?;
-        for done in all.iter().filter(|done| done.changed()) {
-            let is_over = done.after.state(now) == SilenceState::Expired;
-            let (action, actor) =
-                if is_over { ("unsilence", actor) } else { ("silence", done.after.created_by.as_str()) };
-            self.note_silence(&done.after, action, actor);
-        }
+        self.note_changed(all.iter(), actor, now);
         Ok(all)
+    }
+
+    /// Changes silences, each by itself, for somebody; gives for each, in order, what came of it, when that is durable.
+    ///
+    /// # Errors
+    /// They cannot be stored.
+    pub async fn change_each(
+        &self,
+        ops: Vec<SilenceOp>,
+        actor: &str,
+        dry_run: bool,
+    ) -> Result<Vec<Result<SilenceDone, SilenceError>>, SilenceError> {
+        let (mut all, mut ops) = (Vec::with_capacity(ops.len()), ops.into_iter());
+        loop {
+            let some: Vec<SilenceOp> = ops.by_ref().take(AT_ONCE).collect();
+            if some.is_empty() {
+                return Ok(all);
+            }
+            let now = self.now();
+            let (made, writing) = {
+                let mut state = self.state.lock();
+                let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
+                let made: Vec<_> = some.into_iter().map(|op| trial.make(op)).collect();
+                if dry_run {
+                    trial.take_back();
+                    (made, None)
+                } else {
+                    let writing = self.keep(&trial);
+                    (made, Some(writing))
+                }
+            };
+            match writing {
+                Some(writing) => writing.durable().await.map_err(SilenceError::Failed)?,
+                None => tokio::task::yield_now().await,
+            }
+            if !dry_run {
+                self.note_changed(made.iter().flatten(), actor, now);
+            }
+            all.extend(made);
+        }
+    }
+
+    /// Hands on what was changed, to be kept.
+    fn keep(&self, trial: &Trial<'_>) -> Writing {
+        let ids: BTreeSet<&String> = trial.former.iter().map(|(id, _)| id).collect();
+        let kept = ids.into_iter().filter_map(|id| trial.silences.get(id));
+        self.kept.put(kept.map(|s| Change::set(Kind::Silence, s.id.as_bytes(), &records::silence(s))).collect())
+    }
+
+    /// Notes changes in the history.
+    fn note_changed<'d>(&self, all: impl Iterator<Item = &'d SilenceDone>, actor: &str, now: i64) {
+        let noted = |done: &'d SilenceDone| match done.after.state(now) {
+            SilenceState::Expired => (&done.after, "unsilence", actor.to_owned()),
+            _ => (&done.after, "silence", done.after.created_by.clone()),
+        };
+        let noted: Vec<_> = all.filter(|done| done.changed()).map(noted).collect();
+        self.note_silences(&noted);
     }
 
     /// Finds a silence.
@@ -193,7 +246,7 @@ impl Router {
     }
 
     /// Gives all silences in the order of lists.
-    pub fn silences(&self) -> Vec<Silence> {
+    pub fn silences(&self) -> Vec<Arc<Silence>> {
         let now = self.now();
         self.state.lock().silences.listed(now).into_iter().cloned().collect()
     }

@@ -59,8 +59,39 @@ fn everything() -> Shown {
     Shown { active: true, silenced: true, inhibited: true, muted: true }
 }
 
+impl Router {
+    /// All alerts at once.
+    pub(crate) fn alerts(&self, asked: &Asked<'_>) -> Vec<AlertRow> {
+        let mut out = Vec::new();
+        self.each_alert(asked, &mut |row| {
+            out.push(row);
+            Ok(())
+        })
+        .unwrap();
+        out
+    }
+
+    fn groups(&self, asked: &Asked<'_>) -> Vec<(GroupRow, Vec<AlertRow>)> {
+        let mut out: Vec<(GroupRow, Vec<AlertRow>)> = Vec::new();
+        self.each_group(asked, &mut |piece| {
+            match piece {
+                GroupPiece::Group(group) => out.push((group, Vec::new())),
+                GroupPiece::Alert(row) => out.last_mut().unwrap().1.push(row),
+            }
+            Ok(())
+        })
+        .unwrap();
+        out
+    }
+}
+
+/// What is asked for where nothing is left out.
+pub(crate) fn asked(shown: Shown) -> Asked<'static> {
+    Asked { shown, labels: &|_| true, receiver: &|_| true, go_on: &|| Ok(()) }
+}
+
 fn names(router: &Router, shown: Shown) -> Vec<String> {
-    let asked = Asked { shown, labels: &|_| true, receiver: &|_| true };
+    let asked = asked(shown);
     let mut out: Vec<String> = router
         .alerts(&asked)
         .iter()
@@ -151,9 +182,9 @@ async fn ended_alerts_leave() {
     router.set_policy(Origin::Stored, Some(other.clone()));
     assert!(router.is_policy_of_file() && router.policy().config.receiver("a").is_some(), "the file goes before it");
     router.set_policy(Origin::Files, Some(other));
-    let asked = Asked { shown: everything(), labels: &|_| true, receiver: &|name| name == "b" };
+    let asked = Asked { receiver: &|name| name == "b", ..asked(everything()) };
     let groups = router.groups(&asked);
-    assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));
+    assert_eq!((groups.len(), groups[0].0.receiver.as_str(), groups[0].1.len()), (1, "b", 1));
     assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
 }
 
@@ -231,17 +262,96 @@ async fn receivers_are_those_of_the_groups_asked_for() {
         receivers: [{name: a}, {name: b}]\ntime_intervals: [{name: always, time_intervals: [{}]}]\n";
     let router = open(dir.path(), policy, &clock).await;
     router.insert(vec![alert("A", 1000, 2000)]).await.unwrap();
-    let all = Asked { shown: everything(), labels: &|_| true, receiver: &|_| true };
+    let all = asked(everything());
     assert_eq!(router.alerts(&all)[0].receivers, ["a", "b", "a"]);
     let groups = |asked: &Asked<'_>| -> Vec<Vec<String>> {
-        router.groups(asked).into_iter().flat_map(|g| g.alerts).map(|row| row.receivers).collect()
+        router.groups(asked).into_iter().flat_map(|group| group.1).map(|row| row.receivers).collect()
     };
     assert_eq!(groups(&all), [["a", "a", "b"], ["a", "a", "b"], ["a", "a", "b"]]);
     assert_eq!(groups(&Asked { receiver: &|name| name == "b", ..all }), [["b"]]);
-    let all = Asked { shown: Shown { muted: false, ..everything() }, labels: &|_| true, receiver: &|_| true };
+    let all = asked(Shown { muted: false, ..everything() });
     assert_eq!(groups(&all).len(), 2);
     // A muted route is nothing that silences or inhibits.
     assert!(groups(&Asked { shown: Shown { active: false, ..everything() }, ..all }).is_empty());
+}
+
+/// A receiver that does not answer keeps its own groups waiting, and those of no other.
+#[tokio::test]
+async fn each_receiver_has_its_places() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let policy = "route: {receiver: a, group_by: [...], routes: [{matchers: [alertname=B], receiver: b}]}\n\
+        receivers: [{name: a}, {name: b}]\n";
+    let router = open(dir.path(), policy, &clock).await;
+    router.insert(vec![alert("A", 1000, 1005), alert("B", 1000, 1005)]).await.unwrap();
+    let places = router.places_of("a");
+    let all = u32::try_from(places.available_permits()).unwrap();
+    let held = places.acquire_many_owned(all).await.unwrap();
+    clock.0.store(1_040_000, SeqCst);
+    router.flush_due();
+    let known = || router.state.lock().dispatcher.alert_count();
+    while known() > 1 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    assert!(router.state.lock().dispatcher.alert(&alert("A", 0, 0).labels).is_some(), "it waits");
+    drop(held);
+    while known() > 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Alerts come in while others are listed, and a list ends when nobody waits for it.
+#[tokio::test]
+async fn lists_give_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    router.insert(vec![alert("A", 1000, 2000), alert("B", 1000, 2000)]).await.unwrap();
+    let all = asked(everything());
+    let mut told = 0;
+    let is_free = |told: &mut i32| {
+        *told += 1;
+        assert!(router.state.try_lock().is_some());
+        Ok(())
+    };
+    router.each_alert(&all, &mut |_| is_free(&mut told)).unwrap();
+    router.each_group(&all, &mut |_| is_free(&mut told)).unwrap();
+    assert_eq!(told, 6, "two alerts, and two groups of one each");
+    let gone = Asked { go_on: &|| Err(Error::new(ErrorKind::Cancelled, "gone")), ..all };
+    assert_eq!(router.each_alert(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(router.each_group(&gone, &mut |_| Ok(())).unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+/// Those that cannot be changed cost no more than those that can, and leave the others alone.
+#[tokio::test]
+async fn silences_are_changed_each_by_itself() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    let silence = |ends_s: i64| Silence {
+        matchers: Matchers::new(read("alertname=C").unwrap().matchers),
+        ends_at: ends_s * 1000 * MS,
+        ..Silence::default()
+    };
+    let new = |n: usize| SilenceOp::Set {
+        silence: Box::new(silence(if n.is_multiple_of(3) { 3000 } else { 10 })),
+        id: Some(format!("{n}")),
+        expected: None,
+    };
+    for dry_run in [true, false] {
+        let made = router.change_each((0..250).map(new).collect(), "me", dry_run).await.unwrap();
+        assert!(made.iter().enumerate().all(|(n, one)| one.is_ok() == n.is_multiple_of(3)), "{made:?}");
+        assert_eq!(router.silences().len(), if dry_run { 0 } else { 84 });
+    }
+    let gone = vec![
+        SilenceOp::Expire { id: "none".into(), expected: None },
+        SilenceOp::Expire { id: "3".into(), expected: None },
+    ];
+    let made = router.change_each(gone, "me", false).await.unwrap();
+    assert!(matches!(made.as_slice(), [Err(SilenceError::NotFound), Ok(_)]));
+    let again = open(dir.path(), POLICY, &clock).await;
+    assert_eq!(again.silences().len(), 84, "they are kept");
 }
 
 #[tokio::test]

@@ -1,14 +1,17 @@
-//! Alerts and groups as they are now, for who asks.
+//! Alerts and groups as they are now, for who asks. What mutes them is found without the lock, and a few alerts at a time:
+//! there may be so many of both that nothing could be routed meanwhile.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
-use quiver_alerting::dispatch::{Alert, Muting};
+use quiver_alerting::dispatch::{Alert, GroupView, Muting, Silenced};
 use quiver_alerting::inhibit::Inhibitor;
 use quiver_alerting::labels::{compare, compare_alerts, fingerprint};
 use quiver_alerting::routes::{Route, RouteOptions};
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, Result};
 
-use super::Router;
+use super::{Router, State};
+use crate::policy::Policy;
 
 /// State of an alert as it is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,14 +42,14 @@ pub struct AlertRow {
     /// Whether receivers are told of it now.
     pub state: AlertState,
     /// Ids of silences that cover it.
-    pub silenced_by: Vec<String>,
+    pub silenced_by: Vec<Arc<str>>,
     /// Fingerprints of alerts that mute it.
     pub inhibited_by: Vec<u64>,
     /// Intervals that mute its route; in groups only.
     pub muted_by: Vec<String>,
 }
 
-/// A group with its alerts.
+/// A group.
 #[derive(Debug, Clone)]
 pub struct GroupRow {
     /// Labels of the group.
@@ -55,8 +58,15 @@ pub struct GroupRow {
     pub route_labels: BTreeMap<String, String>,
     /// Name of the receiver that is told.
     pub receiver: String,
-    /// Its alerts, in the order of messages.
-    pub alerts: Vec<AlertRow>,
+}
+
+/// A piece of a list of groups.
+#[derive(Debug, Clone)]
+pub enum GroupPiece {
+    /// A group begins.
+    Group(GroupRow),
+    /// An alert of it, in the order of messages.
+    Alert(AlertRow),
 }
 
 /// Which alerts are asked for by what mutes them.
@@ -75,8 +85,11 @@ pub struct Shown {
 
 impl Shown {
     /// Says whether an alert is asked for. That its route is muted makes it none that something else mutes.
-    fn wants(self, row: &AlertRow) -> bool {
-        let (silenced, inhibited) = (!row.silenced_by.is_empty(), !row.inhibited_by.is_empty());
+    fn wants(self, silenced: impl FnOnce() -> bool, inhibited: impl FnOnce() -> bool) -> bool {
+        if self.active && self.silenced && self.inhibited {
+            return true;
+        }
+        let (silenced, inhibited) = (silenced(), inhibited());
         (self.active || silenced || inhibited) && (self.silenced || !silenced) && (self.inhibited || !inhibited)
     }
 }
@@ -89,6 +102,8 @@ pub struct Asked<'a> {
     pub labels: &'a dyn Fn(&LabelSet) -> bool,
     /// Says of the name of a receiver whether its alerts are asked for.
     pub receiver: &'a dyn Fn(&str) -> bool,
+    /// Asked before each alert: an error ends the list.
+    pub go_on: &'a dyn Fn() -> Result<()>,
 }
 
 impl std::fmt::Debug for Asked<'_> {
@@ -97,85 +112,179 @@ impl std::fmt::Debug for Asked<'_> {
     }
 }
 
-fn row(muting: &Muting<'_>, alert: &Alert, receivers: Vec<String>, muted_by: &[String], now: i64) -> AlertRow {
-    let silenced_by: Vec<String> =
-        muting.silences.silenced_by(&alert.labels, now).into_iter().map(str::to_owned).collect();
+/// What is looked at while alerts and silences change.
+#[derive(Debug)]
+pub(super) struct Seen {
+    pub(super) policy: Arc<Policy>,
+    at: i64,
+    live: Vec<LabelSet>,
+    silences: Vec<Arc<quiver_alerting::silences::Silence>>,
+}
+
+impl Seen {
+    /// Takes it from the state under whose lock the policy was read.
+    pub(super) fn of(state: &State, policy: Arc<Policy>, at: i64) -> Self {
+        Self { policy, at, live: state.dispatcher.live(at), silences: state.silences.active(at) }
+    }
+
+    /// Calls with all that mutes.
+    pub(super) fn muting<T>(&self, call: impl FnOnce(&Muting<'_>) -> T) -> T {
+        let config = &self.policy.config;
+        let (inhibitor, silences) = (Inhibitor::new(&config.inhibit_rules, &self.live), Silenced::new(&self.silences));
+        call(&Muting { inhibitor: &inhibitor, silences: &silences, intervals: &config.time_intervals })
+    }
+}
+
+fn row(muting: &Muting<'_>, alert: Alert, receivers: Vec<String>, muted_by: &[String]) -> AlertRow {
+    let silenced_by = muting.silences.by(&alert.labels);
     let inhibited_by: Vec<u64> = muting.inhibitor.inhibited_by(&alert.labels).into_iter().collect();
     let is_muted = !silenced_by.is_empty() || !inhibited_by.is_empty() || !muted_by.is_empty();
     let state = if is_muted { AlertState::Suppressed } else { AlertState::Active };
-    AlertRow { alert: alert.clone(), receivers, state, silenced_by, inhibited_by, muted_by: muted_by.to_vec() }
+    AlertRow { alert, receivers, state, silenced_by, inhibited_by, muted_by: muted_by.to_vec() }
 }
+
+impl Asked<'_> {
+    /// Says whether an alert is asked for by its labels and what mutes it.
+    fn wants(&self, muting: &Muting<'_>, labels: &LabelSet) -> bool {
+        let (silenced, inhibited) =
+            (|| muting.silences.covers(labels), || muting.inhibitor.inhibited_by(labels).is_some());
+        (self.labels)(labels) && self.shown.wants(silenced, inhibited)
+    }
+}
+
+/// Alerts that are looked up at once: each may have 64 KiB.
+const AT_ONCE: usize = 64;
 
 /// Gives the receivers of the routes that labels take, one for each route.
 pub(crate) fn receivers(route: &Route, labels: &LabelSet) -> Vec<String> {
     route.matching(labels).into_iter().map(|route| route.options.receiver.clone()).collect()
 }
 
+/// A group of which alerts are asked for.
+struct Group<'a> {
+    labels: LabelSet,
+    options: &'a RouteOptions,
+    muted_by: Vec<String>,
+    alerts: Vec<LabelSet>,
+}
+
 impl Router {
-    /// Calls with all that mutes now.
-    pub(crate) fn with_muting<T>(&self, call: impl FnOnce(&Muting<'_>, &super::Dispatcher, i64) -> T) -> T {
-        let (policy, now) = (self.policy(), self.now());
+    /// Takes what mutes now, and something else of the same moment.
+    fn seen<T>(&self, also: impl FnOnce(&State, i64) -> T) -> (Seen, T) {
         let state = self.state.lock();
-        let firing = state.dispatcher.alerts().filter(|a| !a.is_resolved(now)).map(|a| &a.labels);
-        let inhibitor = Inhibitor::new(&policy.config.inhibit_rules, firing);
-        let intervals = &policy.config.time_intervals;
-        let muting = Muting { inhibitor: &inhibitor, silences: &state.silences, intervals };
-        call(&muting, &state.dispatcher, now)
+        let (policy, now) = (self.policy(), self.now());
+        (Seen::of(&state, policy, now), also(&state, now))
     }
 
-    /// Gives the alerts that have not ended, by fingerprint.
-    pub fn alerts(&self, asked: &Asked<'_>) -> Vec<AlertRow> {
-        let mut out = self.with_muting(|muting, dispatcher, now| {
-            let live = dispatcher.alerts().filter(|a| !a.is_resolved(now) && (asked.labels)(&a.labels));
-            let rows = live.map(|a| row(muting, a, receivers(dispatcher.route(), &a.labels), &[], now));
-            let wanted =
-                |row: &AlertRow| asked.shown.wants(row) && row.receivers.iter().any(|name| (asked.receiver)(name));
-            rows.filter(wanted).collect::<Vec<_>>()
+    /// Gives what is known of some alerts that have not ended.
+    fn known(&self, labels: &[&LabelSet], now: i64) -> Vec<Alert> {
+        let state = self.state.lock();
+        let known = labels.iter().filter_map(|labels| state.dispatcher.alert(labels));
+        known.filter(|a| !a.is_resolved(now)).cloned().collect()
+    }
+
+    /// Gives the labels of the alerts that have not ended.
+    pub fn live(&self) -> Vec<LabelSet> {
+        let now = self.now();
+        self.state.lock().dispatcher.live(now)
+    }
+
+    /// Calls with each alert that has not ended, by fingerprint. It may take long where there are many silences that want no
+    /// label to be equal to something.
+    ///
+    /// # Errors
+    /// Those of whom it calls.
+    pub fn each_alert(&self, asked: &Asked<'_>, each: &mut dyn FnMut(AlertRow) -> Result<()>) -> Result<()> {
+        let (seen, ()) = self.seen(|_, _| ());
+        let routes = seen.policy.config.routes();
+        seen.muting(|muting| {
+            let mut live: Vec<&LabelSet> = Vec::new();
+            for labels in &seen.live {
+                (asked.go_on)()?;
+                if asked.wants(muting, labels) {
+                    live.push(labels);
+                }
+            }
+            live.sort_by_cached_key(|labels| fingerprint(labels));
+            for some in live.chunks(AT_ONCE) {
+                for alert in self.known(some, seen.at) {
+                    (asked.go_on)()?;
+                    let receivers = receivers(&routes, &alert.labels);
+                    if receivers.iter().any(|name| (asked.receiver)(name)) {
+                        each(row(muting, alert, receivers, &[]))?;
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    /// Calls with the groups that have alerts which have not ended, by labels and receiver, and behind each with these.
+    /// Receivers of an alert are those of the groups asked for that hold it.
+    ///
+    /// # Errors
+    /// Those of whom it calls.
+    pub fn each_group(&self, asked: &Asked<'_>, each: &mut dyn FnMut(GroupPiece) -> Result<()>) -> Result<()> {
+        let (seen, groups) = self.seen(|state, now| {
+            let live = |g: GroupView<'_>| {
+                let live = g.alerts().filter(|a| !a.is_resolved(now)).map(|a| a.labels.clone());
+                (g.route, g.labels.clone(), live.collect::<Vec<LabelSet>>())
+            };
+            state.dispatcher.groups().map(live).collect::<Vec<_>>()
         });
-        out.sort_by_cached_key(|row| fingerprint(&row.alert.labels));
-        out
-    }
-
-    /// Gives the groups with alerts that have not ended, by labels and receiver. Receivers of an alert are those of the
-    /// groups asked for that hold it.
-    pub fn groups(&self, asked: &Asked<'_>) -> Vec<GroupRow> {
-        let mut out = self.with_muting(|muting, dispatcher, now| {
-            let mut options = BTreeMap::new();
-            dispatcher.route().walk(&mut |route| {
-                options.insert(route.idx, &route.options);
-            });
-            let mut out: Vec<GroupRow> = Vec::new();
-            let mut held: HashMap<u64, Vec<String>> = HashMap::new();
-            for group in dispatcher.groups() {
-                let Some(options) = options.get(&group.route).filter(|o| (asked.receiver)(&o.receiver)) else {
+        let routes = seen.policy.config.routes();
+        let mut options = BTreeMap::new();
+        routes.walk(&mut |route| {
+            options.insert(route.idx, &route.options);
+        });
+        seen.muting(|muting| {
+            let mut shown: Vec<Group<'_>> = Vec::new();
+            let mut held: HashMap<LabelSet, Vec<&str>> = HashMap::new();
+            for (route, labels, live) in groups {
+                let Some(options) = options.get(&route).copied().filter(|o| (asked.receiver)(&o.receiver)) else {
                     continue;
                 };
-                let muted_by = muting.muted_by(options, now);
-                let live = group.alerts().filter(|a| !a.is_resolved(now) && (asked.labels)(&a.labels));
-                let rows = live.map(|a| row(muting, a, Vec::new(), &muted_by, now));
-                let mut alerts: Vec<AlertRow> = rows.filter(|row| asked.shown.wants(row)).collect();
-                for row in &alerts {
-                    held.entry(fingerprint(&row.alert.labels)).or_default().push(options.receiver.clone());
+                let muted_by = muting.muted_by(options, seen.at);
+                let mut group = Group { labels, options, muted_by, alerts: Vec::new() };
+                for labels in live {
+                    (asked.go_on)()?;
+                    if asked.wants(muting, &labels) {
+                        held.entry(labels.clone()).or_default().push(&options.receiver);
+                        group.alerts.push(labels);
+                    }
                 }
-                if alerts.is_empty() || (!asked.shown.muted && !muted_by.is_empty()) {
-                    continue;
-                }
-                alerts.sort_by(|a, b| compare_alerts(&a.alert.labels, &b.alert.labels));
-                let (labels, route_labels) = (group.labels.clone(), options.labels.clone());
-                out.push(GroupRow { labels, route_labels, receiver: options.receiver.clone(), alerts });
-            }
-            for names in held.values_mut() {
-                names.sort();
-            }
-            for group in &mut out {
-                for row in &mut group.alerts {
-                    row.receivers = held.get(&fingerprint(&row.alert.labels)).cloned().unwrap_or_default();
+                if !group.alerts.is_empty() && (asked.shown.muted || group.muted_by.is_empty()) {
+                    group.alerts.sort_by(compare_alerts);
+                    shown.push(group);
                 }
             }
-            out
-        });
-        out.sort_by(|a, b| compare(&a.labels, &b.labels).then_with(|| a.receiver.cmp(&b.receiver)));
-        out
+            held.values_mut().for_each(|names| names.sort_unstable());
+            shown.sort_by(|a, b| {
+                compare(&a.labels, &b.labels).then_with(|| a.options.receiver.cmp(&b.options.receiver))
+            });
+            shown.iter().try_for_each(|group| self.tell_group(group, (muting, seen.at), &held, asked, each))
+        })
+    }
+
+    fn tell_group(
+        &self,
+        group: &Group<'_>,
+        (muting, at): (&Muting<'_>, i64),
+        held: &HashMap<LabelSet, Vec<&str>>,
+        asked: &Asked<'_>,
+        each: &mut dyn FnMut(GroupPiece) -> Result<()>,
+    ) -> Result<()> {
+        let (route_labels, receiver) = (group.options.labels.clone(), group.options.receiver.clone());
+        each(GroupPiece::Group(GroupRow { labels: group.labels.clone(), route_labels, receiver }))?;
+        let alerts: Vec<&LabelSet> = group.alerts.iter().collect();
+        for some in alerts.chunks(AT_ONCE) {
+            for alert in self.known(some, at) {
+                (asked.go_on)()?;
+                let names = held.get(&alert.labels).into_iter().flatten().map(|name| (*name).to_owned()).collect();
+                each(GroupPiece::Alert(row(muting, alert, names, &group.muted_by)))?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -209,15 +318,15 @@ fn places(route: &Route, ids: &[String], (above, own): (&[String], String), out:
 impl Router {
     /// Says which routes labels would take, and what would mute them at a time.
     pub fn test_route(&self, labels: &LabelSet, at: i64) -> Vec<RouteMatch> {
-        self.with_muting(|muting, dispatcher, _| {
+        let (seen, silenced) = self.seen(|state, _| {
+            state.silences.silenced_by(labels, at).into_iter().map(str::to_owned).collect::<Vec<String>>()
+        });
+        let routes = seen.policy.config.routes();
+        seen.muting(|muting| {
             let mut paths = BTreeMap::new();
-            let ids = self.policy().route_ids.clone();
-            places(dispatcher.route(), &ids, (&[], "root".to_owned()), &mut paths);
-            let silenced: Vec<String> =
-                muting.silences.silenced_by(labels, at).into_iter().map(str::to_owned).collect();
+            places(&routes, &seen.policy.route_ids, (&[], "root".to_owned()), &mut paths);
             let inhibited: Vec<u64> = muting.inhibitor.inhibited_by(labels).into_iter().collect();
-            let matching = dispatcher.route().matching(labels).into_iter();
-            let found = matching.map(|route| RouteMatch {
+            let found = routes.matching(labels).into_iter().map(|route| RouteMatch {
                 path: paths.get(&route.idx).cloned().unwrap_or_default(),
                 group_key: route.group_key(&route.group_labels(labels)),
                 options: route.options.clone(),

@@ -2,19 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use super::{Alert, Flush};
+use super::{Alert, Flush, Silenced};
 use crate::inhibit::Inhibitor;
 use crate::intervals::TimeInterval;
 use crate::routes::RouteOptions;
-use crate::silences::Silences;
 
 /// Why an alert is not told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Muted {
     /// By an alert with this fingerprint.
     Inhibited(u64),
-    /// By silences with these ids.
-    Silenced(Vec<String>),
+    /// By a silence.
+    Silenced,
 }
 
 /// What may be told of a group.
@@ -33,8 +32,8 @@ pub struct Passed {
 pub struct Muting<'a> {
     /// Inhibition by alerts that fire.
     pub inhibitor: &'a Inhibitor<'a>,
-    /// All silences; those that are not active are passed over.
-    pub silences: &'a Silences,
+    /// Silences that are active.
+    pub silences: &'a Silenced,
     /// Intervals by name.
     pub intervals: &'a BTreeMap<String, Vec<TimeInterval>>,
 }
@@ -59,12 +58,8 @@ impl Muting<'_> {
         let now = flush.at;
         let mut out = Passed { muted_by: self.muted_by(&flush.options, now), ..Passed::default() };
         for alert in &flush.alerts {
-            let silenced = self.silences.silenced_by(&alert.labels, now);
-            let muted = match self.inhibitor.inhibited_by(&alert.labels) {
-                Some(by) => Some(Muted::Inhibited(by)),
-                None if silenced.is_empty() => None,
-                None => Some(Muted::Silenced(silenced.into_iter().map(str::to_owned).collect())),
-            };
+            let inhibited = self.inhibitor.inhibited_by(&alert.labels).map(Muted::Inhibited);
+            let muted = inhibited.or_else(|| self.silences.covers(&alert.labels).then_some(Muted::Silenced));
             match muted {
                 Some(muted) => out.muted.push((alert.clone(), muted)),
                 None if out.muted_by.is_empty() => out.alerts.push(alert.clone()),
@@ -81,7 +76,7 @@ mod tests {
 
     use super::*;
     use crate::matchers::{Matchers, read};
-    use crate::silences::Silence;
+    use crate::silences::{Silence, Silences};
 
     #[test]
     fn muted_for_each_reason() {
@@ -102,6 +97,7 @@ mod tests {
             updated_at: 0,
             ..Silence::default()
         });
+        let silences = Silenced::new(&silences.active(50));
         let always = vec![TimeInterval::default()];
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];
         let intervals = BTreeMap::from([("always".to_owned(), always), ("never".to_owned(), never)]);
@@ -126,7 +122,7 @@ mod tests {
         };
         let passed = muting.pass(&flush);
         assert_eq!((passed.alerts.len(), passed.muted.len()), (1, 2));
-        assert_eq!(passed.muted[1].1, Muted::Silenced(vec!["x".to_owned()]));
+        assert_eq!(passed.muted[1].1, Muted::Silenced);
         let mut muted_by = |mute: &[&str], active: &[&str]| {
             flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
             flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();
@@ -174,6 +170,7 @@ mod tests {
                 ..Silence::default()
             });
         }
+        let silences = Silenced::new(&silences.active(50));
         let intervals = BTreeMap::from([("always".to_owned(), vec![TimeInterval::default()])]);
         let muting = Muting { inhibitor: &inhibitor, silences: &silences, intervals: &intervals };
         let mut flush = Flush {
@@ -186,7 +183,7 @@ mod tests {
             at: 50,
         };
         let inhibited = Muted::Inhibited(crate::labels::fingerprint(&source));
-        let reasons = vec![inhibited, Muted::Silenced(vec!["now".to_owned()])];
+        let reasons = vec![inhibited, Muted::Silenced];
         let mut check = |mute: &[&str], active: &[&str], expected: &[&str]| {
             flush.options.mute_time_intervals = mute.iter().map(|s| (*s).to_owned()).collect();
             flush.options.active_time_intervals = active.iter().map(|s| (*s).to_owned()).collect();

@@ -4,6 +4,7 @@
 //! 422 are `{code, message}`. Unknown parameters are ignored.
 
 mod fields;
+pub(crate) mod listed;
 pub(crate) mod matcher_form;
 mod rows;
 pub(crate) mod silences;
@@ -20,7 +21,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
-use quiver_alertd::router::{AlertForm, Asked, Posted, Shown, posted};
+use quiver_alertd::router::{AlertForm, Posted, Shown, posted};
 use quiver_alerting::matchers::{self, Matchers};
 use quiver_types::matcher::compile;
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
@@ -51,7 +52,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v2/alerts", get(alerts).post(post_alerts))
         .route("/api/v2/alertprocess", post(post_envelope))
         .route("/api/v2/alerts/groups", get(groups))
-        .route("/api/v2/silences", get(silences::list).post(silences::set))
+        .route("/api/v2/silences", get(listed::silences).post(silences::set))
         .route("/api/v2/silence/{id}", get(silences::one).delete(silences::expire))
 }
 
@@ -182,34 +183,28 @@ fn no_empty_filter(query: &str) -> Result<()> {
     if is_empty { read_filters(std::iter::once("")).map(|_| ()) } else { Ok(()) }
 }
 
-async fn listed(state: &AppState, request: Request, by_group: bool) -> Result<Value> {
-    let params = params_of(state, request).await?;
-    let filter = Filter::read(&params)?;
-    let access = state.access(Domain::Alerts);
-    let visible = |labels: &LabelSet| allows(state, &access, labels);
-    let labels = |labels: &LabelSet| visible(labels) && filter.matchers.matches(labels);
-    let receiver = |name: &str| filter.receiver(state, name);
-    let asked = Asked { shown: filter.shown, labels: &labels, receiver: &receiver };
-    let sight = rows::Sight::new(state, &access);
-    Ok(if by_group {
-        state.alertd.router.groups(&asked).iter().map(|group| rows::group(group, &sight)).collect()
-    } else {
-        state.alertd.router.alerts(&asked).iter().map(|row| rows::alert(row, &sight)).collect()
-    })
+async fn listed(state: &Arc<AppState>, request: Request, by_group: bool) -> Response {
+    let made = async {
+        let params = params_of(state, request).await?;
+        listed::listed(state, state.access(Domain::Alerts), Filter::read(&params)?, by_group).await
+    };
+    written(made.await)
 }
 
-/// Gives alerts as rows, as far as the caller sees what mutes them.
-pub(crate) fn alert_rows(state: &AppState, access: &Access, asked: &Asked<'_>) -> Vec<Value> {
-    let sight = rows::Sight::new(state, access);
-    state.alertd.router.alerts(asked).iter().map(|row| rows::alert(row, &sight)).collect()
+/// Answers with JSON that is written already.
+fn written(outcome: Result<Vec<u8>>) -> Response {
+    match outcome {
+        Ok(text) => (StatusCode::OK, [(header::CONTENT_TYPE, "application/json")], text).into_response(),
+        Err(e) => refusal(&e),
+    }
 }
 
 async fn alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(listed(&state, request, false).await)
+    listed(&state, request, false).await
 }
 
 async fn groups(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(listed(&state, request, true).await)
+    listed(&state, request, true).await
 }
 
 async fn status(State(state): State<Arc<AppState>>) -> Response {

@@ -1,5 +1,7 @@
 //! Silences that a caller sees, and changes of them: all or none, noted.
 
+use std::sync::Arc;
+
 use quiver_alertd::router::{SilenceDone, SilenceError, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
@@ -34,7 +36,7 @@ impl Ask {
     }
 
     /// Silences that the caller sees.
-    pub(super) fn silences(&self) -> Vec<Silence> {
+    pub(super) fn silences(&self) -> Vec<Arc<Silence>> {
         let access = self.alerts_access(Right::View);
         let mut all = self.state.alertd.router.silences();
         all.retain(|silence| is_within(&self.state, &access, silence));
@@ -56,6 +58,18 @@ impl Ask {
             note(&self.state, &self.caller, &made).await;
         }
         Ok(made)
+    }
+
+    /// Makes changes, each by itself, and notes those that were made.
+    pub(super) async fn change_each_silence(&self, ops: Vec<SilenceOp>) -> Result<Vec<Result<SilenceDone>>> {
+        let router = &self.state.alertd.router;
+        let made = router.change_each(ops, &self.caller.name, self.dry_run).await;
+        let made = made.map_err(|error| told(error, router.now()))?;
+        if !self.dry_run {
+            let done: Vec<SilenceDone> = made.iter().flatten().cloned().collect();
+            note(&self.state, &self.caller, &done).await;
+        }
+        Ok(made.into_iter().map(|one| one.map_err(|error| told(error, router.now()))).collect())
     }
 
     /// Notes that a change was refused.

@@ -8,7 +8,7 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::{Method, header};
-use quiver_alertd::router::{Asked, Shown, SilenceError, SilenceOp};
+use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::silences::Silence;
 use quiver_config::families::SILENCES;
 use quiver_config::{Condition, ListQuery, Problem, Result};
@@ -24,7 +24,8 @@ use super::silence_changes::{patched, rows, told};
 use super::silence_entity::entity;
 use super::silence_form::silence;
 use super::silences_many;
-use crate::alerting::alerts::{alert_rows, allows};
+use super::telemetry::problem_of;
+use crate::alerting::alerts::listed;
 use crate::state::AppState;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -228,11 +229,8 @@ fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let matchers = super::silence_form::matchers(&ask.object()?)?;
-        let (state, access) = (&ask.state, ask.alerts_access(Right::View));
-        let fits = |labels: &quiver_types::LabelSet| matchers.matches(labels) && allows(state, &access, labels);
-        let everything = Shown { active: true, silenced: true, inhibited: true, muted: true };
-        let asked = Asked { shown: everything, labels: &fits, receiver: &|_| true };
-        let alerts = alert_rows(state, &access, &asked);
+        let found = listed::preview(&ask.state, ask.alerts_access(Right::View), matchers).await;
+        let alerts = found.map_err(problem_of)?;
         Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
     })
 }

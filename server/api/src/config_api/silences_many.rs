@@ -70,13 +70,11 @@ async fn each(
         }
     }
     // Together, since each change waits for the disk; one that meets another's change meanwhile is told.
-    while !ops.is_empty() {
-        match ask.change_silences(ops.iter().map(|(_, op)| op.clone()).collect()).await {
-            Ok(_) => done.extend(std::mem::take(&mut ops).into_iter().map(|(id, _)| id)),
-            Err((_, problem)) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
-                return Err(problem);
-            }
-            Err((n, problem)) => not.push(Failed { id: ops.remove(n).0, problem }),
+    let (ids, ops): (Vec<String>, Vec<SilenceOp>) = ops.into_iter().unzip();
+    for (id, made) in ids.into_iter().zip(ask.change_each_silence(ops).await?) {
+        match made {
+            Ok(_) => done.push(id),
+            Err(problem) => not.push(Failed { id, problem }),
         }
     }
     for one in &not {

@@ -28,7 +28,8 @@ pub(super) fn count(row: &Row, key: &str) -> u64 {
     row.get(key).and_then(Value::as_u64).unwrap_or_default()
 }
 
-fn problem_of(error: Error) -> Problem {
+/// What a query or list that failed is told as.
+pub(super) fn problem_of(error: Error) -> Problem {
     match error.kind {
         ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
             Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message)

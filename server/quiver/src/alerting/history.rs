@@ -332,7 +332,7 @@ mod tests {
             action: "silence",
             actor: actor.to_owned(),
             subject: "s".to_owned(),
-            comment: String::new(),
+            comment: "".into(),
             services: vec!["pay".to_owned(), "cart".to_owned(), "pay".to_owned()],
         })
     }

@@ -9,13 +9,13 @@ use chrono::DateTime;
 use http::StatusCode;
 use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::matchers::Matchers;
-use quiver_alerting::silences::{Silence, SilenceState};
+use quiver_alerting::silences::Silence;
 use quiver_alerting::text::quote;
 use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Result, Right};
 use serde_json::{Value, json};
 
 use super::matcher_form::{matchers_shown, read_matcher};
-use super::{answer, body_of, misfitting, params_of, read_filters, refusal, time, truth};
+use super::{answer, body_of, misfitting, refusal, time};
 use crate::config_api::silence_entity::note;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
@@ -58,26 +58,8 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
     out
 }
 
-pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let listed = async {
-        let params = params_of(&state, request).await?;
-        let filter = read_filters(params.all("filter"))?;
-        let wanted = [
-            (SilenceState::Active, truth(&params, "active")),
-            (SilenceState::Pending, truth(&params, "pending")),
-            (SilenceState::Expired, truth(&params, "expired")),
-        ];
-        let (access, now) = (state.access(Domain::Alerts), state.alertd.router.now());
-        let fits = |s: &Silence| {
-            wanted.contains(&(s.state(now), true)) && matches_filter(s, &filter) && is_within(&state, &access, s)
-        };
-        Ok(state.alertd.router.silences().iter().filter(|s| fits(s)).map(|s| shown(s, now)).collect())
-    };
-    answer(listed.await)
-}
-
 /// Says whether a silence has each matcher of a filter: name, operator and value are equal, as in Alertmanager.
-fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
+pub(super) fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
     filter.iter().all(|wanted| silence.matchers.iter().any(|matcher| matcher == wanted))
 }
 
