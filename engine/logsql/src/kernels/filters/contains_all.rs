@@ -1,8 +1,9 @@
 //! `contains_all(...)`: all of the phrases.
 
-use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
 use super::form::{describe_list, form};
+use super::hints::words_once;
 use super::phrase::Phrase;
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
@@ -38,14 +39,7 @@ impl ValueMatcher for ContainsAll {
 
 /// Hints for values that hold all of some phrases that are not empty.
 pub(super) fn hints_of_all(phrases: &[Phrase]) -> MatchHints {
-    let mut words: Vec<String> = Vec::new();
-    for phrase in phrases {
-        for word in phrase.hints().words.into_iter().flatten() {
-            if !words.contains(&word) {
-                words.push(word);
-            }
-        }
-    }
+    let words = words_once(phrases.iter().flat_map(|phrase| words(phrase.text())));
     MatchHints {
         words: if words.is_empty() { vec![] } else { vec![words] },
         substring: phrases.iter().map(Phrase::text).max_by_key(|t| t.len()).map(str::to_owned),

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
 
-use super::hints::{ALTERNATIVES_MAX, EXACT_MAX};
+use super::hints::{ALTERNATIVES_MAX, EXACT_MAX, WORDS_MAX};
 use super::*;
 use crate::kernels::values::numeric;
 
@@ -242,6 +242,26 @@ fn what_indexes_are_asked_for() {
     }
     assert_eq!(ContainsAll::new(texts(&["a b", "bcd a"])).hints().substring.as_deref(), Some("bcd a"));
     assert!(Prefix::new("").hints().present && Range::new(0.0, 1.0).hints().number_decides);
+}
+
+/// Breaks where the words of a long query are compared one with another, which takes a minute for the words of 1 MiB and
+/// happens several times for each block of rows.
+#[test]
+fn indexes_are_asked_for_few_of_very_many_words() {
+    let many: Vec<String> = (0..100_000).map(|i| format!("w{i}")).collect();
+    let text = many.join(" ");
+    let matchers: [&dyn ValueMatcher; 5] = [
+        &Phrase::new(text.as_str()),
+        &Prefix::new(format!("{text} ")),
+        &Exact::new(text.as_str()),
+        &ContainsAll::new(many.clone()),
+        &Sequence::new(many.clone()),
+    ];
+    for matcher in matchers {
+        let hints = matcher.hints();
+        assert_eq!(hints.words, [many[..WORDS_MAX].to_vec()]);
+        assert!(matcher.matches(&text));
+    }
 }
 
 /// Whether a text stands in a value with borders of words where it has words at its ends.
