@@ -4,7 +4,7 @@ use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
 use super::form::{describe_list, form};
 use super::hints::words_once;
-use super::phrase::Phrase;
+use super::phrase::{Phrase, goes_on};
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ impl ContainsAll {
 
 impl ValueMatcher for ContainsAll {
     fn matches(&self, value: &str) -> bool {
-        self.phrases.iter().all(|p| p.find(value).is_some())
+        self.phrases.iter().all(|p| goes_on(value) && p.find(value).is_some())
     }
 
     fn hints(&self) -> MatchHints {

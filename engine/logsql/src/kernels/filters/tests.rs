@@ -1,7 +1,12 @@
 //! What every filter promises: hints hold of each value that matches.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
+use quiver_types::stats::Gate;
+use quiver_types::watch::Watch;
+use quiver_types::{Error, ErrorKind};
 
 use super::hints::{ALTERNATIVES_MAX, EXACT_MAX, WORDS_MAX};
 use super::*;
@@ -261,6 +266,45 @@ fn indexes_are_asked_for_few_of_very_many_words() {
         let hints = matcher.hints();
         assert_eq!(hints.words, [many[..WORDS_MAX].to_vec()]);
         assert!(matcher.matches(&text));
+    }
+}
+
+/// A query that has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl Gate for Ended {
+    fn take(&self, _: usize) -> quiver_types::Result<()> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+
+    fn check(&self) -> quiver_types::Result<()> {
+        Err(Error::new(ErrorKind::Cancelled, "it ended"))
+    }
+}
+
+/// Breaks where a list is put to the values of a block, which takes minutes, after its query has ended.
+#[test]
+fn long_lists_end_with_their_query() {
+    const MANY: usize = 100_000;
+    let value = "/1 ".repeat(MANY);
+    let list = |text: &str| vec![text.to_owned(); MANY];
+    let matchers: [(&dyn ValueMatcher, &str); 4] = [
+        (&ContainsAll::new(list("/")), "/"),
+        (&Sequence::new(list("/")), value.as_str()),
+        (&ContainsAny::new(list("-")), "/"),
+        (&ContainsAny::new(list("a -1")), "1"),
+    ];
+    for (matcher, value) in matchers {
+        let watch = Watch::new(Arc::new(Ended));
+        watch.over(|| {
+            for _ in 0..20 {
+                std::hint::black_box(matcher.matches(value));
+            }
+        });
+        assert!(watch.is_stopped(), "{:.40}", matcher.describe());
     }
 }
 
