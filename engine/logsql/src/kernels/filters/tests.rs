@@ -257,15 +257,13 @@ fn indexes_are_asked_for_few_of_very_many_words() {
     let text = many.join(" ");
     let matchers: [&dyn ValueMatcher; 5] = [
         &Phrase::new(text.as_str()),
-        &Prefix::new(format!("{text} ")),
+        &Prefix::new(text.as_str()),
         &Exact::new(text.as_str()),
         &ContainsAll::new(many.clone()),
         &Sequence::new(many.clone()),
     ];
     for matcher in matchers {
-        let hints = matcher.hints();
-        assert_eq!(hints.words, [many[..WORDS_MAX].to_vec()]);
-        assert!(matcher.matches(&text));
+        assert_eq!(matcher.hints().words, [many[..WORDS_MAX].to_vec()]);
     }
 }
 
