@@ -72,7 +72,10 @@ const GROWING: &[(&str, Growth)] = &[
     ("array_append", Growth::Joined),
     ("array_prepend", Growth::Joined),
     ("array_concat", Growth::Joined),
-    ("array_union", Growth::Joined),
+    ("array_union", Growth::Sets),
+    ("array_intersect", Growth::Sets),
+    ("array_except", Growth::Sets),
+    ("array_distinct", Growth::Sets),
     ("generate_series", Growth::Series),
     ("range", Growth::Series),
 ];

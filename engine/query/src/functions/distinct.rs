@@ -1,6 +1,8 @@
 //! `count_distinct(x)`: how many different values there are, NULL left out. It stands for `count(DISTINCT x)` of relational
 //! plans: DataFusion keeps a set of owned values per group there, which a hundred thousand groups do not bear. Here all
-//! groups share their values, each kept once, and one set of pairs of group and value.
+//! groups share their values, each kept once, and one set of pairs of group and value. Rows and lists count as their bytes,
+//! too: there, DataFusion keeps each value as a slice of its whole batch, and copies the list of buffers behind all texts of
+//! all values for each of them.
 
 use std::hash::BuildHasher as _;
 use std::mem::size_of;
@@ -10,6 +12,7 @@ use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32Dic
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef};
+use arrow::row::{RowConverter, SortField};
 use datafusion::common::{ScalarValue, exec_err, not_impl_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
@@ -38,6 +41,7 @@ pub(crate) fn counts(kind: &DataType) -> bool {
     use DataType::{Binary, BinaryView, Boolean, FixedSizeBinary, LargeUtf8, Utf8, Utf8View};
     // Intervals count by their lengths.
     kind.is_integer()
+        || (kind.is_nested() && RowConverter::supports_fields(&[SortField::new(kind.clone())]))
         || (kind.is_temporal() && !matches!(kind, DataType::Interval(_)))
         || matches!(kind, Utf8 | LargeUtf8 | Utf8View | Binary | BinaryView | FixedSizeBinary(_) | Boolean)
 }
@@ -127,6 +131,13 @@ fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -
             for row in 0..rows {
                 let byte = values.is_valid(row).then(|| [u8::from(values.value(row))]);
                 f(row, byte.as_ref().map(|byte| &byte[..]))?;
+            }
+        }
+        kind if kind.is_nested() => {
+            let converter = RowConverter::new(vec![SortField::new(kind.clone())])?;
+            let encoded = converter.convert_columns(std::slice::from_ref(array))?;
+            for row in 0..rows {
+                f(row, array.is_valid(row).then(|| encoded.row(row).data()))?;
             }
         }
         kind => match kind.primitive_width() {
@@ -371,8 +382,10 @@ mod tests {
     use std::collections::BTreeSet;
 
     use arrow::array::{
-        BinaryViewArray, FixedSizeBinaryArray, LargeStringArray, StringArray, StringViewArray, TimestampNanosecondArray,
+        BinaryViewArray, FixedSizeBinaryArray, LargeStringArray, StringArray, StringViewArray, StructArray,
+        TimestampNanosecondArray,
     };
+    use arrow::buffer::NullBuffer;
     use arrow::datatypes::{Int64Type, IntervalUnit, TimeUnit};
 
     use super::*;
@@ -456,7 +469,17 @@ mod tests {
     fn values_of_all_types_are_told_apart() {
         let numbers: ArrayRef = Arc::new(Int64Array::from(vec![Some(1), Some(2), None, Some(2), Some(1 << 40), None]));
         let fixed = FixedSizeBinaryArray::try_from_iter([[1_u8, 2], [1, 3], [1, 2]].into_iter()).unwrap();
-        let cases: [(ArrayRef, i64); 9] = [
+        let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("a"), None, Some("a"), None, Some("b"), None]));
+        let fields = vec![Field::new("a", texts.data_type().clone(), true), Field::new("b", DataType::Int64, true)];
+        let lacks = NullBuffer::from(vec![true, true, true, true, true, false]);
+        let columns = vec![texts, Arc::clone(&numbers)];
+        let of_several: ArrayRef = Arc::new(StructArray::new(fields.into(), columns, Some(lacks)));
+        let lists = [Some(vec![Some(1), None]), None, Some(vec![]), Some(vec![Some(1), None]), Some(vec![Some(1)])];
+        let cases: [(ArrayRef, i64); 12] = [
+            // A row of NULLs is a value, and no row is none: (a, 1), (NULL, 2), (a, NULL), (NULL, 2), (b, 1 << 40).
+            (of_several.slice(0, 6), 4),
+            (of_several.slice(3, 3), 2),
+            (Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists)), 3),
             (numbers.slice(0, 6), 3),
             // A part of a column begins where it begins.
             (numbers.slice(1, 3), 1),
@@ -526,6 +549,8 @@ mod tests {
             DataType::LargeUtf8,
             DataType::BinaryView,
             DataType::FixedSizeBinary(16),
+            DataType::new_list(DataType::Float64, true),
+            DataType::Struct(vec![Field::new("a", DataType::Utf8View, true)].into()),
         ] {
             assert!(counts(&kind), "{kind}");
         }
@@ -533,7 +558,6 @@ mod tests {
             DataType::Float64,
             DataType::Decimal128(10, 2),
             DataType::Interval(IntervalUnit::MonthDayNano),
-            DataType::new_list(DataType::Int64, true),
             DataType::Null,
         ] {
             assert!(!counts(&kind), "{kind}");

@@ -1,6 +1,8 @@
 //! What functions make of their arguments: bytes of a result, as they follow from the arguments before it is made.
 
-use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray, GenericListArray, Int64Array, OffsetSizeTrait, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::common::ScalarValue;
@@ -20,6 +22,10 @@ const TIME_LETTERS: i128 = 18;
 const COMPARED_PER_BYTE: i128 = 32;
 /// Bytes of what comparing keeps, per letter.
 const COMPARED_BYTES: i128 = 16;
+/// Bytes of what an item is compared as, beside its own, for all lists of a batch at once.
+const ROW_BYTES: i128 = 32;
+/// Bytes of an item in a set of those that were seen, for one list after the other. Sets double what they have.
+const SEEN_BYTES: i128 = 128;
 const DAY_MICROS: i128 = 86_400_000_000;
 
 /// How the size of a result follows from arguments.
@@ -57,6 +63,8 @@ pub(super) enum Growth {
     Formatted,
     /// Letters of one text against those of another.
     Compared,
+    /// Items of lists looked up among each other: what is kept for that counts while it lasts, and is no result.
+    Sets,
     /// About what the arguments have; it counts once it is made, as far as its bytes are not theirs.
     Alike,
 }
@@ -181,6 +189,26 @@ fn pieces(text: &ColumnarValue, between: &ColumnarValue, rows: usize) -> Result<
     Ok(whole + count.sum::<usize>() as i128 * VIEW_BYTES)
 }
 
+/// Bytes that are kept to look up the items of an argument's lists.
+fn looked_up(value: &ColumnarValue, rows: usize) -> Result<i128> {
+    let (lists, times) = match value {
+        ColumnarValue::Array(array) => (Arc::clone(array), 1),
+        ColumnarValue::Scalar(scalar) => (scalar.to_array()?, rows as i128),
+    };
+    let (all, longest) = match (lists.as_list_opt::<i32>(), lists.as_list_opt::<i64>()) {
+        (Some(lists), _) => item_counts(lists),
+        (_, Some(lists)) => item_counts(lists),
+        _ => (lists.len() as i128, 1),
+    };
+    Ok(total(value, rows)? + all * times * ROW_BYTES + longest * SEEN_BYTES)
+}
+
+/// Items of all lists, and of the longest.
+fn item_counts<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (i128, i128) {
+    let counts = lists.value_offsets().windows(2).map(|of| (of[1].as_usize() - of[0].as_usize()) as i128);
+    counts.fold((0, 0), |(all, longest), count| (all + count, longest.max(count)))
+}
+
 /// The longest text of an argument.
 fn longest(value: &ColumnarValue, rows: usize) -> Result<i128> {
     match value {
@@ -275,6 +303,7 @@ impl Growth {
             (Self::Replaced, _) => added(args, rows)?,
             (Self::Matched, _) => added_by_patterns(args, rows)?,
             (Self::Joined, _) => all(args)?,
+            (Self::Sets, _) => args.iter().map(|arg| looked_up(arg, rows)).sum::<Result<i128>>()?,
             (Self::Separated, [separator, texts @ ..]) => all(texts)? + total(separator, rows)? * texts.len() as i128,
             (Self::Wider(times), [first, ..]) => total(first, rows)? * times,
             (Self::Pieces, [text, between, ..]) => pieces(text, between, rows)?,
@@ -298,8 +327,11 @@ impl Growth {
         })
     }
 
-    /// Bytes of these that a batch has already: a long column is no fault of the function.
+    /// Bytes of these that a batch has already, or that are no part of a result: a long column is no fault of the function.
     pub(super) fn there(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        if self == Self::Sets {
+            return self.bytes(args, rows);
+        }
         if !matches!(self, Self::Joined | Self::Separated | Self::Wider(_) | Self::Pieces | Self::Spelled) {
             return Ok(0);
         }

@@ -11,10 +11,9 @@ use datafusion::error::Result;
 use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
-use serde_json::Value;
 
 use super::held::Room;
-use super::json::{document_of, field, is_json};
+use super::json::{document_of, field, is_document, is_json};
 use super::json_values::{Numbers, Values, push_text, push_with};
 use super::making::Making;
 
@@ -187,7 +186,7 @@ fn read(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<A
     }
     let mut out = StringBuilder::new();
     for text in &texts(array)? {
-        let text = text.filter(|text| serde_json::from_str::<Value>(text).is_ok());
+        let text = text.filter(|text| is_document(text));
         making.add(text.map_or(0, str::len))?;
         out.append_option(text);
     }
@@ -333,6 +332,7 @@ mod tests {
     use arrow::array::{Array, Int64Array, ListArray};
     use datafusion::common::config::ConfigOptions;
     use datafusion::execution::memory_pool::UnboundedMemoryPool;
+    use serde_json::Value;
 
     use super::super::testing::{document, draws};
     use super::*;

@@ -11,12 +11,15 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 use quiver_types::watch;
 use serde_json::Value;
 
-use super::held::Room;
+use super::held::{COUNTED, Room};
 use super::json::{document_of, member, parts, text_of, unquoted};
 use super::making::Making;
 
 /// Bytes of an item of a list beside its text.
 const ITEM: usize = 8;
+/// Bytes of a value of a document that was read, and of an object's first members, for which there is room at once.
+const VALUE: usize = 64;
+const MEMBERS: usize = 704;
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -94,16 +97,22 @@ impl JsonParts {
         Ok(Arc::new(out.finish()))
     }
 
-    fn conditions(&self, documents: &StringViewArray, others: &StringViewArray) -> ArrayRef {
+    fn conditions(&self, documents: &StringViewArray, others: &StringViewArray) -> Result<ArrayRef> {
         let mut out = BooleanBuilder::with_capacity(documents.len());
         for (document, other) in documents.iter().zip(others.iter()) {
             let Some((document, other)) = document.zip(other) else {
                 out.append_null();
                 continue;
             };
-            out.append_option(if self.asked == Asked::Has { has(document, other) } else { holds(document, other) });
+            if self.asked == Asked::Has {
+                out.append_option(has(document, other));
+                continue;
+            }
+            let bytes = tree_bytes(document).saturating_add(tree_bytes(other));
+            let _trees = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
+            out.append_option(holds(document, other));
         }
-        Arc::new(out.finish())
+        Ok(Arc::new(out.finish()))
     }
 }
 
@@ -140,7 +149,7 @@ impl ScalarUDFImpl for JsonParts {
         }
         Ok(ColumnarValue::Array(match columns.as_slice() {
             [documents] => self.lists(documents)?,
-            [documents, others] => self.conditions(documents, others),
+            [documents, others] => self.conditions(documents, others)?,
             _ => return exec_err!("`{}` reads a text", self.name),
         }))
     }
@@ -155,6 +164,16 @@ fn has(text: &str, wanted: &str) -> Option<bool> {
         Some(b'[') => parts(piece, |_, value| is_wanted(value).then_some(())).is_some(),
         _ => is_wanted(piece),
     })
+}
+
+/// Bytes that a document takes once it is read, at most: texts may have the marks of values in them.
+fn tree_bytes(text: &str) -> usize {
+    let of_marks = text.bytes().map(|byte| match byte {
+        b'{' => MEMBERS,
+        b'[' | b',' | b':' => VALUE,
+        _ => 0,
+    });
+    text.len() + of_marks.sum::<usize>()
 }
 
 /// Whether a document has all of another one; none: one of them is no JSON.
@@ -297,6 +316,23 @@ mod tests {
             let fault = refused(name, &types);
             assert!(fault.contains(said), "{fault}");
         }
+    }
+
+    /// Breaks where documents that are compared take nothing from the memory of a query: their values take up to a hundred
+    /// times what their texts do.
+    #[test]
+    fn documents_that_are_read_take_memory() {
+        let room = Room::new(Arc::new(GreedyMemoryPool::new(1 << 20)));
+        let contains = named(functions(&room), "json_contains");
+        for long in [format!("[{}1]", "{\"a\":1},".repeat(2_000)), format!("[{}1]", "1,".repeat(20_000))] {
+            for (document, other) in [(long.as_str(), "[]"), ("[]", long.as_str())] {
+                let refused = call(&contains, &[text(document), text(other)], 1).unwrap_err();
+                assert!(refused.to_string().contains("values of functions"), "{refused}");
+            }
+        }
+        // Of each row for itself.
+        let rows = texts(&vec![Some(r#"[{"a": 1}, {"b": 2}]"#); 5_000]);
+        assert!(call(&contains, &[rows, text("[]")], 5_000).is_ok());
     }
 
     /// Breaks where lists take nothing from the memory of a query.

@@ -273,11 +273,13 @@ pub(super) fn push_with(
         },
         Some(b'[') => {
             let mut items = Vec::new();
-            let _ = parts(piece, |_, item| {
+            // Counted one by one: there may be one for every two bytes of a document.
+            let failed = parts(piece, |_, item| {
+                let counted = making.add(MEMBER);
                 items.push(item);
-                None::<()>
+                counted.err()
             });
-            making.add(items.len() * MEMBER)?;
+            failed.map_or(Ok(()), Err)?;
             out.push('[');
             for (at, item) in items.into_iter().enumerate() {
                 out.push_str(if at > 0 { ", " } else { "" });
@@ -289,11 +291,12 @@ pub(super) fn push_with(
         }
         Some(b'{') => {
             let mut members: Vec<(Cow<'_, str>, &str)> = Vec::new();
-            let _ = parts(piece, |name, value| {
+            let failed = parts(piece, |name, value| {
+                let counted = making.add(MEMBER);
                 members.extend(name.and_then(unquoted).map(|name| (name, value)));
-                None::<()>
+                counted.err()
             });
-            making.add(members.len() * MEMBER)?;
+            failed.map_or(Ok(()), Err)?;
             // Of one name the last comes first, and stays.
             members.reverse();
             members.sort_by(|a, b| (a.0.len(), &a.0).cmp(&(b.0.len(), &b.0)));
@@ -377,7 +380,7 @@ mod tests {
     };
     use arrow::buffer::NullBuffer;
     use arrow::datatypes::{Int32Type, Int64Type};
-    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 
     use super::super::testing::draws;
     use super::*;
@@ -409,6 +412,18 @@ mod tests {
         check(Arc::new(times.with_timezone("+02:00")), "\"1970-01-01T02:00:01.5+02:00\"");
         let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), None]), None, Some(vec![])]);
         check(Arc::new(lists), "[1,null] null []");
+    }
+
+    /// Breaks where the parts of a document are gathered before they count.
+    #[test]
+    fn parts_of_documents_count_one_by_one() {
+        for document in
+            [format!("[{}1]", "1,".repeat(2_000_000)), format!("{{{}\"b\":1}}", "\"a\":1,".repeat(2_000_000))]
+        {
+            let room = Room::new(Arc::new(GreedyMemoryPool::new(4 << 20)));
+            let refused = push_normal(&document, 0, &mut String::new(), &mut Making::new("f", &room)).unwrap_err();
+            assert!(refused.to_string().contains("values of functions"), "{refused}");
+        }
     }
 
     #[test]

@@ -79,6 +79,11 @@ mod tests {
                 vec!["x|2", "y|1", "NULL|0"],
             ),
             (format!("select count(distinct a) from {rows} where a > 5"), vec!["0"]),
+            (format!("select count(distinct struct(a, b)), count(distinct make_array(a)) from {rows}"), vec!["4|3"]),
+            (
+                format!("select a, count(distinct struct(b)) as n from {rows} group by a order by a nulls last"),
+                vec!["1|2", "2|1", "NULL|1"],
+            ),
             ("select count(distinct a) from (values (0.5), (0.5), (null)) as t(a)".to_owned(), vec!["1"]),
         ] {
             let found = crate::testing::rows(Arc::new(DistinctCounts), &statement).await;

@@ -2,6 +2,8 @@
 //! batch of 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, batches
 //! are cut into slices of so few rows that the result stays small. Calls over constants whose result was too long to be
 //! folded into the plan (`repeat('x', 100000)`) are evaluated once per batch and repeated likewise.
+//! The same is done below sets of groups (`CUBE`): an aggregation puts a batch into all of its sets, up to 256, before it
+//! counts what it holds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,6 +15,7 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, LogicalPlan, Operator, Volatility};
 use datafusion::physical_expr::expressions::{BinaryExpr, Column, InListExpr, LikeExpr, Literal};
 use datafusion::physical_expr::{PhysicalExpr, ScalarFunctionExpr};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
@@ -28,13 +31,15 @@ use crate::heads::{no_expressions, one_input};
 const BATCH_BYTES: usize = 16 << 20;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
+/// Rows of a batch in all sets that they are grouped by.
+const GROUPED_ROWS: usize = 4 * BATCH_ROWS;
 /// Nodes that put constants into rows; conditions leave them as they are.
 const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
 /// The node that puts them beside each row that its window may still need, and how many bytes of them it may have.
 const MOVING: &str = "BoundedWindowAggExec";
 const MOVING_BYTES_MAX: usize = 256;
 
-/// Puts slices below nodes with long constants.
+/// Puts slices below nodes with long constants, or many sets of groups.
 ///
 /// # Errors
 /// LimitExceeded: a constant beside a window that moves. Those of making the nodes.
@@ -50,11 +55,12 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         if !SPREADING.contains(&node.name()) {
             return Ok(Transformed::no(node));
         }
-        let bytes = constants(node.as_ref())?;
-        if bytes <= BATCH_BYTES / BATCH_ROWS {
+        let sets = node.downcast_ref::<AggregateExec>().map_or(1, |aggregate| aggregate.group_expr().groups().len());
+        let of_constants = BATCH_BYTES / constants(node.as_ref())?.max(1);
+        let rows = of_constants.min(GROUPED_ROWS / sets.max(1)).max(1);
+        if rows >= BATCH_ROWS {
             return Ok(Transformed::no(node));
         }
-        let rows = (BATCH_BYTES / bytes).max(1);
         let sliced = |input: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
             Arc::new(SliceExec::new(Arc::clone(input), rows))
         };

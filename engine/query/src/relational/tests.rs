@@ -282,6 +282,7 @@ async fn long_lists_become_rows_piece_by_piece() {
 async fn long_constants_are_put_into_few_rows_at_once() {
     let engine = engine();
     let long = "x".repeat(20_000);
+    let keys = |count: usize| (1..=count).map(|n| format!("value + {n}")).collect::<Vec<_>>().join(", ");
     for (statement, is_sliced, rows) in [
         (format!("select '{long}' as a, value from generate_series(1, 3000)"), true, 3000),
         (format!("select value % 3, max('{long}') from generate_series(1, 3000) group by value % 3"), true, 3),
@@ -290,6 +291,9 @@ async fn long_constants_are_put_into_few_rows_at_once() {
         ("select repeat('x', 100000) as a, value from generate_series(1, 300)".to_owned(), true, 300),
         ("select string_agg(left(repeat('x', 100000), -99999), '') from generate_series(1, 300)".to_owned(), true, 1),
         ("select repeat('x', value::int), random() from generate_series(1, 300)".to_owned(), false, 300),
+        // Each row is put into all sets of groups at once.
+        (format!("select value from generate_series(1, 10) group by cube(value, {})", keys(7)), true, 255 * 10 + 1),
+        (format!("select value from generate_series(1, 10) group by rollup(value, {})", keys(1)), false, 21),
     ] {
         let statement: &'static str = statement.leak();
         let plan = Names::new(engine.relational()).plan(statement).unwrap();

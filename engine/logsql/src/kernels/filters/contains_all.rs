@@ -1,9 +1,10 @@
 //! `contains_all(...)`: all of the phrases.
 
-use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
 use super::form::{describe_list, form};
-use super::phrase::Phrase;
+use super::hints::words_once;
+use super::phrase::{Phrase, goes_on};
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
 #[derive(Debug, Clone)]
@@ -20,7 +21,7 @@ impl ContainsAll {
 
 impl ValueMatcher for ContainsAll {
     fn matches(&self, value: &str) -> bool {
-        self.phrases.iter().all(|p| p.find(value).is_some())
+        self.phrases.iter().all(|p| goes_on(value) && p.find(value).is_some())
     }
 
     fn hints(&self) -> MatchHints {
@@ -38,14 +39,7 @@ impl ValueMatcher for ContainsAll {
 
 /// Hints for values that hold all of some phrases that are not empty.
 pub(super) fn hints_of_all(phrases: &[Phrase]) -> MatchHints {
-    let mut words: Vec<String> = Vec::new();
-    for phrase in phrases {
-        for word in phrase.hints().words.into_iter().flatten() {
-            if !words.contains(&word) {
-                words.push(word);
-            }
-        }
-    }
+    let words = words_once(phrases.iter().flat_map(|phrase| words(phrase.text())));
     MatchHints {
         words: if words.is_empty() { vec![] } else { vec![words] },
         substring: phrases.iter().map(Phrase::text).max_by_key(|t| t.len()).map(str::to_owned),

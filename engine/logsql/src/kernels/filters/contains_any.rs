@@ -5,7 +5,7 @@ use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
 use super::form::{describe_list, form};
 use super::hints::{alternatives, words_of};
-use super::phrase::Phrase;
+use super::phrase::{Phrase, goes_on};
 
 /// Any of a list of phrases; of an empty list none. The empty phrase is in every value.
 #[derive(Debug, Clone)]
@@ -44,11 +44,12 @@ impl ContainsAny {
 
 impl ValueMatcher for ContainsAny {
     fn matches(&self, value: &str) -> bool {
+        // Work that was told to stop ends as if a phrase was there.
+        let any = |phrases: &[Phrase]| phrases.iter().any(|p| !goes_on(value) || p.matches(value));
         self.all
             || (!self.single.is_empty() && words(value).any(|w| self.single.contains(w)))
-            || (!self.by_word.is_empty()
-                && words(value).any(|w| self.by_word.get(w).is_some_and(|all| all.iter().any(|p| p.matches(value)))))
-            || self.phrases.iter().any(|p| p.matches(value))
+            || (!self.by_word.is_empty() && words(value).any(|w| self.by_word.get(w).is_some_and(|all| any(all))))
+            || any(&self.phrases)
     }
 
     fn hints(&self) -> MatchHints {

@@ -5,15 +5,27 @@ use quiver_types::logs::{MatchHints, words};
 /// So many alternatives of words are worth asking an index for.
 pub(super) const ALTERNATIVES_MAX: usize = 64;
 
+/// So many words of one alternative are worth asking an index for. Who has more has no need of the others: fewer words
+/// only choose more, and a query of 1 MiB has 200,000 of them, which would be compared one with another for each block.
+pub(super) const WORDS_MAX: usize = 64;
+
 /// So many whole values are worth looking up.
 pub(super) const EXACT_MAX: usize = 10_000;
 
-/// The words of a text, each once.
+/// The words of a text, each once; the first [`WORDS_MAX`] of them.
 pub(super) fn words_of(text: &str) -> Vec<String> {
+    words_once(words(text))
+}
+
+/// Words, each once; the first [`WORDS_MAX`] of them.
+pub(super) fn words_once<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
-    for word in words(text) {
+    for word in words {
         if !all.iter().any(|w| w == word) {
             all.push(word.to_owned());
+            if all.len() == WORDS_MAX {
+                break;
+            }
         }
     }
     all

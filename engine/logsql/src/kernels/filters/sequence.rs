@@ -4,7 +4,7 @@ use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
 use super::contains_all::hints_of_all;
 use super::form::{describe_list, form};
-use super::phrase::Phrase;
+use super::phrase::{Phrase, goes_on};
 
 /// Phrases one after the other. Each is looked for in what follows the one before, as if a value began there.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ impl ValueMatcher for Sequence {
     fn matches(&self, value: &str) -> bool {
         let mut rest = value;
         self.phrases.iter().all(|phrase| {
-            let found = phrase.find(rest);
+            let found = goes_on(rest).then(|| phrase.find(rest)).flatten();
             if let Some(at) = found {
                 rest = &rest[at + phrase.text().len()..];
             }

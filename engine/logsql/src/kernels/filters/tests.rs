@@ -1,9 +1,14 @@
 //! What every filter promises: hints hold of each value that matches.
 
+use std::sync::Arc;
+
 use proptest::prelude::*;
 use quiver_types::logs::{MatchHints, RowMatcher, ValueMatcher, is_word_char, words};
+use quiver_types::stats::Gate;
+use quiver_types::watch::Watch;
+use quiver_types::{Error, ErrorKind};
 
-use super::hints::{ALTERNATIVES_MAX, EXACT_MAX};
+use super::hints::{ALTERNATIVES_MAX, EXACT_MAX, WORDS_MAX};
 use super::*;
 use crate::kernels::values::numeric;
 
@@ -242,6 +247,63 @@ fn what_indexes_are_asked_for() {
     }
     assert_eq!(ContainsAll::new(texts(&["a b", "bcd a"])).hints().substring.as_deref(), Some("bcd a"));
     assert!(Prefix::new("").hints().present && Range::new(0.0, 1.0).hints().number_decides);
+}
+
+/// Breaks where the words of a long query are compared one with another, which takes a minute for the words of 1 MiB and
+/// happens several times for each block of rows.
+#[test]
+fn indexes_are_asked_for_few_of_very_many_words() {
+    let many: Vec<String> = (0..100_000).map(|i| format!("w{i}")).collect();
+    let text = many.join(" ");
+    let matchers: [&dyn ValueMatcher; 5] = [
+        &Phrase::new(text.as_str()),
+        &Prefix::new(text.as_str()),
+        &Exact::new(text.as_str()),
+        &ContainsAll::new(many.clone()),
+        &Sequence::new(many.clone()),
+    ];
+    for matcher in matchers {
+        assert_eq!(matcher.hints().words, [many[..WORDS_MAX].to_vec()]);
+    }
+}
+
+/// A query that has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl Gate for Ended {
+    fn take(&self, _: usize) -> quiver_types::Result<()> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+
+    fn check(&self) -> quiver_types::Result<()> {
+        Err(Error::new(ErrorKind::Cancelled, "it ended"))
+    }
+}
+
+/// Breaks where a list is put to the values of a block, which takes minutes, after its query has ended.
+#[test]
+fn long_lists_end_with_their_query() {
+    const MANY: usize = 100_000;
+    let value = "/1 ".repeat(MANY);
+    let list = |text: &str| vec![text.to_owned(); MANY];
+    let matchers: [(&dyn ValueMatcher, &str); 4] = [
+        (&ContainsAll::new(list("/")), "/"),
+        (&Sequence::new(list("/")), value.as_str()),
+        (&ContainsAny::new(list("-")), "/"),
+        (&ContainsAny::new(list("a -1")), "1"),
+    ];
+    for (matcher, value) in matchers {
+        let watch = Watch::new(Arc::new(Ended));
+        watch.over(|| {
+            for _ in 0..20 {
+                std::hint::black_box(matcher.matches(value));
+            }
+        });
+        assert!(watch.is_stopped(), "{:.40}", matcher.describe());
+    }
 }
 
 /// Whether a text stands in a value with borders of words where it has words at its ends.

@@ -212,6 +212,30 @@ fn lists_count_by_their_own_items() {
     assert_eq!(said(Growth::Items, &[list, numbers_of(&[Some(2), Some(2), Some(-1), None])]), 2 * (12 + 8));
 }
 
+/// Breaks where the sets that items are looked up in are made without memory: they take ten times what the items do.
+#[test]
+fn items_that_are_looked_up_count_while_they_are() {
+    let lists = |lists: &[&[i64]]| {
+        let mut builder = ListBuilder::new(Int64Builder::new());
+        for list in lists {
+            builder.values().append_slice(list);
+            builder.append(true);
+        }
+        ColumnarValue::Array(Arc::new(builder.finish()))
+    };
+    let each = ITEM_BYTES + ROW_BYTES;
+    let two = lists(&[&[1, 2, 3], &[4]]);
+    assert_eq!(bytes(Growth::Sets, std::slice::from_ref(&two), 2), 4 * each + 3 * SEEN_BYTES);
+    let both = [two, lists(&[&[], &[5, 6]])];
+    assert_eq!(bytes(Growth::Sets, &both, 2), 6 * each + (3 + 2) * SEEN_BYTES);
+    // It is no result, of which a batch may have so much.
+    assert_eq!(Growth::Sets.there(&both, 2).expect("bytes"), bytes(Growth::Sets, &both, 2));
+    // A constant is written out for each row.
+    let ColumnarValue::Array(one) = lists(&[&[1, 2]]) else { panic!("lists") };
+    let constant = ColumnarValue::Scalar(ScalarValue::try_from_array(&one, 0).expect("a list"));
+    assert_eq!(bytes(Growth::Sets, &[constant], 100), 200 * each + 2 * SEEN_BYTES);
+}
+
 #[test]
 fn values_count_by_their_bytes() {
     let views = StringViewArray::from(vec![Some("short"), None, Some("a text that is longer than a view")]);
