@@ -258,7 +258,9 @@ impl Router {
                     shown.push(group);
                 }
             }
-            held.values_mut().for_each(|names| names.sort_unstable());
+            for names in held.values_mut() {
+                names.sort_unstable();
+            }
             shown.sort_by(|a, b| {
                 compare(&a.labels, &b.labels).then_with(|| a.options.receiver.cmp(&b.options.receiver))
             });
