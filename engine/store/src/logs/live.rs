@@ -21,7 +21,7 @@ use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of}
 use crate::memtable::logs::LogChunk;
 use crate::part::logs::{KIND_SERVICE, StreamSet, StreamSetBuilder};
 
-/// If few distinct slots occur in a batch, up to this many are found by linear search.
+/// With fewer rows than one in this many slots, distinct slots are found with a hash map instead of an array.
 const FEW_SLOTS: usize = 8;
 
 /// The streams of a generation, shared by its batches.
