@@ -1,5 +1,5 @@
-//! What the cleaner asks the catalog: removed parts whose files may go, pending keys of jobs that run no more, spool
-//! files of parts that are in the store, writers that nothing refers to. Rows go after their files.
+//! Queries of the cleaner: removed parts whose files may be deleted, pending keys of jobs that no longer run, spool
+//! files of parts that are in the store, writers without references. Rows are deleted after their files.
 
 use std::collections::HashSet;
 
