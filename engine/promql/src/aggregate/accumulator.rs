@@ -1,8 +1,8 @@
 //! The state of an aggregation: one slot per group and step, filled row by row.
 //!
-//! Rows are dense slices, so folding is a loop over steps without look-ups. Sums and means are compensated; the
-//! result does not depend on the order of rows beyond the last digits. What a partition folded leaves it as [`Parts`],
-//! and [`Accumulator::merge`] joins those of several.
+//! Rows are dense slices, so folding is a loop over steps without lookups. Sums and means are compensated; the order of
+//! rows affects only the last digits. A partition passes its state on as [`Parts`], and [`Accumulator::merge`] combines
+//! the states of several.
 
 mod parts;
 mod rows;
@@ -28,7 +28,8 @@ pub struct Accumulator {
     steps: usize,
     /// Position of the aggregated expression.
     pos: PosRange,
-    /// Whether a slot has seen a float (for `count` and `group`: any element); of rows that are kept they say it themselves.
+    /// Whether a slot has had a float (for `count` and `group`: any element). Unused if rows are kept, which have their
+    /// own flags.
     seen: Vec<bool>,
     state: State,
     hists: HistogramSums,
@@ -77,20 +78,20 @@ impl Accumulator {
         }
     }
 
-    /// Bytes beside the matrices of the state: rows that are kept as they came (`quantile`), histograms.
+    /// Memory besides the matrices of the state: rows kept for `quantile`, and histograms.
     pub fn grown_bytes(&self) -> usize {
         let rows = if let State::Rows(rows) = &self.state { rows.bytes() } else { 0 };
         rows + self.hists.bytes()
     }
 
-    /// Says whether an operator is one of those accumulated here.
+    /// Tells whether an operator is handled here.
     pub fn handles(op: AggregateOp) -> bool {
         use AggregateOp::{Avg, Count, Group, Max, Min, Quantile, Stddev, Stdvar, Sum};
         matches!(op, Sum | Avg | Count | Min | Max | Group | Stddev | Stdvar | Quantile)
     }
 
-    /// Adds a row to a group: values and presence of its floats by step, from step `first` on (it has none at others),
-    /// and its histograms by step. `metric_name` is only read when histograms do not fit together.
+    /// Adds a row to a group: values and presence of its floats from step `first` on (there are none at others), and
+    /// its histograms by step. `metric_name` is called only for annotations about incompatible histograms.
     pub fn fold(
         &mut self,
         group: u32,
@@ -107,7 +108,7 @@ impl Accumulator {
             State::Sum { sum, lost } => {
                 let slots = sum[slots.clone()].iter_mut().zip(&mut lost[slots.clone()]);
                 for ((value, present), (sum, lost)) in row.zip(slots) {
-                    // Adding zero changes nothing, so there is no branch on presence.
+                    // Adding zero has no effect, which avoids a branch on presence.
                     (*sum, *lost) = kahan::inc(if present { value } else { 0.0 }, *sum, *lost);
                 }
             }
@@ -167,7 +168,7 @@ impl Accumulator {
         }
     }
 
-    /// Adds the state of other rows; operator, groups and steps must be the same.
+    /// Merges in the state of other rows; operator, groups and steps must be the same.
     pub fn merge(&mut self, other: Self) {
         self.ignored_histograms |= other.ignored_histograms;
         self.hists.merge(other.hists);
@@ -219,7 +220,7 @@ impl Accumulator {
         self.seen.iter_mut().zip(other.seen).for_each(|(a, b)| *a |= b);
     }
 
-    /// Says what there is to say about the rows so far, once.
+    /// Adds annotations about the rows added since the last call.
     pub fn remark(&mut self, annotations: &mut Annotations) {
         if std::mem::take(&mut self.ignored_histograms) {
             annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
@@ -227,8 +228,8 @@ impl Accumulator {
         self.hists.remark(self.pos, annotations);
     }
 
-    /// Gives one row per group (row number = group), also for groups without any element, and adds annotations. `param`
-    /// is that of `quantile`, one value or one per step.
+    /// One row per group (row number = group), also for groups without any element; adds annotations. `param` is the
+    /// parameter of `quantile`, one value or one per step.
     pub fn finish(mut self, param: &[f64], annotations: &mut Annotations) -> Block {
         self.remark(annotations);
         let values = self.values(param);
@@ -280,14 +281,14 @@ impl Accumulator {
     }
 }
 
-/// Replaces where a present value is better, or the slot is NaN (which it is until it has seen a number).
+/// Replaces a slot if the value is present and better, or the slot is NaN (as it is until it has had a number).
 fn keep_better(row: impl Iterator<Item = (f64, bool)>, slots: &mut [f64], better: impl Fn(f64, f64) -> bool) {
     for ((value, present), slot) in row.zip(slots) {
         *slot = if present & (better(value, *slot) | slot.is_nan()) { value } else { *slot };
     }
 }
 
-/// Adds the `count`-th value. The state is a sum until that would overflow, from then on a mean.
+/// Adds the `count`-th value. The state is a sum until that would overflow, then a running mean.
 #[inline]
 fn add_to_mean(value: f64, count: f64, sum: &mut f64, lost: &mut f64, incremental: &mut bool) {
     if count == 1.0 {

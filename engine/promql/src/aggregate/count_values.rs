@@ -1,7 +1,7 @@
-//! `count_values`: how many elements of a group have the same value, by step; the value becomes a label.
+//! `count_values`: for each group and step, how many elements have each value; the value becomes a label.
 //!
-//! Groups are formed without regard to the label that gets the value; the planner sets it on each output row (and
-//! merges rows where `without` takes it away again).
+//! Groups are formed without the label that receives the value. The planner sets it on each output row (and merges rows
+//! if `without` removes it again).
 
 use std::collections::hash_map::Entry;
 
@@ -11,12 +11,12 @@ use quiver_types::{Histogram, Result};
 
 use crate::histogram;
 
-/// Gives the label value of a float: shortest plain decimal, never an exponent.
+/// The label value for a float: the shortest plain decimal, never with an exponent.
 pub fn value_label(v: f64) -> String {
     if v.is_finite() { format!("{v}") } else { float_text(v) }
 }
 
-/// What a value takes beside its counts: its key, its place in the output, its text.
+/// Estimated memory of a value besides its counts: key, place in the output, text.
 const VALUE_BYTES: usize = 192;
 
 /// Counts per group, value and step.
@@ -32,22 +32,22 @@ pub struct CountValues {
 pub struct CountedValue {
     /// Number of the group, from 0.
     pub group: u32,
-    /// Value that the label gets: the counted sample value, written out.
+    /// Text of the counted value, for the label.
     pub value: String,
     /// Counts; a row has no element where the count is 0.
     pub counts: Vec<f64>,
 }
 
 impl CountValues {
-    /// Makes one for a number of steps.
+    /// Creates the state for a number of steps.
     pub fn new(steps: usize) -> Self {
         Self { steps, ..Self::default() }
     }
 
-    /// Counts the elements of a row; `grow` is asked for the memory of each value that is new.
+    /// Counts the elements of a row; `grow` reserves the memory of each new value.
     ///
     /// # Errors
-    /// What `grow` gives, unchanged.
+    /// Errors of `grow`, unchanged.
     pub fn fold(
         &mut self,
         group: u32,
@@ -59,7 +59,7 @@ impl CountValues {
         let steps = self.steps;
         let counts_bytes = steps * size_of::<f64>();
         for (step, (&v, _)) in values.iter().zip(present).enumerate().filter(|(_, (_, p))| **p) {
-            // All NaN have the same text.
+            // All NaNs have the same text.
             let bits = if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
             let counts = match self.floats.entry((group, bits)) {
                 Entry::Occupied(known) => known.into_mut(),
@@ -84,7 +84,7 @@ impl CountValues {
         Ok(())
     }
 
-    /// Takes over the counts of other rows.
+    /// Merges in the counts of other rows.
     pub fn merge(&mut self, other: Self) {
         let steps = self.steps;
         let add = |own: &mut Vec<f64>, others: Vec<f64>| own.iter_mut().zip(others).for_each(|(a, b)| *a += b);
@@ -96,7 +96,7 @@ impl CountValues {
         }
     }
 
-    /// Gives the output rows, by group and label value.
+    /// The output rows, by group and label value.
     pub fn finish(self) -> Vec<CountedValue> {
         let floats = self.floats.into_iter().map(|((group, bits), counts)| CountedValue {
             group,

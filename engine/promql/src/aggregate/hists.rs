@@ -1,4 +1,4 @@
-//! Sums and means of the histograms of groups. Few groups hold histograms, so their state is a map, not a matrix.
+//! Sums and means of the histograms of groups. Few groups have histograms, so the state is a map, not a matrix.
 
 use foldhash::HashMap;
 use quiver_types::{Histogram, ResetHint};
@@ -9,17 +9,17 @@ use crate::functions::MeanHistogram;
 use crate::functions::notes::{self, HistogramOperation};
 use crate::histogram::{self, Compensation};
 
-/// What a slot takes beside its histogram, about: its place in the map, the name of its metric.
+/// Estimated memory of a slot besides its histogram: its place in the map, and the metric's name.
 const SLOT_BYTES: usize = size_of::<(usize, Slot)>() + 48;
 
-/// State of all slots (group and step) that have seen a histogram.
+/// The state of all slots (group and step) with a histogram.
 #[derive(Debug, Default)]
 pub(super) struct HistogramSums {
     slots: HashMap<usize, Slot>,
-    /// Names of metrics whose buckets did not fit those of the others.
+    /// Names of metrics whose buckets were incompatible with the others.
     misfits: Vec<String>,
     reconciled: bool,
-    /// What the slots take, about.
+    /// Estimated memory of the slots.
     bytes: usize,
 }
 
@@ -28,13 +28,13 @@ struct Slot {
     total: Total,
     saw_reset: bool,
     saw_no_reset: bool,
-    /// Exponential and custom buckets met: no result, and nothing more to add.
+    /// Exponential and custom buckets were mixed: there is no result, and nothing more is added.
     incompatible: bool,
     /// Name of the first metric.
     metric: String,
 }
 
-/// A slot with all that must be known to go on adding elsewhere.
+/// The complete state of a slot, from which another node can continue.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(clippy::struct_excessive_bools, reason = "what was seen of histograms, each for itself")]
 pub struct HistogramPart {
@@ -42,17 +42,17 @@ pub struct HistogramPart {
     pub slot: usize,
     /// Sum of the histograms so far, or their mean when `incremental`.
     pub total: Histogram,
-    /// Rounding errors of `total`, number by number (Kahan summation).
+    /// Compensation for the rounding errors of `total` (Kahan summation).
     pub lost: Compensation,
     /// Number of histograms, for means; 0 for sums.
     pub count: f64,
-    /// Whether it is a mean already and not a sum to be divided (means).
+    /// For means: whether `total` is already a mean, and not a sum to be divided.
     pub incremental: bool,
-    /// Whether one of the histograms said that there was a reset.
+    /// Whether one of the histograms indicated a counter reset.
     pub saw_reset: bool,
-    /// Whether one said that there was none.
+    /// Whether one of them indicated that there was no reset.
     pub saw_no_reset: bool,
-    /// Whether exponential and custom buckets met, so that there is no result.
+    /// Whether exponential and custom buckets were mixed, so that there is no result.
     pub incompatible: bool,
     /// Name of the first metric.
     pub metric: String,
@@ -65,7 +65,7 @@ enum Total {
 }
 
 impl Total {
-    /// Bytes of the histogram and of what it lost, about.
+    /// Approximate memory of the histogram and its compensation.
     fn bytes(&self) -> usize {
         match self {
             Self::Sum(sum) => 2 * sum.0.memory_bytes(),
@@ -75,12 +75,12 @@ impl Total {
 }
 
 impl HistogramSums {
-    /// What the slots take, about.
+    /// Approximate memory of the slots.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Gives the slots, ascending.
+    /// The slots, ascending.
     pub(super) fn into_parts(self) -> Vec<HistogramPart> {
         let part = |(slot, state): (usize, Slot)| {
             let Slot { total, saw_reset, saw_no_reset, incompatible, metric } = state;
@@ -98,7 +98,7 @@ impl HistogramSums {
         parts
     }
 
-    /// Makes the state again, of sums or of means; `slot_of` gives the slot of a part.
+    /// Restores the state of sums or means; `slot_of` maps the slot of a part.
     pub(super) fn of_parts(parts: Vec<HistogramPart>, mean: bool, slot_of: impl Fn(usize) -> usize) -> Self {
         let mut sums = Self::default();
         for part in parts {
@@ -115,7 +115,7 @@ impl HistogramSums {
         sums
     }
 
-    /// Says what there is to say about what was added so far, once.
+    /// Adds annotations about the histograms added since the last call.
     pub(super) fn remark(&mut self, pos: PosRange, annotations: &mut Annotations) {
         for metric in self.misfits.drain(..) {
             annotations.warn(pos, notes::mixed_exponential_custom(&metric));
@@ -165,7 +165,7 @@ impl HistogramSums {
         }
     }
 
-    /// Takes over the state of other rows.
+    /// Merges in the state of other rows.
     pub(super) fn merge(&mut self, other: Self) {
         self.reconciled |= other.reconciled;
         self.bytes += other.bytes;
@@ -201,7 +201,7 @@ impl HistogramSums {
         }
     }
 
-    /// Gives the results by slot, ascending. `has_float` says which slots have floats as well; they get no result.
+    /// The results by slot, ascending. `has_float` tells which slots also have floats; those get no result.
     pub(super) fn finish(
         mut self,
         has_float: impl Fn(usize) -> bool,

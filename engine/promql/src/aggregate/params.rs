@@ -1,4 +1,4 @@
-//! Faults and warnings about the parameter of an aggregation, decided over all steps at once.
+//! Errors and warnings about the parameter of an aggregation, determined over all steps at once.
 
 use quiver_types::go::float_text;
 use quiver_types::{Error, ErrorKind, Result};
@@ -9,8 +9,8 @@ use crate::functions::ScalarSteps;
 use crate::functions::math::{go_max, go_min};
 use crate::functions::notes;
 
-/// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position. Gives
-/// false when the answer is empty whatever the input. To be called also when the input has no rows.
+/// Checks the parameter of `topk`, `bottomk`, `limitk`, `limit_ratio` or `quantile`; `pos` is its position. Returns
+/// `false` if the result is empty whatever the input is. Call it even if the input has no rows.
 ///
 /// # Errors
 /// Kind `Execution` for NaN and for numbers beyond those of i64.

@@ -9,15 +9,15 @@ use crate::functions::notes;
 
 /// Collects the best rows per group and step.
 ///
-/// Call [`RowSelector::fold`] for every row, in ascending order of rows where possible: among equal values the
-/// earlier row stays. State: at most k entries per group and step.
+/// Call [`RowSelector::fold`] for every row, in ascending order if possible: among equal values the earlier row is
+/// kept. Memory: at most k entries per group and step.
 #[derive(Debug)]
 pub struct RowSelector {
     op: AggregateOp,
     steps: usize,
-    /// k by step, already limited to the number of rows.
+    /// k for each step, limited to the number of rows.
     k: Vec<usize>,
-    /// One heap per group and step, the entry to be replaced first at its root.
+    /// One heap per group and step; the root is the entry to be replaced first.
     heaps: Vec<Vec<Entry>>,
     ignored_histograms: bool,
     pos: PosRange,
@@ -29,26 +29,26 @@ struct Entry {
     row: u32,
 }
 
-/// Which rows are kept, and where.
+/// Which rows are kept, and at which steps.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Selection {
     /// Kept rows, ascending.
     pub rows: Vec<u32>,
     /// `rows.len() × steps`: whether the row is kept at the step.
     pub keep: Vec<bool>,
-    /// The rows kept at the first step, group by group, best first: the order of the answer of an instant query.
+    /// The rows kept at the first step, by group, best first: the order of an instant query's result.
     pub order: Vec<u32>,
 }
 
 impl RowSelector {
-    /// Makes a selector for `topk`, `bottomk` or `limitk`. `rows` is the number of rows of the input (k beyond it
-    /// makes no difference), `pos` the position of the whole aggregation.
+    /// Creates a selector for `topk`, `bottomk` or `limitk`. `rows` is the number of input rows (a larger k makes no
+    /// difference), `pos` the position of the whole aggregation.
     pub fn new(op: AggregateOp, groups: usize, steps: usize, k: &ScalarSteps<'_>, rows: usize, pos: PosRange) -> Self {
         let k = (0..steps).map(|s| (k.at(s).max(0.0) as usize).min(rows)).collect();
         Self { op, steps, k, heaps: vec![Vec::new(); groups * steps], ignored_histograms: false, pos }
     }
 
-    /// Offers a row; `hists` are its histograms by step, which only `limitk` keeps.
+    /// Offers a row. `hists` are its histograms by step, which only `limitk` keeps.
     pub fn fold(&mut self, row: u32, group: u32, values: &[f64], present: &[bool], hists: &[(u32, Histogram)]) {
         let base = group as usize * self.steps;
         let heaps = &mut self.heaps[base..base + self.steps];
@@ -67,7 +67,7 @@ impl RowSelector {
         }
     }
 
-    /// Takes over what another selector of the same operator found in other rows.
+    /// Merges in the state of a selector with the same operator for other rows.
     pub fn merge(&mut self, other: Self) {
         self.ignored_histograms |= other.ignored_histograms;
         for (i, mut entries) in other.heaps.into_iter().enumerate() {
@@ -78,7 +78,7 @@ impl RowSelector {
         }
     }
 
-    /// Gives the numbers of the kept rows, ascending.
+    /// Numbers of the kept rows, ascending.
     pub fn rows(&self) -> Vec<u32> {
         let mut rows: Vec<u32> = self.heaps.iter().flatten().map(|e| e.row).collect();
         rows.sort_unstable();
@@ -109,7 +109,7 @@ impl RowSelector {
     }
 }
 
-/// Says whether `a` is worse than `b`, so that it stands nearer to the root. NaN is worst.
+/// Tells whether `a` is worse than `b`, and so closer to the root. NaN is worst.
 fn is_worse(op: AggregateOp, a: &Entry, b: &Entry) -> bool {
     if a.value.is_nan() {
         return true;
@@ -117,7 +117,7 @@ fn is_worse(op: AggregateOp, a: &Entry, b: &Entry) -> bool {
     if op == AggregateOp::Topk { a.value < b.value } else { a.value > b.value }
 }
 
-/// Orders from best to worst, NaN last, earlier rows first.
+/// Orders from best to worst: NaN last, and earlier rows first among equals.
 fn rank(op: AggregateOp, a: &Entry, b: &Entry) -> std::cmp::Ordering {
     let by_value = if op == AggregateOp::Topk { b.value.partial_cmp(&a.value) } else { a.value.partial_cmp(&b.value) };
     by_value.unwrap_or_else(|| a.value.is_nan().cmp(&b.value.is_nan())).then(a.row.cmp(&b.row))
@@ -125,7 +125,7 @@ fn rank(op: AggregateOp, a: &Entry, b: &Entry) -> std::cmp::Ordering {
 
 fn offer(op: AggregateOp, heap: &mut Vec<Entry>, k: usize, entry: Entry) {
     if op == AggregateOp::Limitk {
-        // A list in the order of rows, of which the lower ones win. They usually come in order, too.
+        // A list sorted by row; lower rows win. Rows usually arrive in this order, too.
         if heap.len() < k || heap.last().is_some_and(|last| entry.row < last.row) {
             heap.truncate(k.saturating_sub(1));
             heap.insert(heap.partition_point(|e| e.row < entry.row), entry);
@@ -174,8 +174,8 @@ fn sift_down(op: AggregateOp, heap: &mut [Entry]) {
     }
 }
 
-/// Says whether `limit_ratio` keeps a row: its hash, taken for a fraction of 1, lies below the ratio, or above what a
-/// negative ratio leaves, so that `r` and `r - 1` complement each other. A ratio beyond 1 is capped; 0 keeps nothing.
+/// Tells whether `limit_ratio` keeps a row: if its hash, as a fraction of 1, is below the ratio; for a negative ratio
+/// `r`, if it is above `1 + r`, so that `r` and `r - 1` are complementary. Ratios beyond 1 are capped; 0 keeps nothing.
 pub fn ratio_keeps(ratio: f64, hash: u64) -> bool {
     let ratio = ratio.clamp(-1.0, 1.0);
     let offset = hash as f64 / u64::MAX as f64;

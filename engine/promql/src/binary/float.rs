@@ -1,10 +1,10 @@
-//! Operators between floats: loops over dense slices, without a look at presence inside of them.
+//! Operators between floats: loops over dense slices that do not check presence.
 
 use super::Side;
 use crate::ast::BinaryOp;
 use crate::kernel::SeriesOut;
 
-/// Applies an operator to two scalars; comparisons give 1 or 0. Set and trim operators give NaN.
+/// Applies an operator to two scalars; comparisons return 1 or 0. Set and trim operators return NaN.
 pub fn scalar(op: BinaryOp, lhs: f64, rhs: f64) -> f64 {
     if let Some(f) = comparison(op) {
         return f64::from(f(lhs, rhs));
@@ -39,7 +39,7 @@ fn comparison(op: BinaryOp) -> Option<fn(f64, f64) -> bool> {
 
 pub(super) fn apply(op: BinaryOp, return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOut<'_>) {
     presence(lhs, rhs, out.present);
-    // One loop per operator, so that each is compiled for its own arithmetic.
+    // One loop per operator, so that each is compiled for its arithmetic.
     match op {
         BinaryOp::Add => map(lhs, rhs, out.values, |a, b| a + b),
         BinaryOp::Sub => map(lhs, rhs, out.values, |a, b| a - b),
@@ -89,7 +89,7 @@ fn compare(return_bool: bool, lhs: &Side<'_>, rhs: &Side<'_>, out: &mut SeriesOu
     }
     map(lhs, rhs, out.values, |a, b| f64::from(f(a, b)));
     out.present.iter_mut().zip(out.values.iter()).for_each(|(p, &holds)| *p &= holds != 0.0);
-    // The value of the vector stays, also where it stands on the right of a scalar.
+    // Keep the value of the vector, even if it is on the right of a scalar.
     let kept = if matches!(lhs, Side::Scalar(_)) { rhs } else { lhs };
     match slice(kept) {
         Operand::Slice(values) => out.values.copy_from_slice(&values[..out.values.len()]),

@@ -1,4 +1,4 @@
-//! Operators with a histogram on at least one side, step by step.
+//! Operators with a histogram on at least one side, applied step by step.
 
 use quiver_types::{Histogram, ResetHint};
 
@@ -98,7 +98,7 @@ fn both(op: BinaryOp, lhs: &Histogram, rhs: &Histogram, notes: &mut BinaryNotes)
         return None;
     };
     if merged.collision {
-        // As upstream: a contradiction between the hints leaves no result, only the warning.
+        // As in Prometheus: contradicting hints give a warning and no result.
         notes.set(COLLISION);
         return None;
     }

@@ -1,4 +1,4 @@
-//! Which times the steps of an expression rest on.
+//! Determines which times of the data the steps of an expression depend on.
 
 use quiver_types::{Millis, MillisRange};
 
@@ -6,21 +6,21 @@ use crate::ast::{AggregateOp, At, DurationExpr, DurationKind, Expr, ExprKind, Ve
 use crate::duration::{evaluate, evaluate_positive};
 use crate::kernel::Grid;
 
-/// Stretches of time that a step at `t` reads: `t + before ..= t + after`, or fixed ones.
+/// The time ranges that a step at `t` reads: `t + before ..= t + after`, and fixed ones.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Dependence {
-    /// `(before, after)` in milliseconds relative to the step, both included; `before` is mostly below 0.
+    /// `(before, after)` in milliseconds relative to the step, both inclusive; `before` is mostly negative.
     moving: Vec<(i64, i64)>,
-    /// Ranges of time that all steps read alike (a fixed `@`).
+    /// Time ranges that all steps read (with a fixed `@`).
     fixed: Vec<MillisRange>,
 }
 
-/// What a selector's time is counted from.
+/// What the time of a selector is relative to.
 #[derive(Debug, Clone, Copy)]
 enum Origin {
-    /// The step: at most so far before and behind it.
+    /// The step, plus offsets from the first to the second number.
     Step(i64, i64),
-    /// From the first moment to the last, both included, whatever the step.
+    /// Fixed times, both inclusive, whatever the step is.
     Fixed(Millis, Millis),
 }
 
@@ -33,8 +33,8 @@ impl Origin {
     }
 }
 
-/// Finds out what an expression rests on; `None` when its steps depend on the query's range, or may differ in the last
-/// bits when they are evaluated within another range.
+/// Determines what an expression depends on. `None` if its steps depend on the query's range, or may differ in the last
+/// bits when evaluated within another range.
 pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<Dependence> {
     let mut walk = Walk { found: Dependence::default(), step_ms, lookback_ms };
     let mut waiting = vec![(expr, Origin::Step(0, 0))];
@@ -55,8 +55,8 @@ pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<
             }
             ExprKind::Binary(binary) => waiting.extend([(&binary.lhs, origin), (&binary.rhs, origin)]),
             ExprKind::Aggregate(aggregate) => {
-                // Partial states of variances are merged, and where they are cut depends on the range; which series
-                // the `limit` operators see depends on it, too.
+                // Partial states of variances are merged, and how the data is partitioned depends on the range; so do
+                // the series that the `limit` operators see.
                 let op = aggregate.op;
                 if matches!(
                     op,
@@ -68,8 +68,8 @@ pub(crate) fn dependence(expr: &Expr, step_ms: i64, lookback_ms: i64) -> Option<
                 waiting.extend(aggregate.param.as_ref().map(|param| (param, origin)));
             }
             ExprKind::Call { function, args } => {
-                // `start()` and its like are of the range itself, `info` finds its series by it, and quantiles that
-                // become labels are those of its first step.
+                // `start()` and the like depend on the query's range, `info` finds its series by it, and quantiles that
+                // become labels are those of the first step.
                 if matches!(&**function, "info" | "start" | "end" | "step" | "range" | "histogram_quantiles") {
                     return None;
                 }
@@ -114,7 +114,7 @@ impl Walk {
         let extended = selector.anchored || selector.smoothed;
         let before = if range.is_some() && extended { self.lookback_ms } else { 0 };
         let after = if selector.smoothed { self.lookback_ms } else { 0 };
-        // `timestamp(m offset 5m @ 10)` forgets its offset: both places count.
+        // `timestamp(m offset 5m @ 10)` ignores its offset: consider both times.
         let offset = self.offset(selector.offset.as_ref())?;
         let origin = self.at(selector.at, origin)?;
         let behind = window.saturating_add(before);
@@ -138,8 +138,8 @@ fn uses_range(duration: &DurationExpr) -> bool {
 }
 
 impl Dependence {
-    /// Gives how many of the steps from the first on rest on nothing that changed; `first_change` gives the first
-    /// moment of a range at which something did.
+    /// Number of leading steps that depend on nothing that changed. `first_change` returns the earliest time in a range
+    /// at which something changed.
     pub(crate) fn unchanged(&self, grid: Grid, first_change: impl Fn(MillisRange) -> Option<Millis>) -> usize {
         if self.fixed.iter().any(|&range| first_change(range).is_some()) {
             return 0;
@@ -148,7 +148,7 @@ impl Dependence {
         for &(before, after) in &self.moving {
             let range = MillisRange::new(grid.start.saturating_add(before), grid.end().saturating_add(after));
             if let Some(changed) = first_change(range) {
-                // The first step whose stretch reaches it.
+                // The first step whose range includes it.
                 let first = changed.saturating_sub(after).saturating_sub(grid.start);
                 let whole = if first <= 0 { 0 } else { (first as u64).div_ceil(grid.step_ms as u64) as usize };
                 steps = steps.min(whole);

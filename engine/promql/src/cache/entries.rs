@@ -1,4 +1,4 @@
-//! The results that are kept, bounded by bytes; the least recently used go first.
+//! The cached results, limited in bytes; the least recently used are evicted first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,30 +10,30 @@ use quiver_types::{Access, Version};
 
 use crate::result::StepResult;
 
-/// What a result is the result of: two queries with one key differ in start and end only.
+/// Cache key: queries with the same key differ only in start and end.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     /// The expression, printed.
     pub(crate) expr: String,
-    /// Distance of steps in milliseconds.
+    /// Step in milliseconds.
     pub(crate) step_ms: i64,
-    /// Remainder of the steps' times by the distance.
+    /// Remainder of the steps' times modulo the step.
     pub(crate) phase_ms: i64,
-    /// How old a sample may be that an instant selector finds, in milliseconds.
+    /// Lookback of instant selectors, in milliseconds.
     pub(crate) lookback_ms: i64,
-    /// What the caller may see; results are shared among equal rights only.
+    /// What the caller may see; results are only shared between equal access rights.
     pub(crate) access: Access,
 }
 
-/// A result and the moment at which it was true.
+/// A result, with the state of the data that it reflects.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
     pub(crate) result: Arc<StepResult>,
-    /// State of the source before the query was evaluated.
+    /// Version of the source before the query was evaluated.
     pub(crate) version: Version,
 }
 
-/// Keeps results; see the module.
+/// Caches results; see the module documentation.
 #[derive(Debug)]
 pub struct ResultCache {
     bytes_max: usize,
@@ -59,24 +59,24 @@ struct Slot {
 /// What a cache holds and did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ResultCacheStats {
-    /// Results that are held now.
+    /// Number of cached results.
     pub entries: u64,
-    /// Bytes that they take now, keys included.
+    /// Bytes they take, including keys.
     pub bytes: u64,
-    /// Steps that were taken from here.
+    /// Steps that were answered from the cache.
     pub steps_kept: u64,
-    /// Steps that had to be evaluated, of queries that could have been answered from here.
+    /// Steps that had to be evaluated, of queries that could have been cached.
     pub steps_evaluated: u64,
 }
 
 impl ResultCache {
-    /// Makes a cache of at most so many bytes; with 0 it keeps nothing.
+    /// Creates a cache with a limit in bytes; with 0 it caches nothing.
     pub fn new(bytes_max: usize) -> Self {
         let (steps_kept, steps_evaluated) = Default::default();
         Self { bytes_max, kept: Mutex::default(), steps_kept, steps_evaluated }
     }
 
-    /// Says whether it keeps anything.
+    /// Tells whether it caches anything.
     pub(crate) fn is_on(&self) -> bool {
         self.bytes_max > 0
     }
@@ -93,7 +93,7 @@ impl ResultCache {
     pub(crate) fn put(&self, key: Key, entry: Entry) {
         let text = key.expr.len() + size_of::<Key>() + size_of::<Slot>();
         let bytes = text + entry.result.memory_bytes();
-        // One answer must not push out all others.
+        // A single result must not evict all others.
         if bytes > self.bytes_max / 8 {
             return;
         }
@@ -111,13 +111,13 @@ impl ResultCache {
         }
     }
 
-    /// Counts where the steps of a query came from.
+    /// Counts steps for the statistics.
     pub(crate) fn count(&self, kept: usize, evaluated: usize) {
         self.steps_kept.fetch_add(kept as u64, Relaxed);
         self.steps_evaluated.fetch_add(evaluated as u64, Relaxed);
     }
 
-    /// Gives its counters.
+    /// Statistics of the cache.
     pub fn stats(&self) -> ResultCacheStats {
         let kept = self.kept.lock();
         ResultCacheStats {

@@ -1,4 +1,4 @@
-//! Puts results on neighbouring steps beside each other: one row per label set.
+//! Joins results for consecutive steps: one row per label set.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::plan::labels::sorted;
 use crate::plan::room::Room;
 use crate::result::StepResult;
 
-/// What a row takes beside its values and labels.
+/// Memory of a row besides its values and labels.
 const ROW_BYTES: usize = 256;
 
-/// Steps of a result, and where they begin in the whole.
+/// Steps of a result, and where they start in the joined result.
 #[derive(Debug)]
 pub(crate) struct Piece {
     pub(crate) result: Arc<StepResult>,
-    /// Its steps that are wanted.
+    /// The steps to take from it.
     pub(crate) steps: Range<usize>,
-    /// First step in the whole.
+    /// Index of the first one in the joined result.
     pub(crate) at: usize,
 }
 
-/// Makes one result, sorted by labels. Rows that have nothing in the pieces' steps are left out.
+/// Joins the pieces into one result, sorted by labels. Rows without values in the pieces' steps are left out.
 ///
 /// # Errors
 /// LimitExceeded, Timeout, Cancelled.

@@ -1,5 +1,5 @@
-//! What a kernel is called with: scalar arguments by step, the windows of a range function, and a context that
-//! collects annotations and lends buffers.
+//! What a kernel is called with: scalar arguments by step, the windows of a range function, and a context that collects
+//! annotations and provides buffers.
 //!
 //! One [`KernelContext`] serves all series of an operator; only `metric_name` changes between them.
 
@@ -24,18 +24,18 @@ impl<'a> ScalarSteps<'a> {
         Self { values }
     }
 
-    /// Leaves the values of some steps.
+    /// Restricts the values to some steps.
     #[must_use]
     pub fn within(self, steps: &std::ops::Range<usize>) -> Self {
         if self.values.len() == 1 { self } else { Self { values: &self.values[steps.clone()] } }
     }
 
-    /// Gives the value at a step.
+    /// The value at a step.
     pub fn at(&self, step: usize) -> f64 {
         if self.values.len() == 1 { self.values[0] } else { self.values[step] }
     }
 
-    /// Gives the value when it is the same for all steps.
+    /// The value if it is the same for all steps.
     pub fn constant(&self) -> Option<f64> {
         (self.values.len() == 1).then(|| self.values[0])
     }
@@ -53,20 +53,20 @@ pub struct RangeCall<'a> {
     pub grid: Grid,
     /// Range and offset of the windows, and whether the selector is `anchored` or `smoothed`.
     pub window: Window,
-    /// A fixed `@`: all steps look at the window that ends at this time (minus the offset). Only needed where the
-    /// result depends on the step all the same (`predict_linear`); elsewhere use a grid of one step.
+    /// A fixed `@`: all steps use the window that ends at this time (minus the offset). Only needed if the result still
+    /// depends on the step (`predict_linear`); otherwise use a grid of one step.
     pub at: Option<Millis>,
     /// The scalar arguments in the order of the call, the range vector left out.
     pub params: &'a [ScalarSteps<'a>],
-    /// The float samples in the window of each step, when they are known: series that were sampled at the same times
-    /// share them. Only for series without histograms.
+    /// The float samples in the window of each step, if already known: series that were sampled at the same times share
+    /// them. Only for series without histograms.
     pub windows: Option<&'a [Cursor]>,
-    /// Hears of work within the windows of one series; a function that it tells to end gives up what it was at.
+    /// Is told about work within the windows of one series; if it signals cancellation, the function stops early.
     pub pace: Option<&'a Pace>,
 }
 
 impl RangeCall<'_> {
-    /// Gives the end of the window of a step (inclusive).
+    /// End of a step's window (inclusive).
     pub fn end(&self, step: usize) -> Millis {
         self.at.unwrap_or_else(|| self.grid.at(step)) - self.window.offset_ms
     }
@@ -83,21 +83,21 @@ impl RangeCall<'_> {
     }
 }
 
-/// What a kernel reports to and borrows from.
+/// Where a kernel reports annotations and borrows buffers.
 #[derive(Debug)]
 pub struct KernelContext<'a> {
     /// Where annotations go.
     pub annotations: &'a mut Annotations,
-    /// Position of the **first argument** of the call, whatever its type: every annotation is about it.
+    /// Position of the **first argument** of the call, whatever its type; all annotations refer to it.
     pub pos: PosRange,
-    /// Name of the metric of the series at hand, empty when it has none.
+    /// Metric name of the current series, empty if it has none.
     pub metric_name: &'a str,
-    /// Buffers that live longer than a series.
+    /// Buffers that are reused for all series.
     pub scratch: &'a mut Scratch,
 }
 
 impl KernelContext<'_> {
-    /// Writes out what a kernel noted for the series.
+    /// Adds the annotations that a kernel noted for the series.
     pub(crate) fn note(&mut self, notes: Notes) {
         if notes.is_empty() {
             return;
@@ -105,10 +105,10 @@ impl KernelContext<'_> {
         notes.write(self.annotations, self.pos, self.metric_name);
     }
 
-    /// Says that a rate was taken of something that does not look like a counter.
+    /// Adds an annotation that a rate was computed of something that does not look like a counter.
     pub(crate) fn note_possible_non_counter(&mut self) {
         let name = self.metric_name;
-        // Most series of an operator share one name: build the text once for it.
+        // Most series of an operator have the same name: build the text only once for it.
         if names_counter(name) || self.scratch.noted_non_counter == name {
             return;
         }
@@ -117,7 +117,7 @@ impl KernelContext<'_> {
     }
 }
 
-/// Says whether nothing is wrong with taking the rate of a metric of that name; none at all says nothing.
+/// Tells whether a metric with this name may be a counter; true for an empty name.
 pub(crate) fn names_counter(name: &str) -> bool {
     name.is_empty() || ["_total", "_sum", "_count", "_bucket"].iter().any(|s| name.ends_with(s))
 }

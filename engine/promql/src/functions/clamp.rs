@@ -51,7 +51,7 @@ fn clamp_max(values: &mut [f64], present: &mut [bool], params: &[ScalarSteps<'_>
 
 fn round(values: &mut [f64], _present: &mut [bool], params: &[ScalarSteps<'_>]) {
     for (step, v) in values.iter_mut().enumerate() {
-        // The inverse gives fewer rounding faults than dividing by the multiple.
+        // Multiplying by the inverse gives smaller rounding errors than dividing by the multiple.
         let inverse = 1.0 / params.first().map_or(1.0, |p| p.at(step));
         *v = (*v * inverse + 0.5).floor() / inverse;
     }

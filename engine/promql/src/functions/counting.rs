@@ -1,4 +1,4 @@
-//! `count_over_time` and `present_over_time`: only how many samples there are matters.
+//! `count_over_time` and `present_over_time`: they depend only on the number of samples.
 
 use quiver_types::Result;
 

@@ -23,8 +23,8 @@ pub(super) const DAYS_IN_MONTH: FunctionDef = date("days_in_month", days_in_mont
 pub(super) const MONTH: FunctionDef = date("month", |t| f64::from(date_of(day(t)).1), "The month, 1 to 12.");
 pub(super) const YEAR: FunctionDef = date("year", |t| date_of(day(t)).0 as f64, "The year.");
 
-/// The first second that Prometheus' calendar can say: 1 March of the year -292277022400. It counts from there in 64
-/// unsigned bits, so what is earlier (NaN and infinities are the earliest of all) comes out 2^64 seconds later.
+/// The first second in Prometheus' calendar: 1 March of the year -292277022400. It counts from there in 64 unsigned
+/// bits, so earlier times (NaN and infinities are the earliest of all) wrap around to 2^64 seconds later.
 const FIRST: i128 = (-730_692_556 * 146_097 - 719_468) * 86_400;
 
 fn seconds(t: i64) -> i128 {

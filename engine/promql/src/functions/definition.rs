@@ -1,5 +1,5 @@
-//! What a function is: its signature, its documentation and how it is computed. Each file of functions defines its own with
-//! this, and the registry lists them.
+//! The definition of a function: signature, documentation and kernel. Each file of functions defines its own, and the
+//! registry lists them.
 
 use quiver_types::Result;
 
@@ -13,18 +13,18 @@ use crate::kernel::{SeriesOut, SeriesSamples};
 pub struct FunctionDef {
     /// Name as written.
     pub name: &'static str,
-    /// What it gives, one sentence.
+    /// What it returns, in one sentence.
     pub doc: &'static str,
     /// Types of the arguments.
     pub args: &'static [ValueType],
-    /// 0: exactly `args`. n > 0: the last of `args` may be left out or stand up to n times. -1: the last of `args`
-    /// may be left out or stand any number of times.
+    /// 0: exactly `args`. n > 0: the last of `args` may be omitted or repeated up to n times. -1: the last of `args`
+    /// may be omitted or repeated any number of times.
     pub variadic: i32,
     /// Type of the result.
     pub returns: ValueType,
-    /// Whether upstream hides it behind a feature flag (all are on here).
+    /// Whether Prometheus requires a feature flag for it (here all functions are enabled).
     pub experimental: bool,
-    /// Whether the result depends on the time of the step even when all arguments are fixed by `@`.
+    /// Whether the result depends on the time of the step even if all arguments are fixed by `@`.
     pub uses_step_time: bool,
     /// How it is computed.
     pub kernel: Kernel,
@@ -39,47 +39,47 @@ pub enum Kernel {
     Elementwise(ElementwiseKernel),
     /// A function of two scalars.
     Scalar(ScalarKernel),
-    /// No kernel of its own: the planner makes operators of it.
+    /// No kernel: the planner implements it with operators.
     Special(SpecialKind),
 }
 
 /// The kernel of a range function: fills the row of one series for all steps of the grid.
 ///
-/// Samples hold no stale markers and cover at least the windows of all steps (for `anchored` also the look-back
-/// before the first window, for `smoothed` before the first and after the last); more does no harm. `out` starts
-/// with nothing present. Neither steps nor samples allocate; a kernel may use the buffers of the context.
+/// Samples contain no stale markers and cover at least the windows of all steps (for `anchored` also the lookback
+/// before the first window, for `smoothed` before the first and after the last); more does no harm. `out` starts empty.
+/// Kernels do not allocate per step or sample; they may use the buffers of the context.
 ///
 /// # Errors
-/// Kind `Execution` where the language says that the query fails (`double_exponential_smoothing` with a factor
-/// outside of (0, 1)).
+/// Kind `Execution` if the query must fail according to the language (`double_exponential_smoothing` with a factor
+/// outside (0, 1)).
 pub type RangeKernel = fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
 
 /// The kernel of a function of two scalars.
 pub type ScalarKernel = fn(f64, f64) -> f64;
 
-/// What the planner has to know about a range function.
+/// What the planner needs to know about a range function.
 #[derive(Debug, Clone, Copy)]
 #[allow(clippy::struct_excessive_bools, reason = "what the planner asks of each function")]
 pub struct RangeFunction {
     /// Which argument is the range vector.
     pub matrix_arg: usize,
-    /// Whether the result keeps the name of the metric.
+    /// Whether the result keeps the metric name.
     pub keeps_name: bool,
     /// Whether the selector may be `anchored`.
     pub anchored: bool,
     /// Whether the selector may be `smoothed`.
     pub smoothed: bool,
-    /// Whether start timestamps count (subqueries have none).
+    /// Whether start timestamps are needed (subqueries have none).
     pub start_timestamps: bool,
-    /// Whether the values of the samples are never looked at (only times and presence).
+    /// Whether only times and presence of samples matter, not their values.
     pub times_only: bool,
-    /// Whether each window is gone over anew, however much it shares with the one before.
+    /// Whether each window is rescanned, even where it overlaps the previous one.
     pub rescans: bool,
     /// Fills the row of one series.
     pub run: RangeKernel,
 }
 
-/// What the planner has to do for a function that is not a kernel over values.
+/// Functions that the planner implements, because they are not kernels over values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SpecialKind {
     /// `absent(v)`: 1 at steps without any element; labels: those that occur in exactly one `=` matcher of the

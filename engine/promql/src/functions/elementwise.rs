@@ -1,6 +1,6 @@
 //! Kernels that map each element of an instant vector, in place on a block: one call for all rows and steps.
 //!
-//! Functions of floats drop histograms, functions of histograms drop floats. Names of metrics are dropped by all.
+//! Functions of floats drop histograms, functions of histograms drop floats. All drop metric names.
 
 use quiver_types::Histogram;
 
@@ -12,9 +12,9 @@ use crate::kernel::Block;
 pub enum ElementwiseKernel {
     /// A function of the float; histograms are dropped.
     Float(fn(f64) -> f64),
-    /// A function of the floats of a row and the scalar arguments of the call. Gets values and presence of one row.
+    /// A function of a row's floats and the scalar arguments of the call. Takes values and presence of one row.
     WithScalars(fn(&mut [f64], &mut [bool], &[ScalarSteps<'_>])),
-    /// A function of the float as Unix time in seconds. Without arguments in the call its input is `vector(time())`.
+    /// A function of the float as Unix time in seconds. If the call has no arguments, its input is `vector(time())`.
     Date(fn(i64) -> f64),
     /// A function of the native histogram that gives a float; floats are dropped.
     Histogram(fn(&Histogram) -> f64),
@@ -34,7 +34,7 @@ impl ElementwiseKernel {
         }
         block.hists.clear();
         match self {
-            // Slots without a value are computed too: cheaper than asking, and nobody reads them.
+            // Slots without a value are computed as well, which is cheaper than checking; nobody reads them.
             Self::Float(f) => block.values.iter_mut().for_each(|v| *v = f(*v)),
             Self::Date(f) => block.values.iter_mut().for_each(|v| *v = f(unix_seconds(*v))),
             Self::WithScalars(f) => {
@@ -47,7 +47,7 @@ impl ElementwiseKernel {
     }
 }
 
-/// Converts as Go does on amd64: towards zero, and what does not fit becomes the smallest number.
+/// Converts like Go on amd64: truncates, and out-of-range values become the smallest number.
 fn unix_seconds(v: f64) -> i64 {
     if (-9.223_372_036_854_776e18..9.223_372_036_854_776e18).contains(&v) { v as i64 } else { i64::MIN }
 }

@@ -1,7 +1,7 @@
-//! Largest and smallest value of a range, and when it was.
+//! Largest and smallest value of a range, and when it occurred.
 //!
-//! A queue holds the candidates: samples that no later one beats. Each sample enters and leaves it once, whatever
-//! the length of the window, and the answer is always at its front. NaN counts only where there is nothing else.
+//! A queue holds the candidates: samples that no later sample beats. Each sample enters and leaves it once, whatever
+//! the length of the window, and the result is always at its front. NaN is the result only if there is nothing else.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use super::notes::{Note, Notes};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 
-/// Values compared at once.
+/// Values that are compared at once.
 const LANES: usize = 8;
 
 pub(super) const MAX_OVER_TIME: FunctionDef =
@@ -86,11 +86,11 @@ fn value(
     if call.window.range_ms > call.grid.step_ms {
         return extreme(samples, call, out, ctx, beats, |i| samples.values[i]);
     }
-    // No sample is in two windows: nothing is gained by a queue.
+    // No sample is in two windows, so a queue would gain nothing.
     of_floats(samples, call, out, ctx, |values| best(values, beats));
 }
 
-/// Gives the first of the values that no other beats; without any but NaN the last.
+/// The first of the values that no other beats; if all are NaN, the last one.
 fn best(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> f64 {
     let Some(start) = values.iter().position(|v| !v.is_nan()) else {
         return values.last().copied().unwrap_or(f64::NAN);
@@ -107,7 +107,7 @@ fn best(values: &[f64], beats: impl Fn(f64, f64) -> bool) -> f64 {
     if found != 0.0 {
         return found;
     }
-    // Zeros of both signs are equal: the first of them counts.
+    // Zeros of either sign are equal; return the first of them.
     values[start..].iter().copied().find(|&v| v == 0.0).unwrap_or(found)
 }
 
@@ -145,7 +145,7 @@ fn extreme(
         while queue.front().is_some_and(|&f| (f as usize) < w.floats.lo) {
             queue.pop_front();
         }
-        // Nothing but NaN: the last of them.
+        // All are NaN: return the last of them.
         let found = queue.front().map_or(w.floats.hi - 1, |&f| f as usize);
         out.values[w.step] = result(found);
         out.present[w.step] = true;

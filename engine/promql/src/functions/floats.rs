@@ -1,11 +1,11 @@
-//! Functions over time that make one number of the floats of a window and know no histograms.
+//! Functions over time that compute one number from the floats of a window and ignore histograms.
 
 use super::call::{KernelContext, RangeCall};
 use super::notes::{Note, Notes};
 use crate::kernel::{SeriesOut, SeriesSamples};
 use crate::window::each;
 
-/// Calls for the floats of each window that has some; histograms beside them are noted.
+/// Calls a function with the floats of each window that has any; ignored histograms are annotated.
 pub(super) fn of_floats(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,

@@ -1,4 +1,4 @@
-//! Functions that plans hold. They are written by their names, and found in the registry of whoever reads the plan.
+//! Functions in plans. They are serialized by name, and looked up in the registry when a plan is read.
 
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
@@ -7,18 +7,18 @@ use super::definition::{FunctionDef, Kernel, ScalarKernel};
 use super::elementwise::ElementwiseKernel;
 use super::lookup;
 
-/// The kernel of a function, with its name.
+/// The kernel of a function, with the function's name.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Named<K> {
     /// Name in the registry.
     pub(crate) name: &'static str,
-    /// What is computed.
+    /// The kernel.
     pub(crate) kernel: K,
 }
 
 /// Kernels of one kind.
 pub(crate) trait KernelKind: Copy {
-    /// Gives the kernel, if it is of this kind.
+    /// The kernel, if it is of this kind.
     fn of(kernel: &Kernel) -> Option<Self>;
 }
 
@@ -54,12 +54,12 @@ pub(crate) mod of_range {
 
     use super::{FunctionDef, Kernel, other_kind, registered};
 
-    /// Writes its name.
+    /// Serializes the name.
     pub(crate) fn serialize<S: Serializer>(function: &FunctionDef, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(function.name)
     }
 
-    /// Finds the range function of that name in the registry; any other name is an error.
+    /// Finds the range function with this name in the registry; any other name is an error.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<&'static FunctionDef, D::Error> {
         let function = registered(deserializer)?;
         if matches!(function.kernel, Kernel::Range(_)) { Ok(function) } else { Err(other_kind::<D>(function)) }

@@ -1,7 +1,7 @@
 //! Texts of all warnings and infos of evaluation, and the set that a kernel fills while it runs over a series.
 //!
-//! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers
-//! building texts to the end of a series, so that a window that repeats a fault costs a bit and no string.
+//! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers building
+//! texts to the end of a series, so that a problem repeated in many windows costs a bit and no string.
 
 use quiver_types::go::{float_text, general, quote};
 

@@ -1,5 +1,5 @@
-//! `quantile_over_time` and `mad_over_time`: the order of the values decides. Each window is copied and partly
-//! sorted; that beats keeping windows sorted up to some thousand samples.
+//! `quantile_over_time` and `mad_over_time`, which depend on the order of values. Each window is copied and partly
+//! sorted; up to some thousand samples this is faster than keeping windows sorted.
 
 use quiver_types::Result;
 

@@ -1,7 +1,7 @@
 //! `rate`, `increase` and `delta` of `anchored` and `smoothed` selectors: exact ends instead of extrapolation.
 //!
-//! `anchored` starts from the sample at or before the window, `smoothed` from values on the line between the samples
-//! around both ends. Source: Prometheus 3.14 `promql/functions.go`: `extendedRate`, `extendedHistogramRate`.
+//! `anchored` starts from the sample at or before the window, `smoothed` from values interpolated between the samples
+//! around each end. Source: Prometheus 3.14 `promql/functions.go`: `extendedRate`, `extendedHistogramRate`.
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
@@ -49,7 +49,7 @@ pub(super) fn run(
     });
 }
 
-/// The samples to start from and to end with; `None` when the window has nothing to measure.
+/// The first and last sample to use; `None` if the window has nothing to measure.
 fn ends(ts: &[Millis], w: Cursor, step: &StepWindow, smoothed: bool) -> Option<(usize, usize)> {
     let (first, last) = outer_samples(&ts[w.lo..w.hi], step.start, step.end, smoothed);
     let (first, last) = (first + w.lo, last + w.lo);
@@ -73,7 +73,7 @@ fn floats(s: &SeriesSamples<'_>, step: &StepWindow, smoothed: bool, growth: Grow
     if !growth.is_counter {
         return Some(right - left);
     }
-    // Only samples strictly inside count for resets: the interpolation has dealt with those at the ends.
+    // Only samples strictly inside count for resets; interpolation has handled those at the ends.
     let from = if s.ts[first] <= step.start { first + 1 } else { first };
     let to = if s.ts[last] >= step.end { last } else { last + 1 };
     let mut lost = 0.0;
@@ -137,7 +137,7 @@ fn histograms(
     Some(result)
 }
 
-/// Adds up what resets between the two ends have thrown away; outer `None`: the histograms cannot be added.
+/// Adds up what was lost to resets between the two ends; the outer `None` means that the histograms cannot be added.
 #[allow(clippy::option_option, reason = "no loss and no result are different things")]
 fn lost_to_resets(
     s: &SeriesSamples<'_>,
@@ -148,7 +148,7 @@ fn lost_to_resets(
 ) -> Option<Option<Histogram>> {
     let mut from = first + 1;
     let mut previous = left;
-    // The left end was interpolated over a reset: that one is accounted for.
+    // The left end was interpolated across a reset, which is accounted for already.
     if left_is_between && detect_reset(&s.hists[first + 1], &s.hists[first]) {
         previous = &s.hists[first + 1];
         from += 1;

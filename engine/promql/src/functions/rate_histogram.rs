@@ -1,7 +1,7 @@
-//! Growth of native histograms in a range.
+//! Increase of native histograms in a range.
 //!
-//! Source: Prometheus 3.14 `promql/functions.go: histogramRate`. Which histograms come after a reset is found once
-//! per series.
+//! Source: Prometheus 3.14 `promql/functions.go: histogramRate`. Which histograms follow a reset is determined once per
+//! series.
 
 use quiver_types::{Histogram, Millis, ResetHint};
 
@@ -11,12 +11,12 @@ use crate::histogram::{self, detect_reset, uses_custom_buckets};
 use crate::kernel::SeriesSamples;
 use crate::window::Cursor;
 
-/// The histograms of a series and the resets among them.
+/// The histograms of a series, with the resets among them.
 pub(super) struct HistogramRates<'a> {
     hists: &'a [Histogram],
     starts: &'a [Millis],
     is_counter: bool,
-    /// Histograms after a reset.
+    /// Indexes of histograms that follow a reset.
     resets: Vec<u32>,
     overlaps: Vec<u32>,
 }
@@ -40,7 +40,7 @@ impl<'a> HistogramRates<'a> {
         Self { hists: s.hists, starts, is_counter: growth.is_counter, resets, overlaps }
     }
 
-    /// Gives growth between the samples and the factor to extend it.
+    /// The increase between the samples, and the factor for extrapolation.
     pub(super) fn get(&self, w: Cursor, edges: &Edges, notes: &mut Notes) -> Option<(Histogram, f64)> {
         let first = &self.hists[w.lo];
         let growth = if w.len() > 1 { Some(self.growth(w, notes)?) } else { None };
@@ -64,7 +64,8 @@ impl<'a> HistogramRates<'a> {
         let mut seen = Notes::default();
         let resets = inside(&self.resets, w);
         let is_gauge = |h: &Histogram| h.reset_hint == ResetHint::Gauge;
-        // With a reset after the first histogram its buckets do not matter, not even whether they fit.
+        // If the second histogram follows a reset, the buckets of the first do not matter, not even whether they are
+        // compatible.
         let nothing = (resets.first() == Some(&(w.lo as u32 + 1))).then(|| {
             let second = &self.hists[w.lo + 1];
             Histogram { schema: second.schema, custom_bounds: second.custom_bounds.clone(), ..Histogram::default() }
@@ -87,7 +88,7 @@ impl<'a> HistogramRates<'a> {
                 }
                 schema = schema.min(h.schema);
                 if uses_custom_buckets(h) != custom {
-                    // Only this is reported then.
+                    // Only this annotation is reported then.
                     notes.set(Note::MixedExponentialCustom);
                     return None;
                 }
@@ -114,7 +115,7 @@ impl<'a> HistogramRates<'a> {
     }
 }
 
-/// Gives the marks after the first and up to the last sample of a window.
+/// The marks after the first and up to the last sample of a window.
 fn inside(marks: &[u32], w: Cursor) -> &[u32] {
     let from = marks.partition_point(|&i| i as usize <= w.lo);
     let to = marks.partition_point(|&i| (i as usize) < w.hi);

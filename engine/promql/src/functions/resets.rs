@@ -1,7 +1,7 @@
-//! `resets` and `changes`: how often something happened between neighbours. Events are counted once along the series;
-//! a window is a difference of two counts.
+//! `resets` and `changes`: how often something happened between neighbouring samples. Events are counted once along the
+//! series; a window is the difference of two counts.
 //!
-//! `anchored` selectors count from the sample at or before the window, float or histogram.
+//! `anchored` selectors count from the sample at or before the start of the window, float or histogram.
 
 use quiver_types::{Millis, Result};
 
@@ -58,7 +58,7 @@ fn changes(
     Ok(())
 }
 
-/// Counts events between neighbours; a change between float and histogram always is one.
+/// Counts events between neighbours; a change between float and histogram always counts.
 fn count(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
@@ -67,7 +67,7 @@ fn count(
     float: impl Fn(usize, usize) -> bool,
     hist: impl Fn(usize, usize) -> bool,
 ) {
-    // events[i]: number of events up to sample i.
+    // `events[i]` is the number of events up to sample i.
     let events = &mut scratch.marks;
     events.clear();
     let mut total = 0_u32;
@@ -104,7 +104,7 @@ fn count(
         let mut first = cursor.lo;
         if call.window.anchored {
             anchor_from = first_after(ts, anchor_from, start - call.window.lookback_ms);
-            // The newest sample before the window, if it is within the look-back.
+            // The newest sample before the window, if it is within the lookback.
             first = if anchor_from < cursor.lo { cursor.lo - 1 } else { cursor.lo };
         }
         out.values[step] = f64::from(events[cursor.hi - 1] - events[first]);

@@ -1,5 +1,5 @@
-//! Functions that are not a kernel over values: they look at labels, groups, the order or the query, so the planner
-//! carries them out. Each [`SpecialKind`] says how, and which helper computes the numbers.
+//! Functions that are not kernels over values: they depend on labels, groups, the order or the query, so the planner
+//! implements them. Each [`SpecialKind`] says how, and which helper computes the numbers.
 
 use super::definition::{FunctionDef, Kernel, MATRIX, SpecialKind, VECTOR};
 use crate::ast::ValueType::{Scalar, String, Vector};

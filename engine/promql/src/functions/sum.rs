@@ -43,7 +43,7 @@ fn sum_histograms(hists: &[Histogram], notes: &mut Notes) -> Option<Histogram> {
     let mut seen = Notes::default();
     for h in &hists[1..] {
         let Ok(merged) = histogram::add_compensated(&mut sum, &mut lost, h) else {
-            // Only this is reported then.
+            // Only this annotation is reported then.
             notes.set(Note::MixedExponentialCustom);
             return None;
         };
@@ -59,7 +59,7 @@ fn sum_histograms(hists: &[Histogram], notes: &mut Notes) -> Option<Histogram> {
     Some(sum)
 }
 
-/// Says whether one histogram tells of a reset and another one that there was none.
+/// Tells whether one histogram indicates a reset and another one that there was none.
 pub(super) fn contradict(hists: &[Histogram]) -> bool {
     let has = |hint| hists.iter().any(|h| h.reset_hint == hint);
     has(ResetHint::Reset) && has(ResetHint::NotReset)

@@ -13,10 +13,10 @@ use super::form::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
-/// One row, present where its input has nothing.
+/// One row, present at steps where the input is empty.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Absent {
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
 }
 

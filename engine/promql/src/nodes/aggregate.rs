@@ -1,6 +1,7 @@
-//! Aggregations that fold rows into groups: each partition folds its own rows and gives its state as batches (`state`),
-//! the final node merges. Over samples the rollup of a series goes straight into its group, so the matrix series × steps
-//! never exists. Quantiles need all values of a group, so their partial rollups give rows, with the group of each.
+//! Aggregations that fold rows into groups: each partition folds its rows and sends its state as batches (see `state`),
+//! which the final node merges. Over samples, the rollup of a series is folded directly into its group, so the matrix
+//! of series × steps never exists. Quantiles need all values of a group, so there the partial nodes send rows, each
+//! with its group.
 
 mod state;
 
@@ -29,25 +30,25 @@ use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
 use crate::run::RunState;
 
-/// What both halves of the node share.
+/// What both parts of the node share.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fold {
     pub(crate) op: AggregateOp,
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
     /// Group of each row of the input.
     pub(crate) ids: Vec<u32>,
     /// Number of groups.
     pub(crate) groups: usize,
-    /// Parameter (`quantile`) and where it stands.
+    /// Parameter (`quantile`) and its position.
     pub(crate) param: Option<(Param, PosRange)>,
     /// Position of the aggregated expression.
     pub(crate) pos: PosRange,
     /// Labels of the input.
     pub(crate) table: Arc<SeriesTable>,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
-    /// The rollup that is fused in; the input is then samples.
+    /// The rollup that is fused in; if set, the input has samples.
     pub(crate) rollup: Option<Arc<Rollup>>,
 }
 
@@ -57,7 +58,7 @@ impl Fold {
         format!("{} groups={} series={}{rollup}", self.op.as_str(), self.groups, self.table.len())
     }
 
-    /// Bytes of a group at one step: what an operator that has matrices keeps of it, and whether it was seen.
+    /// Memory of a group per step: the numbers of an operator with matrices, and flags.
     fn slot_bytes(&self) -> usize {
         match self.op {
             AggregateOp::Sum => 17,
@@ -67,12 +68,12 @@ impl Fold {
         }
     }
 
-    /// Bytes of the matrices of a state.
+    /// Memory of a state's matrices.
     fn state_bytes(&self) -> usize {
         if self.keeps_rows() { 0 } else { self.groups * self.steps * self.slot_bytes() }
     }
 
-    /// Bytes of the answer, where it does not take the place of a state.
+    /// Memory of the result, unless it replaces a state.
     fn answer_bytes(&self) -> usize {
         if self.keeps_rows() { self.groups * self.steps * self.slot_bytes() } else { 0 }
     }
@@ -85,7 +86,7 @@ impl Fold {
         state::schema(self.op, self.steps, self.histograms)
     }
 
-    /// Gives the parameter, one value or one per step, and says what there is to say about it.
+    /// The parameter, one value or one per step; adds annotations about it.
     async fn parameter(&self, inputs: Vec<SendableRecordBatchStream>, env: &Env) -> Result<Vec<f64>> {
         let Some((param, pos)) = self.param else { return Ok(vec![]) };
         let first = if let Param::Input(first) = param { first } else { 0 };
@@ -97,7 +98,7 @@ impl Fold {
         Ok(values)
     }
 
-    /// Merges states, in the order of partitions, so that the last digits are the same each time.
+    /// Merges states in the order of partitions, so that the last digits are reproducible.
     fn merged(&self, mut states: Vec<RecordBatch>) -> Result<Option<Accumulator>> {
         states.sort_by_cached_key(state::partition);
         let mut merged: Option<Accumulator> = None;
@@ -113,7 +114,7 @@ impl Fold {
     }
 }
 
-/// Folds the rows of one partition and gives its state for [`FoldFinal`].
+/// Folds the rows of one partition and sends its state to [`FoldFinal`].
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FoldPartial(pub(crate) Arc<Fold>);
 
@@ -173,7 +174,7 @@ struct FoldWorker {
     state: Option<(Accumulator, MemoryReservation)>,
     rollup: Option<SeriesRollup>,
     names: Option<LabelColumn>,
-    /// Values and presence of the series at hand.
+    /// Values and presence of the current series.
     row: (Vec<f64>, Vec<bool>),
     run: Arc<RunState>,
     partition: usize,
@@ -210,7 +211,7 @@ impl Worker for FoldWorker {
                 state.fold(fold.ids[series as usize], 0, values, present, hists, name(series));
             }
         }
-        // Rows that are kept and histograms grow with each batch.
+        // Kept rows and histograms grow with each batch.
         memory.try_resize(fold.state_bytes() + state.grown_bytes())?;
         run.hold(0)?;
         let full = state.take_full();
@@ -222,7 +223,7 @@ impl Worker for FoldWorker {
         let mut annotations = Annotations::default();
         state.remark(&mut annotations);
         self.run.annotate(annotations);
-        // Histograms are written into columns; all else becomes one as it is.
+        // Histograms are copied into columns; everything else becomes a column without copying.
         memory.try_grow(state.grown_bytes())?;
         let batches = self.batches(state.into_parts());
         drop(memory);
@@ -234,7 +235,7 @@ impl Worker for FoldWorker {
     }
 }
 
-/// Merges what partitions folded.
+/// Merges the states of partitions.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FoldFinal(pub(crate) Arc<Fold>);
 
@@ -283,7 +284,7 @@ impl StepOperator for FoldFinal {
             let Some(state) = fold.merged(states)? else { return Ok(vec![]) };
             let mut annotations = Annotations::default();
             let block = state.finish(&param, &mut annotations);
-            // The state is gone, its memory is now that of the answer.
+            // The state has been freed; from now on the reservation is for the result.
             memory.try_resize(block.memory_bytes())?;
             env.run.annotate(annotations);
             env.run.hold(block.present.iter().filter(|p| **p).count() + block.hists.len())?;

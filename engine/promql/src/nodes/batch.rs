@@ -1,9 +1,8 @@
-//! Step matrices as record batches, and back.
+//! Converts step matrices to record batches and back.
 //!
-//! Columns: `row` `UInt32`, row in the operator's `SeriesTable`; `v` `FixedSizeList<Float64, S>`, one value per step,
-//! nulls of the child say where there is none; where native histograms are possible `h` `List<Struct{step, hist}>`,
-//! histograms by step. A row occurs in one batch only and has at least one value. Child buffers are handed over
-//! without a copy.
+//! Columns: `row` `UInt32`, the row in the operator's `SeriesTable`; `v` `FixedSizeList<Float64, S>`, one value per
+//! step, null if there is none; and if native histograms are possible `h` `List<Struct{step, hist}>`, histograms by
+//! step. A row occurs in one batch only, and has at least one value. Child buffers are passed on without copying.
 
 use std::sync::Arc;
 
@@ -16,10 +15,10 @@ use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram
 
 use crate::kernel::Block;
 
-/// Values per batch that operators aim at.
+/// Target number of values per batch.
 pub(crate) const VALUES_PER_BATCH: usize = 128 * 1024;
 
-/// Gives how many rows make a batch.
+/// Number of rows per batch.
 pub(crate) fn rows_per_batch(steps: usize) -> usize {
     (VALUES_PER_BATCH / steps.max(1)).max(1)
 }
@@ -31,7 +30,7 @@ fn histogram_item() -> Fields {
     ])
 }
 
-/// Gives the schema of a step matrix.
+/// The schema of a step matrix.
 pub(crate) fn matrix_schema(steps: usize, histograms: bool) -> SchemaRef {
     let item = Arc::new(Field::new("item", DataType::Float64, true));
     let mut fields = vec![
@@ -45,7 +44,7 @@ pub(crate) fn matrix_schema(steps: usize, histograms: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Makes a batch of a block. Histograms of a block need the column `h` in the schema.
+/// Converts a block to a batch. If the block has histograms, the schema must have the column `h`.
 pub(crate) fn to_batch(block: Block, schema: &SchemaRef) -> Result<RecordBatch> {
     let Block { rows, steps, values, present, hists } = block;
     let count = rows.len();
@@ -73,7 +72,7 @@ pub(crate) fn to_batch(block: Block, schema: &SchemaRef) -> Result<RecordBatch> 
     Ok(RecordBatch::try_new(Arc::clone(schema), columns)?)
 }
 
-/// Makes a block of a batch; takes the values over without a copy when nobody else holds them.
+/// Converts a batch to a block; takes its values without copying if they are not shared.
 pub(crate) fn to_block(batch: RecordBatch) -> Result<Block> {
     let shape = || DataFusionError::Internal("a batch that is no step matrix".into());
     if batch.num_columns() < 2 {
@@ -109,7 +108,7 @@ pub(crate) fn to_block(batch: RecordBatch) -> Result<Block> {
     Ok(Block { rows, steps, values, present, hists })
 }
 
-/// Collects rows into blocks of a good size.
+/// Collects rows into blocks of a suitable size.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
     schema: SchemaRef,
@@ -118,17 +117,17 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// Makes a builder for batches of a schema.
+    /// Creates a builder for batches with a schema.
     pub(crate) fn new(steps: usize, schema: SchemaRef) -> Self {
         Self { schema, block: Block::new(steps), rows_max: rows_per_batch(steps) }
     }
 
-    /// Rows that make a batch.
+    /// Number of rows per batch.
     pub(crate) fn rows_max(&self) -> usize {
         self.rows_max
     }
 
-    /// Appends an empty row and gives its values and presence to be filled.
+    /// Appends an empty row; returns its values and presence to be filled.
     pub(crate) fn row(&mut self, row: u32) -> (&mut [f64], &mut [bool]) {
         let at = self.block.rows.len() * self.block.steps;
         self.block.rows.push(row);
@@ -137,13 +136,13 @@ impl BlockBuilder {
         (&mut self.block.values[at..], &mut self.block.present[at..])
     }
 
-    /// Appends histograms to the row that was added last.
+    /// Appends histograms to the last row.
     pub(crate) fn histograms(&mut self, hists: impl IntoIterator<Item = (u32, quiver_types::Histogram)>) {
         let idx = (self.block.rows.len() - 1) as u32;
         self.block.hists.extend(hists.into_iter().map(|(step, h)| (idx, step, h)));
     }
 
-    /// Takes the last row back when nothing is in it. Gives how many values it has.
+    /// Removes the last row if it is empty; returns the number of its values.
     pub(crate) fn settle(&mut self) -> usize {
         let at = (self.block.rows.len() - 1) * self.block.steps;
         let idx = (self.block.rows.len() - 1) as u32;
@@ -157,12 +156,12 @@ impl BlockBuilder {
         floats + hists
     }
 
-    /// Gives a batch when there is enough for one.
+    /// Returns a batch if there are enough rows.
     pub(crate) fn full(&mut self) -> Result<Option<RecordBatch>> {
         if self.block.rows.len() < self.rows_max { Ok(None) } else { self.flush() }
     }
 
-    /// Gives a batch of what is left.
+    /// Returns a batch of the remaining rows.
     pub(crate) fn flush(&mut self) -> Result<Option<RecordBatch>> {
         if self.block.rows.is_empty() {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Repeats a matrix of one step over all steps: what a selector with `@` gives is evaluated once.
+//! Repeats a matrix of one step for all steps: a selector with `@` is evaluated only once.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use crate::run::RunState;
 /// Repeats the only step of its input.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
-    /// Steps of the output.
+    /// Number of steps of the output.
     pub(crate) steps: usize,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
 }
 
@@ -54,7 +54,7 @@ impl Form for Broadcast {
     const KIND: &'static str = "Broadcast";
 }
 
-/// Takes as many rows at a time as make one batch: a row becomes as many times longer as there are steps.
+/// Takes as many rows at a time as make one output batch, because each row grows by the number of steps.
 struct Repeat {
     out: BlockBuilder,
     steps: usize,

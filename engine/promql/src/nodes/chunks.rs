@@ -1,5 +1,5 @@
-//! The samples of each series as chunks: a few bytes per sample where lists have sixteen, so that what is put in order
-//! is small.
+//! Encodes the samples of each series as chunks: a few bytes per sample, instead of sixteen in lists, so that there is
+//! less to sort.
 
 use std::sync::Arc;
 
@@ -21,20 +21,20 @@ use super::{Batches, Env, Spread, StepOperator};
 use crate::raw::chunks::{Chunk, Encoding, chunks};
 use crate::run::RunState;
 
-/// Column of the places, by which answers are put in order.
+/// Column with the places, by which results are sorted.
 pub(crate) const PLACE: &str = "row";
 
-/// Series that are taken at a time: their chunks stand in memory together.
+/// Series per batch; their chunks are in memory together.
 const SERIES_MAX: usize = 256;
 
-/// Takes samples, gives one row per series that has any.
+/// Takes samples; returns one row for each series that has any.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SampleChunks {
-    /// Place of each series of the scan in the answer.
+    /// Place in the result of each series of the scan.
     pub(crate) places: Vec<u32>,
 }
 
-/// Gives the schema: place, and a list of chunks.
+/// The schema: place, and a list of chunks.
 fn chunks_schema() -> SchemaRef {
     Arc::new(Schema::new(vec![
         Field::new(PLACE, DataType::UInt32, false),
@@ -51,7 +51,7 @@ fn chunk_fields() -> Fields {
         Field::new("min", DataType::Int64, false),
         Field::new("max", DataType::Int64, false),
         Field::new("encoding", DataType::UInt8, false),
-        // Lists of many series have more bytes than 32 bits count.
+        // The data of many series may exceed 32-bit offsets.
         Field::new("data", DataType::LargeBinary, false),
     ])
 }
@@ -93,7 +93,7 @@ impl Form for SampleChunks {
 struct ChunksWorker {
     chunks: Arc<SampleChunks>,
     buffers: SampleBuffers,
-    /// What the rows that were given last take.
+    /// Memory of the rows that were returned last.
     memory: MemoryReservation,
     run: Arc<RunState>,
 }
@@ -131,7 +131,7 @@ struct Rows {
     max: Vec<i64>,
     encodings: Vec<u8>,
     data: LargeBinaryBuilder,
-    /// Chunks of the series before the one at hand.
+    /// Number of chunks before the current series.
     before: usize,
 }
 
@@ -143,7 +143,7 @@ impl Rows {
         self.data.append_value(&chunk.data);
     }
 
-    /// Ends a series; one without chunks has no row.
+    /// Ends a series; without chunks it gets no row.
     fn end(&mut self, place: u32) {
         let chunks = self.min.len() - self.before;
         if chunks > 0 {
@@ -166,7 +166,7 @@ impl Rows {
     }
 }
 
-/// Reads the rows of a batch that [`SampleChunks`] gave: place and chunks.
+/// Calls a function with the place and the chunks of each row of a batch from [`SampleChunks`].
 pub(crate) fn each_row(
     batch: &RecordBatch,
     mut visit: impl FnMut(u32, Vec<Chunk>) -> quiver_types::Result<()>,

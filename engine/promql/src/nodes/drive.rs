@@ -1,4 +1,4 @@
-//! How operators are driven: batch by batch through a worker, or over everything that their inputs gave.
+//! Drives operators: batch by batch through a worker, or on the complete input.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -16,24 +16,24 @@ use super::batch::to_block;
 use super::{Batches, Env};
 use crate::kernel::Block;
 
-/// Works on one batch after the other.
+/// Processes one batch after the other.
 pub(crate) trait Worker: Send + 'static {
-    /// Takes a batch, gives what is ready.
+    /// Takes a batch; returns the batches that are ready.
     fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>>;
 
-    /// Gives what is left when the input has ended.
+    /// Returns the remaining batches at the end of the input.
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
         Ok(vec![])
     }
 
-    /// Most rows of a batch that it wants to take at a time: where a row of the input becomes a much larger one, what
-    /// waits to be taken would be large too.
+    /// Maximum rows that it takes at a time. Limited if an input row becomes a much larger output row, so that waiting
+    /// output does not grow too large.
     fn rows_max(&self) -> usize {
         usize::MAX
     }
 }
 
-/// How long a worker works in a row: what stands before it may be there already, and its thread is for all queries.
+/// How long a worker runs before it yields: its input may all be available, and the thread is shared by all queries.
 const TURN: Duration = Duration::from_millis(5);
 
 /// Drives a worker over an input.
@@ -41,10 +41,10 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
     struct State<W> {
         input: Option<SendableRecordBatchStream>,
         worker: W,
-        /// Rows of the batch at hand that the worker has not taken yet.
+        /// Rows of the current batch that the worker has not taken yet.
         rest: Option<RecordBatch>,
         ready: VecDeque<RecordBatch>,
-        /// How long it has worked since it last let other queries run.
+        /// How long it has run since it last yielded.
         worked: Duration,
     }
     let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new(), worked: Duration::ZERO };
@@ -82,7 +82,7 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
     .boxed()
 }
 
-/// Drives a worker that is made only once something else was awaited (scalar inputs, the other side of a join).
+/// Drives a worker that is created after something else was awaited (scalar inputs, the other side of a join).
 pub(crate) fn drive_after<W: Worker>(
     input: SendableRecordBatchStream,
     worker: impl Future<Output = Result<W>> + Send + 'static,
@@ -90,7 +90,7 @@ pub(crate) fn drive_after<W: Worker>(
     stream::once(async move { worker.await.map(|w| drive(input, w)) }).try_flatten().boxed()
 }
 
-/// Gives the batches that a future ends with. They count as memory of the query until they are taken.
+/// A stream of the batches that a future returns. They count as memory of the query until they are consumed.
 pub(crate) fn once(env: Env, whole: impl Future<Output = Result<Vec<RecordBatch>>> + Send + 'static) -> Batches {
     let held = async move {
         let batches = whole.await?;
@@ -104,14 +104,14 @@ pub(crate) fn once(env: Env, whole: impl Future<Output = Result<Vec<RecordBatch>
     stream::once(held).try_flatten().boxed()
 }
 
-/// Bytes of a batch, of shared buffers its own part only.
+/// Memory of a batch; of shared buffers only its own part.
 pub(crate) fn batch_bytes(batch: &RecordBatch) -> usize {
     let own =
         |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_else(|_| column.get_array_memory_size());
     batch.columns().iter().map(own).sum()
 }
 
-/// Collects a whole input. Its memory is asked for block by block, and given back with the matrix.
+/// Collects a complete input. Memory is reserved block by block, and released with the matrix.
 pub(crate) async fn collect(mut input: SendableRecordBatchStream, rows: usize, env: &Env) -> Result<Matrix> {
     let memory = env.reserve("matrix", rows * size_of::<Option<(u32, u32)>>())?;
     let mut blocks = Vec::new();
@@ -124,7 +124,7 @@ pub(crate) async fn collect(mut input: SendableRecordBatchStream, rows: usize, e
     Ok(Matrix { _memory: Some(memory), ..Matrix::new(blocks, rows) })
 }
 
-/// Calls for each block of an input and holds none.
+/// Calls a function for each block of an input, without holding any.
 pub(crate) async fn each_block(
     mut input: SendableRecordBatchStream,
     env: &Env,
@@ -153,14 +153,14 @@ async fn collect_scalar(input: SendableRecordBatchStream, env: &Env) -> Result<V
 /// A scalar argument of an operator.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Param {
-    /// Known when the plan is made.
+    /// A constant.
     Const(f64),
-    /// Given by an input of the node.
+    /// The value of an input of the node, by number.
     Input(usize),
 }
 
-/// Gets the values of parameters: one, or one per step. `inputs` are those after the main one, `first` the number of
-/// the first of them.
+/// The values of parameters: one, or one per step. `inputs` are those after the main one; `first` is the number of the
+/// first.
 pub(crate) async fn params(
     wanted: &[Param],
     inputs: Vec<SendableRecordBatchStream>,
@@ -175,7 +175,7 @@ pub(crate) async fn params(
         given.push(values);
     }
     env.run.keep(memory);
-    // Each input is the value of one parameter.
+    // Each input belongs to one parameter.
     let value = |p: &Param| match p {
         Param::Const(v) => vec![*v],
         Param::Input(i) => std::mem::take(&mut given[*i - first]),
@@ -184,7 +184,7 @@ pub(crate) async fn params(
 }
 
 impl Param {
-    /// What plans show.
+    /// Its text in plans.
     pub(crate) fn shown(self) -> String {
         match self {
             Self::Const(v) => format!("{v}"),
@@ -196,7 +196,7 @@ impl Param {
 /// Histograms of a row by step.
 pub(crate) type Hists = Vec<(u32, Histogram)>;
 
-/// Takes the histograms out of a block: one list per row, or none at all when there are none.
+/// Removes the histograms from a block: one list per row, or no lists at all if there are none.
 pub(crate) fn split_hists(block: &mut Block) -> Vec<Hists> {
     if block.hists.is_empty() {
         return vec![];
@@ -208,12 +208,12 @@ pub(crate) fn split_hists(block: &mut Block) -> Vec<Hists> {
     lists
 }
 
-/// Rows of a matrix that is held as a whole, by row number.
+/// Rows of a matrix in memory, by row number.
 #[derive(Debug, Default)]
 pub(crate) struct Matrix {
     blocks: Vec<(Block, Vec<Hists>)>,
     places: Vec<Option<(u32, u32)>>,
-    /// What is reserved for it, where a node holds it.
+    /// Memory reserved for it, if a node holds it.
     _memory: Option<MemoryReservation>,
 }
 
@@ -222,14 +222,14 @@ pub(crate) struct Matrix {
 pub(crate) struct RowView<'a> {
     /// Values by step.
     pub(crate) values: &'a [f64],
-    /// Which of them are there.
+    /// Which of the values are present.
     pub(crate) present: &'a [bool],
     /// Histograms by step.
     pub(crate) hists: &'a [(u32, Histogram)],
 }
 
 impl RowView<'_> {
-    /// Calls for each step that has a float or a histogram.
+    /// Calls a function for each step that has a float or a histogram.
     pub(crate) fn each_step(&self, mut f: impl FnMut(usize)) {
         for (step, present) in self.present.iter().enumerate() {
             if *present {
@@ -241,7 +241,7 @@ impl RowView<'_> {
         }
     }
 
-    /// Gives the histogram of a step.
+    /// The histogram at a step.
     pub(crate) fn histogram(&self, step: usize) -> Option<&Histogram> {
         let i = self.hists.binary_search_by_key(&(step as u32), |h| h.0).ok()?;
         Some(&self.hists[i].1)
@@ -249,7 +249,7 @@ impl RowView<'_> {
 }
 
 impl Matrix {
-    /// Indexes blocks of a table with `rows` rows.
+    /// Indexes the blocks of a table with this number of rows.
     pub(crate) fn new(blocks: Vec<Block>, rows: usize) -> Self {
         let mut places = vec![None; rows];
         for (b, block) in blocks.iter().enumerate() {
@@ -264,7 +264,7 @@ impl Matrix {
         Self { blocks: blocks.into_iter().map(split).collect(), places, _memory: None }
     }
 
-    /// Gives a row, unless it has no value at any step.
+    /// A row; `None` if it has no value at any step.
     pub(crate) fn row(&self, row: u32) -> Option<RowView<'_>> {
         let (block, idx) = self.places[row as usize]?;
         let (block, hists) = &self.blocks[block as usize];
@@ -272,7 +272,7 @@ impl Matrix {
         Some(RowView { values, present, hists: hists.get(idx as usize).map_or(&[], Vec::as_slice) })
     }
 
-    /// Gives the numbers of the rows in the order in which they came.
+    /// Row numbers in order of arrival.
     pub(crate) fn arrival(&self) -> impl Iterator<Item = u32> + '_ {
         self.blocks.iter().flat_map(|(b, _)| b.rows.iter().copied())
     }

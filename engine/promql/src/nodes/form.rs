@@ -1,4 +1,4 @@
-//! How an operator is written: its kind, then all that it holds. `written` reads it again.
+//! The serialization of an operator: its kind, then its content. `written` reads it.
 
 use datafusion::common::internal_datafusion_err;
 use datafusion::error::{DataFusionError, Result};
@@ -7,33 +7,33 @@ use serde::de::DeserializeOwned;
 
 use super::StepOperator;
 
-/// An operator that is written.
+/// An operator that can be serialized.
 pub(crate) trait Form: StepOperator + Serialize + DeserializeOwned {
-    /// The name of the type, by which its bodies are known.
+    /// Name of the type, which identifies its serialized form.
     const KIND: &'static str;
 }
 
-/// Writes an operator: its kind, then all that it holds.
+/// Serializes an operator: its kind, then its content.
 pub(crate) fn body<T: Form>(operator: &T) -> Result<Vec<u8>> {
     postcard::to_allocvec(&(T::KIND, operator)).map_err(unwritten)
 }
 
-/// The error of what cannot be written.
+/// The error if something cannot be serialized.
 pub(super) fn unwritten(error: postcard::Error) -> DataFusionError {
     internal_datafusion_err!("an operator of steps cannot be written: {error}")
 }
 
-/// A list of a few numbers, for `#[serde(with = …)]`.
+/// Serialization of a list of few numbers, for `#[serde(with = …)]`.
 pub(crate) mod few {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use smallvec::SmallVec;
 
-    /// Writes it as any list.
+    /// Serializes it like any list.
     pub(crate) fn serialize<S: Serializer>(numbers: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
         numbers.serialize(serializer)
     }
 
-    /// Reads any list of row numbers.
+    /// Deserializes any list of row numbers.
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[u32; 2]>, D::Error> {
         Vec::<u32>::deserialize(deserializer).map(|numbers| SmallVec::from_slice(&numbers))
     }

@@ -1,5 +1,5 @@
-//! `histogram_quantile`, `histogram_quantiles`, `histogram_fraction`: rows of classic buckets brought together by
-//! their labels without `le`, and rows of native histograms.
+//! `histogram_quantile`, `histogram_quantiles` and `histogram_fraction`: of classic buckets, grouped by their labels
+//! without `le`, and of native histograms.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,21 +25,21 @@ use crate::quantile::{
     histogram_quantile,
 };
 
-/// Rows with the same labels but for `le`, and the row of native histograms with just these labels.
+/// Rows with the same labels except `le`, and the row of native histograms with exactly these labels.
 #[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct HistogramGroup {
-    /// Classic buckets: row and upper bound, by bound.
+    /// Classic buckets: row and upper bound, sorted by bound.
     pub(crate) classic: Vec<(u32, f64)>,
     /// Row of native histograms, if there is one.
     pub(crate) native: Option<u32>,
-    /// Rows of the output: one, or one per quantile.
+    /// Output rows: one, or one per quantile.
     pub(crate) out: Vec<u32>,
 }
 
-/// What is computed.
+/// The function to compute.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum HistogramFunction {
-    /// A quantile per parameter; where each parameter stands.
+    /// One quantile per parameter; with the position of each parameter.
     Quantiles(Vec<PosRange>),
     /// The fraction between two parameters.
     Fraction,
@@ -48,21 +48,21 @@ pub(crate) enum HistogramFunction {
 /// Quantiles or fractions of classic and native histograms, by step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepHistogram {
-    /// What is computed.
+    /// The function to compute.
     pub(crate) function: HistogramFunction,
     /// Quantiles, or lower and upper.
     pub(crate) params: Vec<Param>,
     /// Times of the steps.
     pub(crate) grid: Grid,
-    /// One for each set of labels without `le`.
+    /// One for each label set without `le`.
     pub(crate) groups: Vec<HistogramGroup>,
-    /// Rows whose `le` is missing or malformed.
+    /// Rows with a missing or malformed `le`.
     pub(crate) bad: Vec<u32>,
     /// Labels of the input.
     pub(crate) table: Arc<SeriesTable>,
-    /// Where the vector stands.
+    /// Position of the vector argument.
     pub(crate) pos: PosRange,
-    /// Whether two groups may have equal labels in the output.
+    /// Whether two groups may have the same labels in the output.
     pub(crate) merges: bool,
 }
 
@@ -113,7 +113,7 @@ struct Work<'a> {
     op: &'a StepHistogram,
     params: Vec<ScalarSteps<'a>>,
     annotations: Annotations,
-    /// What was mended in classic histograms whose counts fell, by metric.
+    /// Corrections of classic histograms with non-monotonic counts, by metric.
     fixes: BTreeMap<&'a str, ForcedMonotonicity>,
 }
 

@@ -1,5 +1,5 @@
-//! Operators between vectors: rows that belong together were paired by their labels when the plan was made, so the
-//! work is arithmetic on pairs of rows. Faults that depend on who is present at a step are found here.
+//! Operators between vectors. Matching rows were paired by labels when the plan was made, so the work is arithmetic on
+//! pairs of rows. Errors that depend on which rows are present at a step are detected here.
 
 use std::sync::Arc;
 
@@ -24,55 +24,55 @@ use crate::binary::{self, BinaryNotes, Side};
 use crate::kernel::{Block, SeriesOut};
 use crate::plan::labels::show;
 
-/// What a step takes where matches are checked: its partner, and what it gave.
+/// Memory of a step for checking matches: the partner, and the resulting rows.
 const STEP_BYTES: usize = size_of::<Option<usize>>() + size_of::<SmallVec<[u32; 2]>>();
 
-/// Rows of both sides with one signature.
+/// Rows of both sides with the same signature.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct JoinGroup {
-    /// Rows of the side that may have several.
+    /// Rows of the "many" side.
     #[serde(with = "form::few")]
     pub(crate) many: SmallVec<[u32; 2]>,
-    /// Rows of the side that may have one per step.
+    /// Rows of the "one" side, of which only one may be present per step.
     #[serde(with = "form::few")]
     pub(crate) one: SmallVec<[u32; 2]>,
-    /// Row of the output for each of `many` with each of `one`, and at the end of each run that with a filled value
-    /// when there is one.
+    /// Output row for each of `many` combined with each of `one`; each run ends with the row for a filled value, if
+    /// there is one.
     #[serde(with = "form::few")]
     pub(crate) pairs: SmallVec<[u32; 2]>,
-    /// Row of the output for each of `one` with a filled value on the other side.
+    /// Output row for each of `one` combined with a filled value on the other side.
     #[serde(with = "form::few")]
     pub(crate) lone: SmallVec<[u32; 2]>,
 }
 
-/// A binary operator between two vectors, whose rows are matched beforehand by their labels.
+/// A binary operator between two vectors whose rows were matched by labels beforehand.
 #[derive(Debug, Serialize, Deserialize)]
 #[allow(clippy::struct_excessive_bools, reason = "the words of a binary operator")]
 pub(crate) struct StepJoin {
     pub(crate) op: BinaryOp,
-    /// Whether a comparison gives 0 or 1 instead of filtering (`bool`).
+    /// Whether a comparison returns 0 or 1 instead of filtering (`bool`).
     pub(crate) return_bool: bool,
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
     /// Whether the right side is "many" (`group_right`).
     pub(crate) swapped: bool,
-    /// Whether both sides may have one row only.
+    /// Whether both sides may have only one row.
     pub(crate) one_to_one: bool,
-    /// Stands in for a missing row of "many".
+    /// Value for a missing row of "many".
     pub(crate) fill_many: Option<f64>,
-    /// Stands in for a missing row of "one".
+    /// Value for a missing row of "one".
     pub(crate) fill_one: Option<f64>,
-    /// Rows of both sides that match, one entry per signature (the values of the labels that must be equal).
+    /// Matching rows of both sides, one entry per signature (the values of the labels that must be equal).
     pub(crate) groups: Vec<JoinGroup>,
-    /// Whether a row of the output may come from several pairs.
+    /// Whether an output row may come from several pairs.
     pub(crate) merges: bool,
     /// Labels of "many" (the first input).
     pub(crate) many_table: Arc<SeriesTable>,
     /// Labels of "one" (the second input).
     pub(crate) one_table: Arc<SeriesTable>,
-    /// How rows match, for messages.
+    /// How rows match, for error messages.
     pub(crate) matching: VectorMatching,
     /// Position of the expression.
     pub(crate) pos: PosRange,
@@ -142,7 +142,7 @@ impl Form for StepJoin {
 struct Work<'a> {
     op: &'a StepJoin,
     notes: BinaryNotes,
-    /// The fault of the earliest step: step, text.
+    /// The error at the earliest step: step, text.
     fault: Option<(usize, String)>,
     block: Block,
     merged: Merger,
@@ -183,7 +183,7 @@ impl Work<'_> {
                 }
             }
             if let Some(fill) = op.fill_many {
-                // "one" rows without a partner; a filled partner of another one does not count as a match.
+                // Handle "one" rows without a partner; another row's filled partner does not count as a match.
                 for (view_one, &out) in one_views.iter().zip(&group.lone) {
                     if let Some(view_one) = view_one {
                         self.env.run.did(many_views.len() * op.steps)?;
@@ -196,7 +196,7 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Two rows of the "one" side at a step are a fault, unless the other side is empty at that step.
+    /// Several rows of the "one" side at a step are an error, unless the other side is empty at that step.
     fn check_one(&mut self, group: &JoinGroup, views: &[Option<RowView<'_>>], any_many: &[bool]) -> Result<()> {
         let op = self.op;
         let mut first: Vec<Option<u32>> = vec![None; op.steps];
@@ -237,7 +237,7 @@ impl Work<'_> {
         )
     }
 
-    /// Two matches that give one row of the output at a step are a fault, kept or not.
+    /// Two matches with the same output row at a step are an error, whether or not they are kept.
     fn check_many(
         &mut self,
         group: &JoinGroup,
@@ -330,7 +330,7 @@ impl Work<'_> {
     }
 }
 
-/// Steps at which "many" has any element; with fill values all steps count.
+/// Steps at which "many" has any element; with fill values, all steps.
 fn present_steps(op: &StepJoin, many: &Matrix) -> Vec<bool> {
     let filled = op.fill_many.is_some() || op.fill_one.is_some();
     let mut any = vec![filled; op.steps];

@@ -1,4 +1,4 @@
-//! A matrix that is known when the plan is made: numbers, `time()`, the outcome of `count_values`, nothing at all.
+//! A matrix that is known when the plan is made: numbers, `time()`, the result of `count_values`, or nothing at all.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use super::form::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 
-/// Gives its batches.
+/// Returns fixed batches.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Literal {
-    /// What plans show.
+    /// Its text in plans.
     pub(crate) shown: String,
     /// Schema of the batches.
     #[serde(with = "quiver_types::written::schema")]

@@ -1,4 +1,4 @@
-//! Elementwise work: functions of elements and operators with scalars, a chain of them in one pass over each batch.
+//! Elementwise operations: functions of elements and operators with scalars, as a chain in one pass over each batch.
 
 use std::sync::Arc;
 
@@ -23,38 +23,38 @@ use crate::histogram;
 use crate::kernel::{Block, Grid, SeriesOut};
 use crate::run::RunState;
 
-/// One piece of elementwise work.
+/// One elementwise operation.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Stage {
-    /// `-v`: floats and histograms with the other sign
+    /// `-v`: negates floats and histograms.
     Negate,
     /// A function of the elements.
     Function {
         function: Named<ElementwiseKernel>,
-        /// Scalar arguments in order, constant or by step.
+        /// Scalar arguments in order.
         params: Vec<Param>,
     },
     /// An operator between the elements and a scalar.
     Binary {
         op: BinaryOp,
-        /// Whether a comparison gives 0 or 1 instead of filtering (`bool`).
+        /// Whether a comparison returns 0 or 1 instead of filtering (`bool`).
         return_bool: bool,
-        /// Whether the scalar stands on the left.
+        /// Whether the scalar is on the left.
         scalar_left: bool,
-        /// The operand that is no vector, constant or by step.
+        /// The scalar operand.
         scalar: Param,
         /// Position of the expression.
         pos: PosRange,
     },
-    /// An operator between a scalar and another one on the right.
+    /// An operator between a scalar and another scalar on the right.
     ScalarBinary(BinaryOp, Param),
-    /// A function of a scalar and another one.
+    /// A function of a scalar and another scalar.
     ScalarFunction(Named<ScalarKernel>, Param),
-    /// The time of the step instead of the value.
+    /// Replaces the value by the time of the step.
     StepTime,
-    /// Drops histograms, keeps floats as they are.
+    /// Drops histograms, keeps floats.
     FloatsOnly,
-    /// Drops all elements, keeps the rows.
+    /// Drops all elements, but keeps the rows.
     Nothing,
 }
 
@@ -90,14 +90,14 @@ impl Stage {
     }
 }
 
-/// A chain of stages.
+/// A chain of operations.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Map {
-    /// Stages in order.
+    /// The operations in order.
     pub(crate) stages: Vec<Stage>,
     /// Times of the steps.
     pub(crate) grid: Grid,
-    /// Whether histograms may occur in the input.
+    /// Whether histograms are possible in the input.
     pub(crate) histograms: bool,
     /// Labels of the rows.
     pub(crate) table: Arc<SeriesTable>,

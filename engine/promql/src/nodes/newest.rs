@@ -1,5 +1,5 @@
-//! The newest sample of each series, at its own time: a rollup gives values at the steps of a query and says nothing of
-//! when they were.
+//! The newest sample of each series, with its own time. (A rollup returns values at the steps of a query, without the
+//! times of the samples.)
 
 use std::sync::Arc;
 
@@ -20,22 +20,22 @@ use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::SeriesSamples;
 use crate::run::RunState;
 
-/// Stands in `Newest::places` for a series that is not in the answer.
+/// Used in `Newest::places` for a series that is not in the result.
 pub(crate) const NOT_WANTED: u32 = u32::MAX;
 
-/// Column of the places, by which answers are put in order.
+/// Column with the places, by which results are sorted.
 pub(crate) const PLACE: &str = "row";
 
-/// Takes samples, gives one row per series that has not ended.
+/// Takes samples; returns one row for each series that has not ended.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Newest {
-    /// Place of each series of the scan in the answer.
+    /// Place in the result of each series of the scan.
     pub(crate) places: Vec<u32>,
-    /// Whether histograms may occur in the answer.
+    /// Whether histograms are possible in the result.
     pub(crate) histograms: bool,
 }
 
-/// Gives the schema: place, time, and a float, or else a list of one histogram.
+/// The schema: place, time, and a float or else a list of one histogram.
 fn newest_schema(histograms: bool) -> SchemaRef {
     let mut fields = vec![
         Field::new(PLACE, DataType::UInt32, false),
@@ -109,14 +109,14 @@ impl Worker for NewestWorker {
     }
 }
 
-/// A sample of either kind.
+/// A sample: a float or a histogram.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Last<'a> {
     Float(Millis, f64),
     Histogram(Millis, &'a Histogram),
 }
 
-/// Gives the newest sample, unless that says that the series has ended.
+/// The newest sample; `None` if it marks the end of the series.
 fn last<'a>(samples: &SeriesSamples<'a>) -> Option<Last<'a>> {
     let float = samples.ts.last().zip(samples.values.last());
     let hist = samples.hist_ts.last().zip(samples.hists.last());
@@ -153,7 +153,7 @@ impl Rows {
     }
 
     fn finish(mut self, histograms: bool) -> Result<RecordBatch> {
-        // A row without a float is one with a histogram.
+        // A row without a float has a histogram.
         let lengths: Vec<usize> = self.values.iter().map(|v| usize::from(v.is_none())).collect();
         let mut columns: Vec<ArrayRef> = vec![
             Arc::new(UInt32Array::from(self.places)),
@@ -179,7 +179,7 @@ pub enum NewestValue {
     Histogram(Box<Histogram>),
 }
 
-/// Reads the rows of a batch that [`Newest`] gave: place, time, and the float or else the histogram.
+/// Calls a function for each row of a batch from [`Newest`], with place, time, and the float or histogram.
 pub(crate) fn each_row(
     batch: &RecordBatch,
     mut visit: impl FnMut(u32, Millis, NewestValue) -> quiver_types::Result<()>,

@@ -1,5 +1,5 @@
-//! From samples to steps: instant selectors (look-back) and functions of range vectors, over a scan or over the
-//! matrix of a subquery.
+//! From samples to steps: instant selectors (lookback) and functions of range vectors, over a scan or over the matrix
+//! of a subquery.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -27,14 +27,14 @@ use crate::run::RunState;
 use crate::tally::{Counts, TallyId};
 use crate::window::{InstantValue, SharedWindows, StaleFree, WORK_AT_A_STRETCH, instant, instant_smoothed};
 
-/// What is computed of the samples.
+/// What is computed from the samples.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum RollupFunction {
-    /// The newest sample of the look-back window, or its time.
+    /// The newest sample of the lookback window, or its time.
     Instant(InstantValue),
-    /// A value of `smoothed` between the samples around the step.
+    /// A `smoothed` value, interpolated between the samples around the step.
     Smoothed,
-    /// A function of the range.
+    /// A function of a range vector.
     Range(#[serde(with = "named::of_range")] &'static FunctionDef),
 }
 
@@ -47,28 +47,28 @@ pub(crate) enum SampleSource {
     Grid(Grid),
 }
 
-/// All that a rollup needs to know.
+/// The specification of a rollup.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rollup {
     pub(crate) function: RollupFunction,
     pub(crate) source: SampleSource,
     /// Steps of the result.
     pub(crate) grid: Grid,
-    /// Range and offset of the windows, one window per step.
+    /// Range and offset of the windows; there is one window per step.
     pub(crate) window: Window,
-    /// Fixed end of all windows, for functions whose result depends on the step all the same.
+    /// Fixed end of all windows, for functions whose result still depends on the step.
     pub(crate) at: Option<Millis>,
     /// Scalar arguments of the function, constant or by step.
     pub(crate) params: Vec<Param>,
-    /// Position that annotations are about.
+    /// Position that annotations refer to.
     pub(crate) pos: PosRange,
-    /// Labels of the rows: annotations name the metric.
+    /// Labels of the rows, as annotations name the metric.
     pub(crate) table: Arc<SeriesTable>,
-    /// Whether the samples may hold histograms.
+    /// Whether the samples may include histograms.
     pub(crate) histograms: bool,
-    /// Whether only count and sum of histograms are asked for.
+    /// Whether only count and sum of histograms are needed.
     pub(crate) stats_only: bool,
-    /// Where samples are counted, if they are.
+    /// Where samples are counted, if at all.
     pub(crate) tally: TallyId,
 }
 
@@ -84,7 +84,7 @@ impl Rollup {
         }
     }
 
-    /// What plans show.
+    /// Its text in plans.
     pub(crate) fn shown(&self) -> String {
         let w = &self.window;
         let mut out = format!("{} range={}ms", self.function_name(), w.range_ms);
@@ -105,7 +105,7 @@ impl Rollup {
         out
     }
 
-    /// The steps whose windows can hold a sample of a series. Series that come and go are there for a small part of a
+    /// The steps whose windows can contain a sample of a series. Short-lived series exist only for a small part of a
     /// long range.
     fn steps_of(&self, samples: &SeriesSamples<'_>) -> Range<usize> {
         let (grid, window) = (self.grid, self.window);
@@ -123,7 +123,7 @@ impl Rollup {
             _ => window.range_ms,
         };
         let ahead = if extended { window.lookback_ms } else { 0 };
-        // The window of a step at t is within (t - offset - back, t - offset + ahead].
+        // The window of a step at t lies within (t - offset - back, t - offset + ahead].
         let step_at = |t: Millis| {
             let distance = t.saturating_sub(grid.start).max(0);
             usize::try_from(distance.div_euclid(grid.step_ms) + i64::from(distance.rem_euclid(grid.step_ms) > 0))
@@ -134,8 +134,8 @@ impl Rollup {
         step_at(from)..step_at(to).max(step_at(from))
     }
 
-    /// How many samples a function will look at in the windows of a series, about: those that go over each window anew
-    /// meet a sample once for each window that it is in.
+    /// Estimates how many samples a function reads in the windows of a series: functions that rescan each window read a
+    /// sample once for each window that contains it.
     fn visits(&self, samples: &SeriesSamples<'_>, steps: usize) -> u64 {
         let count = (samples.ts.len() + samples.hist_ts.len()) as u64;
         let RollupFunction::Range(function) = self.function else { return count };
@@ -147,7 +147,7 @@ impl Rollup {
         count.saturating_mul(if self.at.is_some() { steps as u64 } else { windows.min(steps as u64) })
     }
 
-    /// Says whether a scalar argument comes from an input.
+    /// Tells whether a scalar argument comes from an input.
     pub(crate) fn has_inputs(&self) -> bool {
         self.params.iter().any(|p| matches!(p, Param::Input(_)))
     }
@@ -226,7 +226,7 @@ impl Worker for RollupWorker {
     }
 }
 
-/// Reads series out of batches and evaluates them one by one.
+/// Reads series from batches and evaluates them one by one.
 #[derive(Debug)]
 pub(crate) struct SeriesRollup {
     buffers: SampleBuffers,
@@ -244,7 +244,7 @@ impl SeriesRollup {
         Self { buffers: SampleBuffers::default(), stale: StaleFree::default(), evaluator }
     }
 
-    /// Calls for each series of a batch.
+    /// Calls a function for each series of a batch.
     pub(crate) fn each(
         &mut self,
         batch: RecordBatch,
@@ -257,7 +257,7 @@ impl SeriesRollup {
                 let batch = SampleBatch::new(&batch)?;
                 evaluator.windows.reset();
                 for idx in 0..batch.len() {
-                    // A batch may be long work; who has gone away waits for no end of it (L5).
+                    // A batch may take long; a cancelled query should not have to finish it (L5).
                     quiver_query::QueryEngine::check(&evaluator.run.ctx)?;
                     let samples = batch.series(idx, evaluator.spec.stats_only, buffers)?;
                     let samples = if keep_stale {
@@ -265,7 +265,7 @@ impl SeriesRollup {
                     } else {
                         let clean = stale.clean(samples);
                         if !std::ptr::eq(clean.ts, samples.ts) {
-                            // A buffer that the next series may fill with other times.
+                            // This is a buffer, which the next series may fill with other times.
                             evaluator.windows.reset();
                         }
                         clean
@@ -306,7 +306,7 @@ pub(crate) struct Evaluator {
 type StepHistograms = Vec<(u32, Histogram)>;
 
 impl Evaluator {
-    /// Fills one row; gives the steps that may have a value, and the histograms by step.
+    /// Fills one row; returns the steps that may have a value, and the histograms by step.
     pub(crate) fn run(
         &mut self,
         row: u32,
@@ -345,7 +345,7 @@ impl Evaluator {
                 }
             }
         }
-        // A function that was told to end has left the rest of the row as it was.
+        // A function that was interrupted has left the rest of the row unset.
         let most = steps.len().saturating_mul(1 + samples.ts.len() + samples.hist_ts.len());
         if most >= WORK_AT_A_STRETCH {
             self.run.pace().check().map_err(quiver_query::to_datafusion)?;

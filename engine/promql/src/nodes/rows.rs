@@ -1,4 +1,4 @@
-//! Gives rows new numbers, after their labels were mapped; rows whose labels became equal are merged.
+//! Renumbers rows after their labels were changed; rows whose labels have become equal are merged.
 
 use std::sync::Arc;
 
@@ -17,21 +17,21 @@ use super::form::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::kernel::Block;
 
-/// What Prometheus says when two rows of a vector have equal labels at a step.
+/// Prometheus' error message if two rows of a vector have the same labels at a step.
 pub(crate) const SAME_LABELSET: &str = "vector cannot contain metrics with the same labelset";
 
-/// Puts `to[row]` in the place of each row number. Rows that go to one number must not both have a value at a step.
+/// Replaces each row number by `to[row]`. Rows that get the same number must not both have a value at a step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct MapRows {
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
     /// New number of each row.
     pub(crate) to: Arc<Vec<u32>>,
-    /// Whether two rows may go to one number.
+    /// Whether two rows may get the same number.
     pub(crate) merges: bool,
-    /// What changed the labels, as plans show it.
+    /// What changed the labels, for plans.
     pub(crate) shown: String,
 }
 
@@ -78,7 +78,7 @@ impl Form for MapRows {
     const KIND: &'static str = "MapRows";
 }
 
-/// Gives the rows of a batch new numbers.
+/// Renumbers the rows of a batch.
 pub(crate) fn renumber(batch: &RecordBatch, to: &[u32]) -> Result<RecordBatch> {
     let rows = batch.column(0).as_primitive::<UInt32Type>().values();
     let mut columns = batch.columns().to_vec();
@@ -86,26 +86,26 @@ pub(crate) fn renumber(batch: &RecordBatch, to: &[u32]) -> Result<RecordBatch> {
     Ok(RecordBatch::try_new(batch.schema(), columns)?)
 }
 
-/// Merges rows of equal number.
+/// Merges rows with the same number.
 #[derive(Debug)]
 pub(crate) struct Merger {
     steps: usize,
-    /// Place of each row number in `block`.
+    /// Index in `block` of each row number.
     places: hashbrown::HashMap<u32, usize, foldhash::fast::RandomState>,
     block: Block,
     memory: Option<MemoryReservation>,
 }
 
 impl Merger {
-    /// Starts with nothing.
+    /// Starts empty.
     pub(crate) fn new(steps: usize) -> Self {
         Self { steps, places: hashbrown::HashMap::default(), block: Block::new(steps), memory: None }
     }
 
-    /// Lets what is held count as memory of the query.
+    /// Accounts its memory to the query.
     ///
     /// # Errors
-    /// The memory pool has no room.
+    /// The memory pool is exhausted.
     pub(crate) fn within(mut self, env: &Env) -> Result<Self> {
         self.memory = Some(env.reserve("merged rows", 0)?);
         Ok(self)
@@ -114,11 +114,11 @@ impl Merger {
     /// Adds rows.
     ///
     /// # Errors
-    /// Execution: two rows of a number have a value at one step.
+    /// Execution: two rows with the same number have a value at the same step.
     pub(crate) fn add(&mut self, block: Block) -> Result<()> {
         let steps = self.steps;
         if let Some(memory) = &self.memory {
-            // Rows that are merged into others count until the end: at most twice what is held.
+            // Merged rows stay accounted until the end: at most twice the memory in use.
             memory.try_grow(block.memory_bytes())?;
         }
         let mut placed = Vec::with_capacity(block.rows.len());
@@ -147,10 +147,10 @@ impl Merger {
         Ok(())
     }
 
-    /// Gives the rows in the order in which their numbers first came.
+    /// The rows in the order in which their numbers first appeared.
     ///
     /// # Errors
-    /// Execution: two rows of a number have a histogram, or a histogram and a float, at one step.
+    /// Execution: two rows with the same number have a histogram, or a histogram and a float, at the same step.
     pub(crate) fn finish(mut self, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
         self.block.hists.sort_by_key(|h| (h.0, h.1));
         let twice = self.block.hists.windows(2).any(|w| (w[0].0, w[0].1) == (w[1].0, w[1].1));
@@ -163,7 +163,7 @@ impl Merger {
     }
 }
 
-/// Cuts a block into batches of a good size.
+/// Splits a block into batches of a suitable size.
 pub(crate) fn to_batches(block: Block, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
     let mut block = block;
     let whole = block.steps > 0 && block.rows.len() <= rows_per_batch(block.steps);

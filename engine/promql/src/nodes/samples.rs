@@ -1,5 +1,5 @@
-//! Reading what scans give: one row per series, its samples as lists. Slices point into the batch, nothing is copied
-//! but histograms.
+//! Reads the batches of scans: one row per series, with its samples as lists. Slices point into the batch; only
+//! histograms are copied.
 
 use arrow::array::{AsArray, ListArray, ListViewArray, RecordBatch, UInt32Array};
 use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
@@ -21,7 +21,7 @@ pub(crate) struct SampleBatch {
     hists: Option<ListArray>,
 }
 
-/// Buffers that a series needs beside its batch.
+/// Reusable buffers for the data of a series that is not in its batch.
 #[derive(Debug, Default)]
 pub(crate) struct SampleBuffers {
     ts: Vec<Millis>,
@@ -65,7 +65,7 @@ impl SampleBatch {
         self.rows.value(idx)
     }
 
-    /// Gives the samples of a series, stale markers included; with `stats_only` histograms without their buckets.
+    /// The samples of a series, including stale markers; with `stats_only`, histograms come without their buckets.
     pub(crate) fn series<'a>(
         &'a self,
         idx: usize,
@@ -117,9 +117,9 @@ fn viewed<T: arrow::datatypes::ArrowPrimitiveType>(list: Option<&ListViewArray>,
     Ok(&values.values()[start..start + list.value_sizes()[idx] as usize])
 }
 
-/// Reads a row of a step matrix as samples on its grid: the inner query of a subquery.
+/// Reads a row of a step matrix as samples on its grid, for the inner query of a subquery.
 ///
-/// Hints about counter resets no longer hold between the samples that a subquery picks, only `gauge` stays.
+/// Counter reset hints are not valid between the samples that a subquery selects; only `gauge` stays.
 pub(crate) fn grid_samples<'a>(
     block: &Block,
     idx: usize,

@@ -1,4 +1,4 @@
-//! `scalar`: the only float of each step, else NaN.
+//! `scalar`: the only float of each step, or NaN.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::kernel::Block;
 /// One row with a value at each step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ToScalar {
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Aggregations that keep rows: `topk`, `bottomk`, `limitk`, `limit_ratio`.
+//! Aggregations that select rows: `topk`, `bottomk`, `limitk`, `limit_ratio`.
 
 use std::sync::Arc;
 
@@ -19,14 +19,14 @@ use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
 use crate::kernel::Block;
 
-/// Keeps rows by step.
+/// Selects rows by step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepSelect {
     /// `topk`, `bottomk`, `limitk` or `limit_ratio`.
     pub(crate) op: AggregateOp,
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
-    /// Whether this is an instant query, whose rows come in order of value.
+    /// Whether this is an instant query, whose rows are returned in order of value.
     pub(crate) single: bool,
     /// Group of each row.
     pub(crate) ids: Vec<u32>,
@@ -34,13 +34,13 @@ pub(crate) struct StepSelect {
     pub(crate) groups: usize,
     /// Hash of the labels of each row (`limit_ratio`).
     pub(crate) hashes: Vec<u64>,
-    /// k or ratio.
+    /// The parameter: k or the ratio.
     pub(crate) param: Param,
     /// Position of the parameter.
     pub(crate) param_pos: PosRange,
     /// Position of the aggregation.
     pub(crate) pos: PosRange,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
 }
 
@@ -97,7 +97,7 @@ impl StepSelect {
         annotations: &mut Annotations,
         env: &Env,
     ) -> Result<Vec<RecordBatch>> {
-        // Which rows stay where, and their values.
+        // Memory for the flags of kept rows, and their values.
         let kept_bytes = self.steps.saturating_mul(1 + size_of::<f64>() + 2);
         let (selection, _kept) = if self.op == AggregateOp::LimitRatio {
             let kept = env.reserve("selection", kept_bytes.saturating_mul(self.ids.len()))?;
@@ -132,7 +132,7 @@ impl StepSelect {
         to_batches(block, &self.schema())
     }
 
-    /// Bytes of the best entries, and of the lists of them.
+    /// Memory of the best entries and their lists.
     fn state_bytes(&self, param: &ScalarSteps<'_>) -> usize {
         const ENTRY_BYTES: usize = 2 * size_of::<(f64, u32)>();
         if self.op == AggregateOp::LimitRatio {

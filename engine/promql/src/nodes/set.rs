@@ -1,4 +1,4 @@
-//! `and`, `unless`: presence of signatures per step decides, values pass through. (`or`: `union`.)
+//! `and` and `unless`: the presence of signatures at each step decides; values are passed on. (For `or`, see `union`.)
 
 use std::sync::Arc;
 
@@ -23,9 +23,9 @@ use crate::run::RunState;
 pub(crate) struct StepSet {
     /// `and` or `unless`.
     pub(crate) op: BinaryOp,
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
-    /// Whether histograms may occur in the output.
+    /// Whether histograms are possible in the output.
     pub(crate) histograms: bool,
     /// Signature of each row of the left side.
     pub(crate) left: Vec<u32>,
@@ -89,7 +89,7 @@ impl Worker for Filter {
     }
 }
 
-/// Which signatures have an element at which steps.
+/// Which signatures have an element, at each step.
 pub(super) struct Presence {
     steps: usize,
     bits: Vec<bool>,
@@ -119,7 +119,7 @@ impl Presence {
         &mut self.bits[at..at + self.steps]
     }
 
-    /// Keeps the elements at whose step the signature was seen (`wanted`) or was not.
+    /// Keeps the elements whose signature is present at their step (`wanted`), or is absent.
     pub(super) fn filter(&self, block: &mut Block, signatures: &[u32], wanted: bool) {
         for (idx, &row) in block.rows.iter().enumerate() {
             let at = signatures[row as usize] as usize * self.steps;
@@ -136,10 +136,11 @@ impl Presence {
     }
 }
 
-/// Signatures of the rows of an operand, which are seen only once it is over: rows of one operand may share a signature.
+/// Signatures of an operand's rows, which take effect only after the operand: rows of one operand may share a
+/// signature.
 pub(super) struct Later {
     own: Presence,
-    /// Signatures that occurred, some more than once.
+    /// Signatures that occurred, possibly repeated.
     touched: Vec<u32>,
 }
 
@@ -153,7 +154,7 @@ impl Later {
         self.touched.extend(block.rows.iter().map(|&row| signatures[row as usize]));
     }
 
-    /// The operand is over.
+    /// Ends the operand: its signatures take effect.
     pub(super) fn show(&mut self, seen: &mut Presence) {
         self.touched.sort_unstable();
         self.touched.dedup();

@@ -16,15 +16,15 @@ use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 use crate::sorting::{self, sort_numbers};
 
-/// What decides the order.
+/// What determines the order.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SortBy {
-    /// The value; histograms are dropped.
+    /// By value; histograms are dropped.
     Value {
-        /// Whether the greatest comes first.
+        /// Whether the greatest value comes first.
         descending: bool,
     },
-    /// The place of each row, known from its labels.
+    /// By the rank of each row, known from its labels.
     Rank(Vec<u32>),
 }
 
@@ -32,9 +32,9 @@ pub(crate) enum SortBy {
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Sort {
     pub(crate) by: SortBy,
-    /// Whether histograms may occur.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
-    /// Rows of the table.
+    /// Number of rows of the table.
     pub(crate) rows: usize,
 }
 
@@ -66,7 +66,7 @@ impl StepOperator for Sort {
         let input = inputs.swap_remove(0);
         once(env.clone(), async move {
             let matrix = collect(input, self.rows, &env).await?;
-            // The order, and the rows in it.
+            // Memory for the order and its rows.
             let row_bytes = sorting::BYTES + size_of::<u32>() + size_of::<f64>() + 1;
             let _order = env.reserve("sort", self.rows * row_bytes)?;
             let mut order: Vec<u32> = matrix.arrival().collect();

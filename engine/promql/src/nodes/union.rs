@@ -1,5 +1,5 @@
-//! `or`: the elements of the first operand, then those of each further one at whose step no operand before it has their
-//! signature. A chain of them is one node, so that no row passes through all that come after it.
+//! `or`: the elements of the first operand, then of each further one those whose signature no earlier operand has at
+//! the same step. A chain of `or` is one node, so that rows need not pass through all later operators.
 
 use std::sync::Arc;
 
@@ -18,27 +18,27 @@ use super::set::{Later, Presence};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
-/// A union over any number of inputs.
+/// A union of any number of inputs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepUnion {
-    /// Steps of each row: cells of its matrix.
+    /// Number of steps of each row.
     pub(crate) steps: usize,
-    /// Whether histograms may occur in the output.
+    /// Whether histograms are possible in the output.
     pub(crate) histograms: bool,
     /// The inputs, in the order of the query.
     pub(crate) operands: Vec<Operand>,
     /// Number of signatures.
     pub(crate) signatures: usize,
-    /// Whether a row of the output may come from several inputs.
+    /// Whether an output row may come from several inputs.
     pub(crate) merges: bool,
 }
 
-/// Where the rows of an input belong.
+/// How the rows of an input map to signatures and to the output.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Operand {
     /// Signature of each row.
     pub(crate) signatures: Vec<u32>,
-    /// Row of the output for each row.
+    /// Output row of each row.
     pub(crate) to: Vec<u32>,
 }
 
@@ -75,7 +75,7 @@ impl Form for StepUnion {
 impl StepUnion {
     async fn collect(&self, inputs: Vec<SendableRecordBatchStream>, env: &Env) -> Result<Vec<RecordBatch>> {
         let schema = self.schema();
-        // What the operands before have, and what this one has.
+        // Memory for the signatures of the earlier operands, and of the current one.
         let memory = env.reserve("set operator", 2 * self.signatures * self.steps)?;
         let mut seen = Presence::new(self.signatures, self.steps);
         let mut own = Later::new(self.signatures, self.steps);

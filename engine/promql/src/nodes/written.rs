@@ -1,7 +1,8 @@
-//! The written forms of nodes: number of inputs, kind and body of the operator, and a checksum, so that what was damaged
-//! on the way is an error and not a row that is not there.
+//! The serialized form of nodes: number of inputs, kind and content of the operator, and a checksum, so that damage in
+//! transit causes an error and not missing rows.
 //!
-//! An operator says its kind and is written in its own file (`form`); it is read by its line in [`KINDS`].
+//! An operator names its kind and is serialized in its own file (see `form`); it is read through its entry in
+//! [`KINDS`].
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use quiver_types::written::{sealed, unsealed};
 use super::form::{Form, unwritten};
 use super::{Spread, StepExec, StepOperator};
 
-/// All operators, by kind.
+/// All operators by kind.
 const KINDS: &[Kind] = &[
     kind::<super::absent::Absent>(),
     kind::<super::broadcast::Broadcast>(),
@@ -35,7 +36,7 @@ const KINDS: &[Kind] = &[
     kind::<super::scalar::ToScalar>(),
 ];
 
-/// How the operators of one kind are read.
+/// How operators of a kind are read.
 #[derive(Debug)]
 struct Kind {
     name: &'static str,
@@ -46,7 +47,7 @@ const fn kind<T: Form>() -> Kind {
     Kind { name: T::KIND, read: operator::<T> }
 }
 
-/// Reads what an operator holds.
+/// Reads an operator.
 fn operator<T: Form>(bytes: &[u8]) -> Result<Arc<dyn StepOperator>> {
     match postcard::take_from_bytes::<T>(bytes).map_err(unread)? {
         (operator, []) => Ok(Arc::new(operator)),
@@ -68,8 +69,8 @@ fn write_node(node: &StepExec) -> Result<Vec<u8>> {
     Ok(sealed(bytes))
 }
 
-/// Reads a node over its inputs. They come as they were: nothing is put between, and where their partitions would have
-/// to be brought together it is an error.
+/// Reads a node and connects its inputs unchanged. No node is inserted: if the partitions of an input would have to be
+/// merged first, that is an error.
 fn read_node(bytes: &[u8], inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<StepExec> {
     let bytes = unsealed(bytes).ok_or_else(|| internal_datafusion_err!("an operator of steps is damaged"))?;
     let (count, bytes) = postcard::take_from_bytes::<usize>(bytes).map_err(unread)?;
@@ -88,7 +89,7 @@ fn unread(error: postcard::Error) -> DataFusionError {
     internal_datafusion_err!("an operator of steps cannot be read: {error}")
 }
 
-/// The written forms of the nodes of PromQL.
+/// Serialization of PromQL plan nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct PlanForms;
 

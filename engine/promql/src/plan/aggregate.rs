@@ -1,4 +1,4 @@
-//! Aggregations: groups from labels; a rollup below is fused into the fold.
+//! Plans aggregations: groups are formed from labels; a rollup below is fused into the fold.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ impl Planner {
         };
         let inner = unparen(&a.expr);
         let labels = self.want_labels(a)?;
-        // Not `vector`: what does not depend on the step is evaluated once with the aggregation around it.
+        // Not `vector`: an expression that does not depend on the step is evaluated once, together with the
+        // aggregation.
         let Planned::Vector(vector) = self.expr(inner, Scope { labels, ..scope }).await? else {
             return Err(super::unexpected("instant vector"));
         };
@@ -45,7 +46,7 @@ impl Planner {
         }
     }
 
-    /// Says which labels an aggregation looks at. The metric name is always among them: remarks on values name it.
+    /// The labels that an aggregation needs. The metric name is always included, for annotations.
     fn want_labels(&self, a: &AggregateExpr) -> Result<LabelsId> {
         if a.without || !Accumulator::handles(a.op) {
             return Ok(None);
@@ -59,7 +60,7 @@ impl Planner {
         Ok(Some(wanted.len() as u32 - 1))
     }
 
-    /// Gives the labels that a selector is to give.
+    /// The labels that a selector has to return; `None` means all.
     pub(crate) fn wanted_labels(&self, scope: Scope) -> Option<Arc<[String]>> {
         scope.labels.and_then(|id| self.wanted.lock().get(id as usize).map(Arc::clone))
     }
@@ -85,7 +86,7 @@ impl Planner {
         let rollup = vector.fused_rollup();
         let narrow = vector.narrow.as_ref().map(|narrow| narrow.grouped(&groups.ids));
         let (mut inputs, rollup) = match rollup {
-            // Inputs of the rollup's own parameters follow its samples; the aggregation's comes after them.
+            // Inputs of the rollup's parameters follow its samples; those of the aggregation come last.
             Some((rollup, inputs)) => (inputs, Some(rollup)),
             None => (vec![self.finish(vector, scope)?], None),
         };
@@ -175,7 +176,7 @@ impl Planner {
         room.take_codes(counted.len())?;
         let rows: Vec<u32> = counted.iter().map(|c| groups.first[c.group as usize]).collect();
         let base = room.rows_of(&table, &rows)?.keep(by_label);
-        // `without` may take the new label away again.
+        // `without` may remove the new label again.
         let labelled = if a.without && a.grouping.iter().any(|name| name == label) {
             base
         } else {
@@ -206,7 +207,7 @@ impl Planner {
     }
 }
 
-/// The labels that tell groups apart. A list of them may be long, and each label of a table is looked up.
+/// The labels that distinguish groups. The list may be long, and every label of a table is looked up in it.
 struct Grouping<'a> {
     names: HashSet<&'a str>,
     without: bool,
@@ -217,7 +218,7 @@ impl<'a> Grouping<'a> {
         Self { names: a.grouping.iter().map(String::as_str).collect(), without: a.without }
     }
 
-    /// Says whether a label tells groups apart.
+    /// Tells whether a label distinguishes groups.
     fn has(&self, name: &str) -> bool {
         let named = self.names.contains(name);
         if self.without { !named && name != METRIC_NAME } else { named }

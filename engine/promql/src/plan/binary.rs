@@ -1,4 +1,4 @@
-//! Binary operators: constants fold, scalars become stages, vectors are matched by their labels once.
+//! Plans binary operators: constants are folded, scalars become stages, vectors are matched by labels once.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -21,10 +21,10 @@ use crate::nodes::map::Stage;
 use crate::nodes::set::StepSet;
 use crate::nodes::union::{Operand, StepUnion};
 
-/// Vector-with-vector operators that a query may have: each is a level of the plan.
+/// Maximum number of vector-to-vector operators in a query; each is a level of the plan.
 const JOINS_MAX: usize = 500;
 
-/// Gives the operators at the beginning of a chain that make one union: `or` with the same matching.
+/// The leading operators of a chain that form one union: `or` with the same matching.
 fn union_of<'a, 'b>(operators: &'a [(&'b BinaryExpr, PosRange)]) -> &'a [(&'b BinaryExpr, PosRange)] {
     let same = operators.iter().take_while(|(b, _)| b.op == BinaryOp::Or && b.matching == operators[0].0.matching);
     &operators[..same.count()]
@@ -34,7 +34,7 @@ impl Planner {
     /// Plans a chain of binary operators.
     pub(crate) async fn binary(&self, expr: &Expr, scope: Scope) -> Result<Planned> {
         let (first, operators) = chain(expr);
-        // Trimming needs the buckets of all that stands before it.
+        // Trimming needs the buckets of everything before it.
         let trims = operators.iter().rposition(|(b, _)| matches!(b.op, BinaryOp::TrimUpper | BinaryOp::TrimLower));
         let trims = trims.map_or(0, |i| i + 1);
         let mut once = 0;
@@ -76,9 +76,9 @@ impl Planner {
         Ok(planned)
     }
 
-    /// Plans the operators at the beginning of a chain that stand between scalars, as stages of one node: a node each would
-    /// nest as deeply as the chain is long. Gives what came out, and how many operators that was. What is evaluated once
-    /// for all steps (`once` operators, if any) is not mixed with what is not.
+    /// Plans the leading operators of a chain that are between scalars as stages of one node, since a node for each
+    /// would nest as deep as the chain is long. Returns the result and the number of operators. Operators that are
+    /// evaluated once for all steps (the first `once`) are not combined with others.
     async fn scalar_chain(
         &self,
         first: Planned,
@@ -155,7 +155,7 @@ impl Planner {
         let both = concat(room, [&*left.table, &right.table])?;
         let names = Matched::by(matching);
         let signatures = group(room, &both, |n| names.has(n))?;
-        // Sides, rows that are wanted, and the signatures that the node holds.
+        // Memory for both sides, the flags of wanted rows, and the signatures in the node.
         room.take(2 * signatures.len() + both.len() * (1 + size_of::<u32>()))?;
         room.did(both.len())?;
         let at = left.table.len();
@@ -183,7 +183,7 @@ impl Planner {
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
     }
 
-    /// `or` between operands of one matching.
+    /// Plans `or` between operands with the same matching.
     fn union(&self, matching: &VectorMatching, operands: Vec<VectorPlan>, scope: Scope) -> Result<VectorPlan> {
         let room = &self.room;
         let all = concat(room, operands.iter().map(|o| &*o.table))?;
@@ -214,7 +214,7 @@ impl Planner {
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, Arc::new(table), Arc::new(drop_name), histograms) })
     }
 
-    /// Counts an operator between vectors.
+    /// Counts an operator between vectors, and fails if there are too many.
     fn count_join(&self) -> Result<()> {
         if self.joins.fetch_add(1, Relaxed) >= JOINS_MAX {
             return Err(failed(format!("expression has more than {JOINS_MAX} operators between vectors")));
@@ -243,8 +243,8 @@ impl Planner {
         let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
         let (many_at, one_at) = (many_rows.start, one_rows.start);
         let (many_rows_len, one_rows_len) = (many_rows.len(), one_rows.len());
-        // With fill values the left and the right one keep their sides of the text whatever side is "one"
-        // (`VectorBinop` swaps the operands, not the fill values).
+        // Fill values belong to the left and right operand as written, whichever side is "one" (`VectorBinop` swaps the
+        // operands, but not the fill values).
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
         let mut groups = matched(&signatures, many_rows, one_rows, (fill_many.is_some(), fill_one.is_some()));
         let (mut many_used, mut one_used) = (vec![false; many_rows_len], vec![false; one_rows_len]);
@@ -252,8 +252,8 @@ impl Planner {
             group.many.iter().for_each(|&row| many_used[row as usize] = true);
             group.one.iter().for_each(|&row| one_used[row as usize] = true);
         }
-        // Several rows of one signature are an error as soon as the other side has any row at all, so that then no row of
-        // it is of no use.
+        // Several rows with the same signature are an error as soon as the other side has any row, so then all its rows
+        // must be read.
         let may_err = groups.iter().any(|g| g.one.len() > 1);
         if !may_err {
             let (many_side, one_side) = if swapped { (&mut right, &mut left) } else { (&mut left, &mut right) };
@@ -308,8 +308,8 @@ impl Planner {
     }
 }
 
-/// Puts rows of both sides together by their signatures, but those that no row of a result can come of. A side whose rows
-/// are filled gives one to each row of the other that has no partner.
+/// Groups rows of both sides by signature, except rows that cannot contribute to a result. If a side has a fill value,
+/// each row of the other side without a partner gives a result.
 fn matched(
     signatures: &Groups,
     many_rows: Range<u32>,
@@ -324,7 +324,7 @@ fn matched(
     for row in one_rows {
         groups[signatures.ids[row as usize] as usize].one.push(row - one_at);
     }
-    // Two of "one" are a fault even where nothing of "many" matches them.
+    // Two rows of "one" are an error even if no row of "many" matches them.
     groups.retain(|g| {
         (!g.one.is_empty() && (!g.many.is_empty() || many_filled))
             || (!g.many.is_empty() && one_filled)
@@ -333,8 +333,8 @@ fn matched(
     groups
 }
 
-/// Adds each pair of rows that may meet to the results, and its place there to its group. Rows of a side are counted from
-/// where it begins in the table of both.
+/// Adds each pair of rows that may match to the results, and its index there to its group. Rows of a side are counted
+/// from its start in the combined table.
 fn add_pairs(
     room: &Room,
     results: &mut Results<'_>,
@@ -361,7 +361,7 @@ fn add_pairs(
     Ok(())
 }
 
-/// The labels by which rows match. A list of them may be long, and each label of a table is looked up.
+/// The labels by which rows match. The list may be long, and every label of a table is looked up in it.
 struct Matched<'a> {
     names: HashSet<&'a str>,
     on: bool,
@@ -372,27 +372,27 @@ impl<'a> Matched<'a> {
         Self { names: matching.labels.iter().map(String::as_str).collect(), on: matching.on }
     }
 
-    /// Says whether a label is part of the signature.
+    /// Tells whether a label is part of the signature.
     fn has(&self, name: &str) -> bool {
         let named = self.names.contains(name);
         if self.on { named } else { !named && name != METRIC_NAME }
     }
 }
 
-/// Says whether the result is no longer what the metric's name says (`changesMetricSchema`).
+/// Tells whether the metric name no longer describes the result (`changesMetricSchema`).
 fn changes_schema(op: BinaryOp) -> bool {
     use BinaryOp::{Add, Atan2, Div, Mod, Mul, Pow, Sub};
     matches!(op, Add | Sub | Mul | Div | Mod | Pow | Atan2)
 }
 
-/// Rows (of both sides' united table) that make a row of the result; a side that is missing is filled.
+/// Rows (of the combined table) that form a result row; a missing side is filled.
 #[derive(Debug, Clone, Copy)]
 struct Pair {
     many: Option<u32>,
     one: Option<u32>,
 }
 
-/// Labels of the results of a join (`resultMetric`).
+/// The labels of a join's results (`resultMetric`).
 struct Results<'a> {
     both: &'a SeriesTable,
     matching: &'a VectorMatching,
@@ -422,7 +422,7 @@ impl Results<'_> {
                 return Some(Err(e));
             }
             let code = |row: Option<u32>| row.map(|r| column.codes[r as usize]);
-            // A filled side has the labels that match, taken from the other side.
+            // A filled side has the matching labels, taken from the other side.
             let of_pair = |pair: &Pair| {
                 let filled = |other: Option<u32>| if matched { code(other) } else { None };
                 let base = code(pair.many).or_else(|| filled(pair.one)).unwrap_or(0);

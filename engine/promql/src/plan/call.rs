@@ -1,4 +1,4 @@
-//! Function calls.
+//! Plans function calls.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Planner {
 
     async fn elementwise(&self, function: Named<ElementwiseKernel>, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
         let Some((first, rest)) = args.split_first() else {
-            // Without an argument the functions of dates look at the time of the step.
+            // Without an argument, date functions use the time of the step.
             let mut vector = Self::unlabelled(self.time(scope)?);
             vector.push(Stage::Function { function, params: vec![] });
             return Ok(vector);
@@ -216,7 +216,7 @@ impl Planner {
         let labels = texts(&args[1..])?;
         if !scope.single {
             self.annotate(|a| a.warn(pos, notes::sort_in_range_query()));
-            // Values keep their place in a range, but `sort` drops histograms all the same.
+            // In a range query, values are not reordered, but `sort` still drops histograms.
             let mut vector = vector;
             if matches!(kind, K::Sort | K::SortDesc) {
                 vector.push(Stage::FloatsOnly);
@@ -236,12 +236,12 @@ impl Planner {
     }
 }
 
-/// Gives an argument; the type check has counted them.
+/// An argument; its existence was checked with the types.
 pub(crate) fn argument(args: &[Expr], i: usize) -> Result<&Expr> {
     args.get(i).ok_or_else(|| super::unexpected("argument"))
 }
 
-/// Gives arguments that are texts.
+/// Arguments that are strings.
 pub(crate) fn texts(args: &[Expr]) -> Result<Vec<&Text>> {
     args.iter()
         .map(|arg| match &unparen(arg).kind {
@@ -251,7 +251,7 @@ pub(crate) fn texts(args: &[Expr]) -> Result<Vec<&Text>> {
         .collect()
 }
 
-/// Gives the labels that a selector pins: an `=` matcher sets one, a further matcher of the label takes it away.
+/// The labels that a selector fixes: an `=` matcher sets one; another matcher of the same label removes it again.
 fn absent_labels(matchers: &[Matcher]) -> Vec<(&str, &str)> {
     let mut seen: Vec<&str> = Vec::new();
     let mut labels: Vec<(&str, &str)> = Vec::new();
@@ -266,7 +266,7 @@ fn absent_labels(matchers: &[Matcher]) -> Vec<(&str, &str)> {
     labels
 }
 
-/// Gives the place of each row when rows are sorted by the natural order of some labels, then by all labels.
+/// The rank of each row when sorted by some labels in natural order, then by all labels.
 fn label_ranks(room: &Room, table: &SeriesTable, names: &[&Text], descending: bool) -> Result<Vec<u32>> {
     let order = Order::new(room, table)?;
     let columns: Vec<_> = names.iter().filter_map(|name| table.column(name.name()?)).collect();
@@ -284,7 +284,7 @@ fn label_ranks(room: &Room, table: &SeriesTable, names: &[&Text], descending: bo
     Ok(ranks)
 }
 
-/// Compares texts with runs of digits as numbers (`natsort`): `a2` before `a10`.
+/// Compares strings with runs of digits as numbers (`natsort`): `a2` before `a10`.
 fn natural(a: &str, b: &str) -> std::cmp::Ordering {
     let (mut of_a, mut of_b) = (chunks(a).into_iter(), chunks(b).into_iter());
     loop {

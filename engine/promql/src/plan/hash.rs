@@ -1,5 +1,5 @@
-//! The hash by which Prometheus samples series (`limit_ratio`): XXH64 of the labels in the byte form of
-//! `model/labels/labels_stringlabels.go`, so that both keep the same series.
+//! The hash that Prometheus uses to sample series (`limit_ratio`): XXH64 of the labels in the encoding of
+//! `model/labels/labels_stringlabels.go`, so that both select the same series.
 
 use xxhash_rust::xxh64::xxh64;
 

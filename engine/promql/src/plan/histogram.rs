@@ -1,4 +1,4 @@
-//! `histogram_quantile` and its kin: which rows make a histogram.
+//! Plans `histogram_quantile` and related functions: determines which rows form a histogram.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl Planner {
         for arg in &args[scalar_args] {
             let scalar = self.scalar(arg, scope).await?;
             if kind == SpecialKind::HistogramQuantiles {
-                // The value becomes a label, so it has to be known before rows are numbered.
+                // The value becomes a label, so it must be known before rows are numbered.
                 let values = self.evaluate_scalar(&scalar).await?;
                 names.push(open_metrics_float(values[0]));
             }
@@ -69,12 +69,12 @@ impl Planner {
     }
 }
 
-/// Brings rows together; gives the groups, the rows with an `le` that is no number, and the labels of the groups.
+/// Groups rows; returns the groups, the rows whose `le` is not a number, and the labels of the groups.
 fn groups(room: &Room, table: &SeriesTable) -> Result<(Vec<HistogramGroup>, Vec<u32>, SeriesTable)> {
-    // A native histogram belongs to the classic buckets whose labels without `le` are just its labels.
+    // A native histogram belongs to the classic buckets whose labels without `le` equal its labels.
     let both = concat(room, [&table.keep(|n| n != "le"), table])?;
     let classes = group(room, &both, |_| true)?;
-    // A bucket takes its place in a list that has grown by doubling.
+    // Buckets are in lists that have grown by doubling.
     room.take(classes.len() * size_of::<HistogramGroup>() + table.len() * 2 * size_of::<(u32, f64)>())?;
     let mut groups = vec![HistogramGroup::default(); classes.len()];
     let mut bad = Vec::new();
@@ -96,7 +96,7 @@ fn groups(room: &Room, table: &SeriesTable) -> Result<(Vec<HistogramGroup>, Vec<
     Ok((groups, bad, out))
 }
 
-/// Reads an upper bound as Go's `ParseFloat` does for what occurs in labels: numbers that are too large are none, and NaN
+/// Parses an upper bound like Go's `ParseFloat`, for what occurs in labels: out-of-range numbers are rejected, and NaN
 /// has no sign.
 fn parse_bound(text: &str) -> Option<f64> {
     let bound: f64 = text.parse().ok()?;
@@ -105,7 +105,7 @@ fn parse_bound(text: &str) -> Option<f64> {
     is_read.then_some(bound)
 }
 
-/// Writes a quantile as a label: a whole number gets `.0` (`labels.FormatOpenMetricsFloat`).
+/// Formats a quantile as a label; integers get `.0` (`labels.FormatOpenMetricsFloat`).
 fn open_metrics_float(v: f64) -> String {
     if v.is_nan() {
         return "NaN".to_owned();
@@ -113,7 +113,7 @@ fn open_metrics_float(v: f64) -> String {
     if v.is_infinite() {
         return if v > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    // Zero has no sign.
+    // Adding 0 removes the sign of -0.
     let text = float_text(v + 0.0);
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
 }

@@ -1,4 +1,5 @@
-//! `info`: labels of info series, which may change from step to step, so both sides are evaluated in the label phase.
+//! `info`: adds labels of info series, which may change between steps, so both sides are evaluated when labels are
+//! resolved.
 //!
 //! Semantics: Prometheus 3.14 `promql/info.go`.
 
@@ -21,12 +22,12 @@ use crate::nodes::rollup::RollupFunction;
 use crate::nodes::rows::SAME_LABELSET;
 use crate::window::InstantValue;
 
-/// What a row or a histogram takes beside its values and labels.
+/// Estimated memory of a row or a histogram besides its values and labels.
 const INFO_BYTES: usize = 128;
-/// What a byte of a pattern costs more than one that is copied.
+/// Cost of matching a byte with a pattern, relative to copying it.
 const MATCH_COST: usize = 16;
 
-/// Labels that tell whose info it is.
+/// Labels that identify what an info series describes.
 const IDENTIFYING: [&str; 2] = ["instance", "job"];
 
 impl Planner {
@@ -103,7 +104,7 @@ impl Planner {
         Ok(VectorPlan::new(plan, Arc::new(table.finish()), drop_name, histograms))
     }
 
-    /// Makes the selector of the info series of some series; none when no series can have any.
+    /// The selector of the info series for some series; `None` if none can have any.
     fn info_selector(
         &self,
         table: &SeriesTable,
@@ -174,24 +175,24 @@ impl Planner {
 
 type Owner = (String, String);
 
-/// Rows, and the time of the newest sample per step.
+/// Rows, each with the time of its newest sample per step.
 type InfoRows = Vec<(u32, Vec<Option<f64>>)>;
 
 fn owner(table: &SeriesTable, row: usize) -> Owner {
     (table.value(row, IDENTIFYING[0]).to_owned(), table.value(row, IDENTIFYING[1]).to_owned())
 }
 
-/// Info series by whom they are about: row, and the time of the newest sample per step.
+/// Info series by what they describe: row, and time of the newest sample per step.
 struct Infos {
     table: Arc<SeriesTable>,
     by_owner: BTreeMap<Owner, InfoRows>,
     steps: usize,
-    /// Steps at which an info series is a histogram, which none may be.
+    /// Steps at which an info series is a histogram, which is an error.
     histogram_steps: BTreeSet<usize>,
 }
 
 impl Infos {
-    /// Gives the newest info series of each name at a step.
+    /// The newest info series of each name at a step.
     fn at(&self, owner: &Owner, step: usize) -> Vec<u32> {
         let mut newest: BTreeMap<&str, (f64, u32)> = BTreeMap::new();
         for (row, times) in self.by_owner.get(owner).map_or(&[][..], Vec::as_slice) {
@@ -205,7 +206,7 @@ impl Infos {
         newest.into_values().map(|(_, row)| row).collect()
     }
 
-    /// Two info series of a name and owner with samples of the same time are a fault.
+    /// Fails if two info series with the same name and owner have samples at the same time.
     fn conflict(&self, room: &Room) -> Result<()> {
         for step in 0..self.steps {
             for rows in self.by_owner.values() {
@@ -234,7 +235,7 @@ impl Infos {
     }
 }
 
-/// Adds the data labels of info series to a row; `None`: the row is left out.
+/// Adds the data labels of info series to a row; `None` if the row is dropped.
 fn enrich(
     room: &Room,
     table: &SeriesTable,
@@ -268,7 +269,7 @@ fn enrich(
     Ok(Some(LabelSet::from_pairs(labels())))
 }
 
-/// Gives the matchers that select info series by name.
+/// The matchers that select info series by name.
 fn effective_names(given: Vec<Matcher>) -> Result<Vec<Matcher>> {
     if given.iter().any(|m| matches!(m.op, MatchOp::Equal | MatchOp::Regex)) {
         return Ok(given);
@@ -281,7 +282,7 @@ fn effective_names(given: Vec<Matcher>) -> Result<Vec<Matcher>> {
     Ok(all)
 }
 
-/// Gives the `@` and the offset that the first selector of an expression is evaluated with.
+/// The `@` and the offset of the first selector of an expression.
 fn reference_time(expr: &Expr, times: &QueryTimes) -> Result<(Option<i64>, i64)> {
     Ok(first_selector(expr, times)?.unwrap_or((None, 0)))
 }
@@ -324,14 +325,14 @@ fn first_selector(expr: &Expr, times: &QueryTimes) -> Result<Option<(Option<i64>
     }
 }
 
-/// The output: a row per label set.
+/// The output: one row per label set.
 struct Enriched<'r> {
     room: &'r Room,
     steps: usize,
     rows: Vec<(LabelSet, bool)>,
     places: BTreeMap<Vec<u8>, usize>,
     block: Block,
-    /// Rows and steps that have histograms.
+    /// Rows and steps with histograms.
     histograms: HashSet<(u32, u32)>,
 }
 
@@ -353,7 +354,7 @@ impl<'r> Enriched<'r> {
         let place = if let Some(place) = self.places.get(labels.canonical()) {
             *place
         } else {
-            // Values grow by doubling, become a batch, and labels a table.
+            // Values grow by doubling and then become a batch; labels become a table.
             let values = 4 * self.steps * (size_of::<f64>() + 1);
             self.room.take(values + INFO_BYTES + 4 * labels.canonical().len())?;
             self.places.insert(labels.canonical().to_vec(), self.rows.len());

@@ -1,11 +1,11 @@
-//! Which parts of an expression do not depend on the step, so that they are evaluated once and broadcast.
+//! Determines which parts of an expression do not depend on the step, so that they are evaluated once and broadcast.
 //!
 //! Semantics: Prometheus 3.14 `promql/engine.go`: `preprocessExprHelper`.
 
 use crate::ast::{BinaryExpr, Expr, ExprKind, PosRange};
 use crate::functions::lookup;
 
-/// Takes parentheses off.
+/// Removes parentheses.
 pub(crate) fn unparen(mut expr: &Expr) -> &Expr {
     while let ExprKind::Paren(inner) = &expr.kind {
         expr = inner;
@@ -14,7 +14,7 @@ pub(crate) fn unparen(mut expr: &Expr) -> &Expr {
 }
 
 /// Splits `a + b - c …` into its first operand and the operators that follow, innermost first. Chains may be long, so
-/// whoever walks them must not call itself for each operator.
+/// they must not be walked recursively.
 pub(crate) fn chain(expr: &Expr) -> (&Expr, Vec<(&BinaryExpr, PosRange)>) {
     let (mut first, mut operators) = (expr, Vec::new());
     while let ExprKind::Binary(binary) = &first.kind {
@@ -25,14 +25,14 @@ pub(crate) fn chain(expr: &Expr) -> (&Expr, Vec<(&BinaryExpr, PosRange)>) {
     (first, operators)
 }
 
-/// Says whether an expression is to be evaluated once for all steps.
+/// Tells whether an expression is to be evaluated once for all steps.
 pub(crate) fn evaluates_once(expr: &Expr) -> bool {
     let (invariant, wrap) = step_invariant(expr);
     invariant && wrap
 }
 
-/// Says whether an expression is independent of the step, and whether its result must be repeated (range vectors and
-/// literals are not).
+/// Tells whether an expression is independent of the step, and whether its result must be broadcast (range vectors and
+/// literals need not be).
 pub(crate) fn step_invariant(expr: &Expr) -> (bool, bool) {
     match &expr.kind {
         ExprKind::Number { .. } | ExprKind::String(_) => (true, false),

@@ -1,5 +1,5 @@
-//! The label phase: how operators map one table of series to the next. Works on dictionary codes, so a label value is
-//! looked at once per distinct value, not once per series.
+//! The label phase: how operators map one table of series to the next. Works on dictionary codes, so each distinct
+//! label value is handled once, not once per series.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,15 +17,15 @@ use crate::sorting;
 
 type Map<K, V> = HashMap<K, V, RandomState>;
 
-/// Labels that go with the metric name (`model/labels` `IsMetadataLabel`).
+/// Labels that are dropped together with the metric name (`IsMetadataLabel` in `model/labels`).
 pub(crate) const METADATA_LABELS: [&str; 3] = [METRIC_NAME, "__type__", "__unit__"];
 
-/// Says whether a label goes with the metric name.
+/// Tells whether a label is dropped together with the metric name.
 pub(crate) fn is_metadata(name: &str) -> bool {
     METADATA_LABELS.contains(&name)
 }
 
-/// Rows with equal labels brought together.
+/// Rows grouped by equal labels.
 #[derive(Debug, Clone)]
 pub(crate) struct Groups {
     /// Group of each row.
@@ -40,21 +40,21 @@ impl Groups {
         self.first.len()
     }
 
-    /// Says whether some group has more than one row.
+    /// Tells whether some group has more than one row.
     pub(crate) fn merges(&self) -> bool {
         self.first.len() < self.ids.len()
     }
 }
 
-/// What the map of a grouping takes per row at most.
+/// Maximum memory per row of the map that is used for grouping.
 const GROUP_BYTES: usize = 40;
-/// What a text takes beside its bytes: its counters, its pointer, its place in a look-up.
+/// Memory of a string besides its bytes: counters, pointer, entry in a lookup table.
 const TEXT_BYTES: usize = 72;
 
-/// Groups rows by the labels that the predicate likes.
+/// Groups rows by the labels for which the predicate is true.
 ///
 /// # Errors
-/// LimitExceeded, Timeout, Cancelled, as all that follows here.
+/// LimitExceeded, Timeout, Cancelled; the same for the functions below.
 pub(crate) fn group(room: &Room, table: &SeriesTable, mut like: impl FnMut(&str) -> bool) -> Result<Groups> {
     let rows = table.len();
     room.take_codes(rows * 2)?;
@@ -82,7 +82,7 @@ pub(crate) fn group(room: &Room, table: &SeriesTable, mut like: impl FnMut(&str)
     Ok(Groups { ids, first })
 }
 
-/// Puts the rows of tables under each other, with dictionaries united.
+/// Concatenates tables, uniting their dictionaries.
 pub(crate) fn concat<'a>(room: &Room, tables: impl IntoIterator<Item = &'a SeriesTable>) -> Result<SeriesTable> {
     let tables: Vec<&SeriesTable> = tables.into_iter().collect();
     let rows = tables.iter().map(|t| t.len()).sum();
@@ -103,7 +103,7 @@ pub(crate) fn concat<'a>(room: &Room, tables: impl IntoIterator<Item = &'a Serie
         for (column, table) in columns.iter().zip(&tables) {
             room.did(1 + table.len() / 4)?;
             match column {
-                // The first value of each dictionary is the empty text: no label.
+                // The first value of each dictionary is empty: no label.
                 None => codes.resize(codes.len() + table.len(), 0),
                 Some(column) => match dictionary.moved(room, &column.values)? {
                     None => codes.extend_from_slice(&column.codes),
@@ -117,11 +117,11 @@ pub(crate) fn concat<'a>(room: &Room, tables: impl IntoIterator<Item = &'a Serie
     Ok(SeriesTable::new(rows, columns.collect::<Result<Vec<_>>>()?))
 }
 
-/// A dictionary to which those of further columns are added.
+/// A dictionary to which those of more columns are added.
 #[derive(Default)]
 struct Dictionary<'a> {
     values: Arc<Vec<Arc<str>>>,
-    /// The values of the first column, until `codes` is needed.
+    /// The values of the first column, as long as `codes` is not needed.
     first: Option<&'a Arc<Vec<Arc<str>>>>,
     codes: Map<&'a str, u32>,
 }
@@ -131,7 +131,7 @@ impl<'a> Dictionary<'a> {
         if self.values.is_empty() { Arc::new(vec![Arc::from("")]) } else { self.values }
     }
 
-    /// Adds values; gives their codes where they are others.
+    /// Adds values; returns their new codes, or `None` if codes are unchanged.
     fn moved(&mut self, room: &Room, values: &'a Arc<Vec<Arc<str>>>) -> Result<Option<Vec<u32>>> {
         if self.values.is_empty() {
             (self.values, self.first) = (Arc::clone(values), Some(values));
@@ -161,7 +161,7 @@ impl<'a> Dictionary<'a> {
     }
 }
 
-/// Collects the values of a new label, each of them once; the empty text means that the label is absent.
+/// Collects the distinct values of a new label; the empty string means that the label is absent.
 pub(crate) struct Values<'r> {
     room: &'r Room,
     texts: Vec<Arc<str>>,
@@ -169,13 +169,13 @@ pub(crate) struct Values<'r> {
 }
 
 impl<'r> Values<'r> {
-    /// Begins with the empty text.
+    /// Starts with the empty string.
     pub(crate) fn new(room: &'r Room) -> Self {
         let empty: Arc<str> = Arc::from("");
         Self { room, texts: vec![Arc::clone(&empty)], codes: Map::from_iter([(empty, 0)]) }
     }
 
-    /// Gives the code of a text.
+    /// The code of a string; adds it if it is new.
     pub(crate) fn code(&mut self, text: &str) -> Result<u32> {
         self.room.did_text(text.len())?;
         if let Some(&code) = self.codes.get(text) {
@@ -188,13 +188,13 @@ impl<'r> Values<'r> {
         Ok(code)
     }
 
-    /// Gives the column of one code per row; its memory is taken by whoever made the codes.
+    /// The column with one code per row; memory of the codes must have been reserved by the caller.
     pub(crate) fn column(self, codes: Vec<u32>) -> LabelColumn {
         LabelColumn { values: Arc::new(self.texts), codes: Arc::new(codes) }
     }
 }
 
-/// Makes a column of one text per row.
+/// Makes a column from one string per row.
 pub(crate) fn column<'a>(room: &Room, rows: usize, texts: impl IntoIterator<Item = &'a str>) -> Result<LabelColumn> {
     room.take_codes(rows)?;
     let mut values = Values::new(room);
@@ -202,7 +202,7 @@ pub(crate) fn column<'a>(room: &Room, rows: usize, texts: impl IntoIterator<Item
     Ok(values.column(codes))
 }
 
-/// Takes name, type and unit away from the rows that are flagged.
+/// Removes name, type and unit from the rows that are flagged.
 pub(crate) fn drop_names(room: &Room, table: &SeriesTable, flags: &[bool]) -> Result<SeriesTable> {
     if !flags.contains(&true) {
         return Ok(table.clone());
@@ -222,14 +222,13 @@ pub(crate) fn drop_names(room: &Room, table: &SeriesTable, flags: &[bool]) -> Re
     Ok(out)
 }
 
-/// Gives the rows in the order in which answers list them: labels compared pair by pair, name then value, the shorter
-/// set first.
+/// Rows in the order of results: labels are compared pair by pair, by name, then value; a prefix comes first.
 pub(crate) fn sorted(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
     let order = Order::new(room, table)?;
     sort_numbers(room, table.len(), |a, b| order.compare(a, b))
 }
 
-/// Gives the place of each row in [`sorted`].
+/// The position of each row in [`sorted`].
 pub(crate) fn ranks(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
     room.take_codes(table.len())?;
     let mut ranks = vec![0u32; table.len()];
@@ -237,7 +236,7 @@ pub(crate) fn ranks(room: &Room, table: &SeriesTable) -> Result<Vec<u32>> {
     Ok(ranks)
 }
 
-/// Sorts the numbers below `count`; equal ones stay in their order.
+/// Sorts the numbers below `count`; the sort is stable.
 pub(crate) fn sort_numbers(room: &Room, count: usize, compare: impl Fn(u32, u32) -> Ordering) -> Result<Vec<u32>> {
     room.take(count * sorting::BYTES)?;
     let mut numbers: Vec<u32> = (0..count as u32).collect();
@@ -248,7 +247,7 @@ pub(crate) fn sort_numbers(room: &Room, count: usize, compare: impl Fn(u32, u32)
 /// Compares rows of a table by their labels.
 #[derive(Debug)]
 pub(crate) struct Order<'a> {
-    /// Per column the codes, and the rank of each code among the values.
+    /// For each column the codes, and the rank of each code's value.
     columns: Vec<(&'a [u32], Vec<u32>)>,
 }
 
@@ -275,7 +274,7 @@ impl<'a> Order<'a> {
             if x == y {
                 continue;
             }
-            // The row without this label either goes on with a label of a greater name, or ends here and is shorter.
+            // The row without this label either continues with a label of a greater name, or ends here and is shorter.
             let more = |row: u32| self.columns[i + 1..].iter().any(|(codes, _)| codes[row as usize] != 0);
             return match (x, y) {
                 (0, _) => {
@@ -299,7 +298,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Writes the labels of a row as Prometheus shows them in messages: `{__name__="a", b="c"}`.
+/// Formats labels like Prometheus in messages: `{__name__="a", b="c"}`.
 pub(crate) fn show<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
     let pairs: Vec<String> = labels.into_iter().map(|(n, v)| format!("{}={}", show_name(n), quote(v))).collect();
     format!("{{{}}}", pairs.join(", "))

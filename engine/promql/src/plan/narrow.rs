@@ -1,8 +1,8 @@
-//! Rows that an operator will not look at are not read: a series without a partner on the other side of a binary
-//! operator gives no result, and both sides' labels are known before any sample is.
+//! Avoids reading rows that an operator will not use: a series without a partner on the other side of a binary operator
+//! has no result, and the labels of both sides are known before samples are read.
 //!
-//! Only where that cannot be seen: not with native histograms, and not where a function says something about the name
-//! of each metric that it meets.
+//! Done only if it cannot be observed: not with native histograms, and not with functions that add an annotation for
+//! each metric name they see.
 
 use std::sync::Arc;
 
@@ -18,16 +18,16 @@ use super::{Planner, VectorPlan};
 use crate::functions::names_counter;
 use crate::nodes::rollup::{Rollup, RollupFunction};
 
-/// The way from the rows of a vector to the series of the scan below it.
+/// Maps the rows of a vector to the series of the scan below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Narrow {
     scanned: Arc<Scanned>,
-    /// Row of the vector that each series of the scan belongs to; none: its own.
+    /// Row of the vector that each series of the scan belongs to; `None` if they are the same.
     rows: Option<Arc<Vec<u32>>>,
 }
 
 impl Narrow {
-    /// The way for a rollup over a scan; none where leaving out series could be seen.
+    /// The mapping for a rollup over a scan; `None` if excluding series could be observed.
     pub(crate) fn of_rollup(rollup: &Rollup, scanned: Scanned) -> Option<Self> {
         let silent = match rollup.function {
             RollupFunction::Instant(_) => true,
@@ -41,7 +41,7 @@ impl Narrow {
         (silent && !rollup.histograms).then(|| Self { scanned: Arc::new(scanned), rows: None })
     }
 
-    /// The way for an aggregation over this: `groups` has the group of each row.
+    /// The mapping for an aggregation over this; `groups` has the group of each row.
     pub(crate) fn grouped(&self, groups: &[u32]) -> Self {
         let rows = match &self.rows {
             None => groups.to_vec(),
@@ -52,8 +52,7 @@ impl Narrow {
 }
 
 impl Planner {
-    /// Keeps the rows that `keep` does not have from being read, where that is possible. They must be of no use to
-    /// whoever uses this plan.
+    /// Excludes the rows that are `false` in `keep` from reading, if possible. No user of the plan may need them.
     pub(crate) fn restrict(&self, vector: &mut VectorPlan, keep: Vec<bool>) -> Result<()> {
         if vector.histograms || !keep.contains(&false) {
             return Ok(());
@@ -75,7 +74,7 @@ impl Planner {
     }
 }
 
-/// Puts a scan in the place of that of a table.
+/// Replaces the scan of a table in a plan by another one.
 fn with_scan(plan: LogicalPlan, before: &Arc<dyn TableProvider>, scan: &LogicalPlan) -> Result<LogicalPlan> {
     let replaced = plan.transform_down(|node| {
         let LogicalPlan::TableScan(found) = &node else { return Ok(Transformed::no(node)) };

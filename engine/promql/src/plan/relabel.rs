@@ -1,4 +1,4 @@
-//! `label_replace` and `label_join`: new columns of labels, no numbers.
+//! `label_replace` and `label_join`: they compute new label columns; values are unchanged.
 
 use std::sync::Arc;
 
@@ -13,16 +13,17 @@ use super::{Planner, Scope, VectorPlan, failed};
 use crate::ast::Text;
 use crate::nodes::rows::MapRows;
 
-/// Longest value of a label that functions make. What is stored is shorter by far; lengths that double with each call
-/// would be beyond any memory soon.
+/// Maximum length of a label value made by a function. Stored values are far shorter; values that double with each call
+/// would soon exceed any memory.
 const VALUE_BYTES_MAX: usize = 1 << 20;
-/// How much more a byte costs that is matched with groups than one that is copied.
+/// Cost of matching a byte with capture groups, relative to copying it.
 const MATCH_COST: usize = 16;
 /// Values up to this length are matched with any pattern.
 const MATCH_BYTES_FREE: usize = 1 << 10;
-/// Others as long as their length times that of the compiled pattern is no more: a byte may meet each of its states.
+/// Longer values are matched only if their length times the size of the compiled pattern is at most this, as each byte
+/// may have to be compared with each state.
 const MATCH_BYTES_MAX: usize = 1 << 32;
-/// No pattern: Go refuses what is no UTF-8.
+/// An invalid pattern, used instead of patterns that are not UTF-8, which Go rejects.
 const INVALID_PATTERN: &str = "(";
 
 impl Planner {
@@ -35,10 +36,10 @@ impl Planner {
         let (template, mut places) = (Template::new(replacement.shown(), regex.regex()), regex.places(true));
         room.take_codes(table.len())?;
         let absent = LabelColumn { values: Arc::new(vec![Arc::from("")]), codes: Arc::new(vec![0; table.len()]) };
-        // A name that is no text is none that a series has.
+        // No series has a label whose name is not UTF-8.
         let source = src.name().and_then(|src| table.column(src)).unwrap_or(&absent);
         let mut values = Values::new(room);
-        // One match per distinct value of the source label.
+        // Match each distinct value of the source label once.
         let mut replaced: Vec<Option<u32>> = Vec::with_capacity(source.values.len());
         room.take(source.values.len() * size_of::<Option<u32>>())?;
         let mut text = String::new();
@@ -78,7 +79,7 @@ impl Planner {
         self.relabel(vector, dst, column, &matched, scope, format!("label_replace {dst}"))
     }
 
-    /// Compiles the pattern of a call, once for all calls that have it.
+    /// Compiles the pattern of a call, once for all calls with the same pattern.
     fn pattern(&self, pattern: &Text) -> Result<WatchedRegex> {
         let text = pattern.name().unwrap_or(INVALID_PATTERN);
         if let Some(regex) = self.patterns.lock().get(text) {
@@ -142,7 +143,7 @@ impl Planner {
         self.merge_rows(vector, table, drop_name, scope, shown)
     }
 
-    /// Gives a vector a new table of as many rows, and merges rows whose labels are equal now.
+    /// Replaces the table of a vector by one with the same number of rows, and merges rows whose labels are now equal.
     pub(crate) fn merge_rows(
         &self,
         mut vector: VectorPlan,
@@ -166,13 +167,13 @@ impl Planner {
     }
 }
 
-/// Gives the name of a label that a text must be.
+/// The label name in a string argument; an error if it is not valid.
 fn label_name<'a>(text: &'a Text, role: &str, function: &str) -> Result<&'a str> {
     let name = text.name().filter(|name| !name.is_empty());
     name.ok_or_else(|| failed(format!("invalid {role} label name in {function}(): {}", text.shown())))
 }
 
-/// Refuses to match a long value with a large pattern, which would take long without an end in sight.
+/// Refuses to match a long value with a large pattern, which could take very long.
 fn matchable(pattern: &str, value: &str) -> Result<()> {
     if value.len() <= MATCH_BYTES_FREE || value.len().saturating_mul(compiled_bytes(pattern)) <= MATCH_BYTES_MAX {
         return Ok(());
@@ -181,7 +182,7 @@ fn matchable(pattern: &str, value: &str) -> Result<()> {
     Err(Error::new(ErrorKind::LimitExceeded, text))
 }
 
-/// Refuses the value of a label before it is made too long.
+/// Refuses a label value before it becomes too long.
 fn bounded(bytes: usize) -> Result<usize> {
     if bytes <= VALUE_BYTES_MAX {
         return Ok(bytes);

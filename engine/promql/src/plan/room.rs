@@ -1,7 +1,7 @@
-//! What the label phase of a query may use: memory, asked for before it is taken, and time.
+//! Limits for the label phase of a query: memory, which is reserved before it is used, and time.
 //!
-//! Tables of labels grow by what a query says, not by what it reads (`label_replace`, joins, `count_values`), and no
-//! batch bounds the work on them.
+//! Tables of labels may grow with the query text alone, independent of the data (`label_replace`, joins,
+//! `count_values`), and the work on them is not limited by batches.
 
 use std::ops::Range;
 
@@ -9,26 +9,26 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_query::{Pace, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Result, SeriesTable};
 
-/// Rows between two questions whether the query may go on.
+/// Rows between two checks for cancellation.
 const PIECE: usize = 16_384;
-/// Bytes of text that are one unit of work.
+/// Bytes of text that count as one unit of work.
 const UNIT_BYTES: usize = 16;
 
-/// See the module.
+/// The memory and time of a query's label phase.
 #[derive(Debug)]
 pub(crate) struct Room {
     pace: Pace,
     memory: MemoryReservation,
 }
 
-/// Memory that is given back when this is dropped.
+/// Memory that is released on drop.
 #[derive(Debug)]
 pub(crate) struct Lent {
     _memory: MemoryReservation,
 }
 
 impl Room {
-    /// Opens the label phase of a query.
+    /// Starts the label phase of a query.
     pub(crate) fn new(engine: &QueryEngine, ctx: &QueryContext) -> Self {
         let pace = Pace::new(ctx, "query preparation");
         Self { pace, memory: engine.reservation("labels", ctx) }
@@ -49,7 +49,7 @@ impl Room {
         Self { pace: Pace::new(&ctx, "a test"), memory: MemoryConsumer::new("labels").register(&pool) }
     }
 
-    /// Takes memory for what lives as long as the query.
+    /// Reserves memory that is used as long as the query lives.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -57,12 +57,12 @@ impl Room {
         self.memory.try_grow(bytes).map_err(from_datafusion)
     }
 
-    /// Hands what was taken over to the answer, whose labels it is.
+    /// Passes the reservation on to the result, which owns the labels.
     pub(crate) fn into_memory(self) -> MemoryReservation {
         self.memory
     }
 
-    /// Takes memory for one number per row.
+    /// Reserves memory for one number per row.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -70,7 +70,7 @@ impl Room {
         self.take(rows.saturating_mul(size_of::<u32>()))
     }
 
-    /// Takes memory for what is soon gone again.
+    /// Reserves memory for temporary data.
     ///
     /// # Errors
     /// LimitExceeded.
@@ -80,7 +80,7 @@ impl Room {
         Ok(Lent { _memory: memory })
     }
 
-    /// Says that so many rows or values are about to be looked at.
+    /// Accounts work on this number of rows or values; checks for cancellation.
     ///
     /// # Errors
     /// Timeout, Cancelled, LimitExceeded.
@@ -88,7 +88,7 @@ impl Room {
         self.pace.did(units)
     }
 
-    /// Says that a text of so many bytes is about to be looked at.
+    /// Accounts work on a text of this length; checks for cancellation.
     ///
     /// # Errors
     /// As [`Self::did`].
@@ -96,7 +96,7 @@ impl Room {
         self.pace.did(1 + bytes / UNIT_BYTES)
     }
 
-    /// Cuts rows into pieces, and asks before each of them.
+    /// Splits rows into pieces, checking for cancellation before each.
     pub(crate) fn pieces(&self, rows: usize) -> impl Iterator<Item = Result<Range<usize>>> + '_ {
         (0..rows).step_by(PIECE).map(move |from| {
             let piece = from..rows.min(from + PIECE);
@@ -104,7 +104,7 @@ impl Room {
         })
     }
 
-    /// Keeps some rows of a table, as [`SeriesTable::take`] does.
+    /// Selects rows of a table like [`SeriesTable::take`], reserving memory.
     ///
     /// # Errors
     /// LimitExceeded, Timeout, Cancelled.

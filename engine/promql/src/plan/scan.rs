@@ -8,21 +8,21 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{SampleRequest, SampleTables, from_datafusion};
 use quiver_types::{ReadStats, Result, SelectedSeries};
 
-/// A scan of a selector, and what it is made of. A table that is in a plan stays as it is, so a scan of fewer series is
-/// another one in its place.
+/// A scan of a selector, with what it was created from. A table in a plan cannot be changed, so to scan fewer series it
+/// is replaced by a new one.
 #[derive(Debug, Clone)]
 pub(crate) struct Scanned {
-    /// Name that plans show.
+    /// Name for plans.
     pub(crate) name: Arc<str>,
-    /// The series of the selector.
+    /// The selected series.
     pub(crate) selected: SelectedSeries,
-    /// What is read of them.
+    /// Which samples are read.
     pub(crate) request: SampleRequest,
     /// The table in the plan.
     pub(crate) table: Arc<dyn TableProvider>,
 }
 
-/// Gives the plan that scans the samples of selected series.
+/// A plan that scans the samples of selected series.
 pub(crate) fn sample_scan(
     tables: &dyn SampleTables,
     name: &str,
@@ -33,7 +33,7 @@ pub(crate) fn sample_scan(
     scan_of(name, &tables.samples(selected, request, stats)?)
 }
 
-/// Gives the plan that scans a table.
+/// A plan that scans a table.
 pub(crate) fn scan_of(name: &str, table: &Arc<dyn TableProvider>) -> Result<LogicalPlan> {
     let name = datafusion::common::TableReference::bare(name);
     LogicalPlanBuilder::scan(name, provider_as_source(Arc::clone(table)), None)

@@ -1,5 +1,5 @@
-//! Selectors: matchers and time become a scan of samples, and a rollup over it. Subqueries: the inner expression on
-//! its own grid, and a rollup over its matrix.
+//! Plans selectors: matchers and time become a scan of samples with a rollup over it. Subqueries: the inner expression
+//! on its own grid, and a rollup over its matrix.
 
 use std::sync::Arc;
 
@@ -18,31 +18,31 @@ use crate::run::TOO_MANY_SAMPLES;
 use crate::tally::Merge;
 use crate::window::InstantValue;
 
-/// What a selector takes beside its series: what it matched, where their samples are, the scan of them.
+/// Estimated memory of a selector besides its series: matchers, locations of samples, the scan.
 const SELECTOR_BYTES: usize = 16 << 10;
-/// Rows of a subquery's matrix that are under way between its nodes at a time, where one row is large.
+/// How many rows of a subquery's matrix are in transit between its nodes at a time, if rows are large.
 const ROWS_UNDER_WAY: usize = 5;
 
-/// Steps of a subquery: each row of its matrix has a place for each of them.
+/// Maximum steps of a subquery; each row of its matrix has a place for all of them.
 const SUBQUERY_STEPS_MAX: usize = 10_000_000;
 
-/// Samples for a range function: what a rollup stands on.
+/// Samples for a range function: the input of a rollup.
 pub(crate) struct Samples {
-    /// Scan, or matrix of a subquery.
+    /// A scan, or the matrix of a subquery.
     pub(crate) plan: LogicalPlan,
     /// Where they come from.
     pub(crate) source: SampleSource,
     /// Labels of the rows, by row number.
     pub(crate) table: Arc<SeriesTable>,
-    /// Names that go already (subqueries).
+    /// Rows whose metric name has already been dropped (in subqueries).
     pub(crate) drop_name: Arc<Vec<bool>>,
-    /// Whether there may be histograms.
+    /// Whether histograms are possible.
     pub(crate) histograms: bool,
-    /// Range and offset of the windows, one window per step.
+    /// Range and offset of the windows; there is one window per step.
     pub(crate) window: Window,
     /// Fixed end of the windows.
     pub(crate) at: Option<Millis>,
-    /// The scan, from which series may be left out.
+    /// The scan, if series may be excluded from it.
     pub(crate) scanned: Option<Scanned>,
 }
 
@@ -60,7 +60,7 @@ impl Planner {
         let wanted = SeriesSelector { matchers: selector.matchers.clone(), range, labels: self.wanted_labels(scope) };
         let selected = self.snapshot.select(&self.run.ctx.access, &wanted, &self.run.ctx.stats).await?;
         self.run.ctx.check("query preparation")?;
-        // Which rows lose their names, and which are wanted.
+        // Memory for flags: which rows lose their names, and which are wanted.
         self.room.take(2 * selected.table.len())?;
         if selected.has_histograms {
             self.run.meet_histograms();
@@ -68,7 +68,7 @@ impl Planner {
         Ok((selected, range))
     }
 
-    /// Says whether the query has the same selector more than once.
+    /// Tells whether the query contains the same selector more than once.
     fn reads_again(&self, selector: &VectorSelector) -> bool {
         self.repeated.contains(&selector.matchers)
     }
@@ -109,7 +109,7 @@ impl Planner {
         scope: Scope,
         what: InstantValue,
     ) -> Result<Planned> {
-        // Prometheus forgets the offset here when there is an `@`.
+        // Prometheus ignores the offset here if there is an `@`.
         let offset_ms = if selector.at.is_some() { 0 } else { self.times.offset(selector.offset.as_ref())? };
         let mut vector = self.look_back(selector, pos, scope, RollupFunction::Instant(what), offset_ms).await?;
         vector.histograms = false;
@@ -117,7 +117,7 @@ impl Planner {
         Ok(Planned::Vector(vector))
     }
 
-    /// Plans what each series was at each step, or when.
+    /// Plans the newest sample of each series at each step: its value or its time.
     pub(crate) async fn look_back(
         &self,
         selector: &VectorSelector,
@@ -155,7 +155,7 @@ impl Planner {
         self.rollup(function, samples, vec![], vec![], pos, scope)
     }
 
-    /// Puts a rollup on samples.
+    /// Plans a rollup over samples.
     pub(crate) fn rollup(
         &self,
         function: RollupFunction,
@@ -166,7 +166,7 @@ impl Planner {
         scope: Scope,
     ) -> Result<VectorPlan> {
         let Samples { plan, source, table, drop_name, histograms, window, at, scanned } = samples;
-        // What a subquery or a parameter holds may err even if it gives no series.
+        // A subquery or a parameter may fail even if it returns no series, so it must be evaluated.
         if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
             return Ok(VectorPlan::new(plan, table, drop_name, histograms));
@@ -186,7 +186,7 @@ impl Planner {
         };
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
-        // Statistics count every sample that a query is about.
+        // Statistics count all samples that the query selects, so none may be excluded.
         let scanned = scanned.filter(|_| self.run.tallies.is_none());
         let narrow = scanned.and_then(|scanned| Narrow::of_rollup(&rollup, scanned));
         let vector = VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs);
@@ -252,7 +252,7 @@ impl Planner {
         let step_ms = if step_ms == 0 { self.subquery_step_ms } else { step_ms };
         let at = subquery.at.map(|at| self.times.at(at));
         let (first, last) = ends(at, scope.grid, offset_ms);
-        // Steps of a subquery are multiples of its step, whatever the steps of the query are.
+        // Steps of a subquery are multiples of its step, independent of the query's steps.
         let start = ((first - range_ms).div_euclid(step_ms) + 1) * step_ms;
         let window = Window { range_ms, offset_ms, anchored: false, smoothed: false, lookback_ms: self.lookback_ms };
         if start > last {
@@ -305,7 +305,7 @@ impl Planner {
     }
 }
 
-/// Gives the ends of the first and the last window.
+/// The ends of the first and the last window.
 fn ends(at: Option<Millis>, grid: Grid, offset_ms: i64) -> (Millis, Millis) {
     let (first, last) = at.map_or((grid.start, grid.end()), |t| (t, t));
     (first - offset_ms, last - offset_ms)

@@ -1,9 +1,9 @@
-//! Templates of `label_replace`: those of Go's `regexp.Expand`.
+//! The replacement templates of `label_replace`, with the syntax of Go's `regexp.Expand`.
 
 use quiver_types::matcher::Places;
 use regex::Regex;
 
-/// A template, bound to the groups of a pattern.
+/// A template, resolved for the groups of a pattern.
 #[derive(Debug)]
 pub(crate) struct Template<'a>(Vec<Piece<'a>>);
 
@@ -14,8 +14,8 @@ enum Piece<'a> {
 }
 
 impl<'a> Template<'a> {
-    /// Reads a template. `$1x` is the group named `1x`; groups that there are none of are the empty text, and a `$` that
-    /// starts no reference stands for itself.
+    /// Parses a template. `$1x` refers to the group named `1x`; unknown groups expand to the empty string, and a `$`
+    /// that starts no reference is literal.
     pub(crate) fn new(text: &'a str, regex: &Regex) -> Self {
         let (mut pieces, mut rest) = (Vec::new(), text);
         while let Some(at) = rest.find('$') {
@@ -37,7 +37,7 @@ impl<'a> Template<'a> {
         Self(pieces)
     }
 
-    /// The parts of the text for a match in a value.
+    /// The pieces of the expansion for a match in a value.
     fn parts<'t>(&'t self, value: &'t str, places: &'t Places) -> impl Iterator<Item = &'t str> {
         self.0.iter().map(move |piece| match piece {
             Piece::Text(text) => text,
@@ -45,23 +45,23 @@ impl<'a> Template<'a> {
         })
     }
 
-    /// Number of texts and groups in it.
+    /// Number of literals and groups.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Says how long the text for a match is.
+    /// Length of the expansion for a match.
     pub(crate) fn size(&self, value: &str, places: &Places) -> usize {
         self.parts(value, places).map(str::len).fold(0, usize::saturating_add)
     }
 
-    /// Writes the text for a match.
+    /// Appends the expansion for a match.
     pub(crate) fn expand(&self, value: &str, places: &Places, out: &mut String) {
         self.parts(value, places).for_each(|part| out.push_str(part));
     }
 }
 
-/// Splits the name of a group off the text behind a `$`: `name` or `{name}`.
+/// Splits the name of a group from the text after a `$`: `name` or `{name}`.
 fn reference(text: &str) -> Option<(&str, &str)> {
     let word = |s: &str| s.find(|c: char| !(c == '_' || c.is_alphanumeric())).unwrap_or(s.len());
     let (name, after) = match text.strip_prefix('{') {
@@ -74,7 +74,7 @@ fn reference(text: &str) -> Option<(&str, &str)> {
     (!name.is_empty()).then_some((name, after))
 }
 
-/// Finds a group by its number or its name.
+/// The index of a group, by number or name.
 fn group(name: &str, regex: &Regex) -> Option<usize> {
     if name == "0" || (name.bytes().all(|b| b.is_ascii_digit()) && !name.starts_with('0')) {
         return name.parse().ok().filter(|&group: &usize| group < regex.captures_len());

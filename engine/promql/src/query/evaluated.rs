@@ -1,4 +1,4 @@
-//! What the evaluation of a query gives, whichever way it was evaluated.
+//! The result of evaluating a query, by whichever method.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::annotation::Annotations;
 use crate::result::QueryValue;
 use crate::tally::SampleStats;
 
-/// What the evaluation of a query gives.
+/// The result of evaluating a query.
 #[derive(Debug, Clone)]
 pub(crate) struct Evaluated {
     pub(super) value: Arc<QueryValue>,
@@ -23,20 +23,20 @@ pub(crate) struct Evaluated {
 /// Time spent in the phases of a query.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueryTimings {
-    /// Waiting for a place among the queries that run at once.
+    /// Waiting for one of the slots for concurrent queries.
     pub queue: Duration,
-    /// Reading the text and checking types.
+    /// Parsing and type checking.
     pub parse: Duration,
-    /// Finding the series of the selectors, working out the labels of the answer, and planning.
+    /// Resolving series, computing the labels of the result, and planning.
     pub plan: Duration,
-    /// Making operators of the plan and evaluating all samples.
+    /// Creating operators and evaluating samples.
     pub execute: Duration,
     /// Dropping names, merging and sorting.
     pub settle: Duration,
 }
 
 impl QueryTimings {
-    /// Adds what another part of the query took for its own phases.
+    /// Adds the times of another part of the query.
     pub(super) fn add(&mut self, other: &Self) {
         self.plan += other.plan;
         self.execute += other.execute;
@@ -44,7 +44,7 @@ impl QueryTimings {
     }
 }
 
-/// The error of an answer with more series than it may have.
+/// The error if a result has more series than allowed.
 pub(super) fn too_many_rows(rows: usize, max: u64) -> Error {
     Error::new(ErrorKind::LimitExceeded, format!("the answer has {rows} series, more than the limit of {max}"))
 }

@@ -1,4 +1,4 @@
-//! One query on its way: planned, run, settled, or shown.
+//! One query in progress: planned, executed, finished, or explained.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,15 +19,15 @@ use crate::result::{QueryValue, RowOrder, SampleResult, SampleSeries, StepResult
 use crate::tally::{Counts, histogram_samples};
 use crate::window::{StaleFree, extend_floats};
 
-/// What a sample takes in an answer: time and value.
+/// Memory of a sample in a result: time and value.
 const SAMPLE_BYTES: usize = size_of::<Millis>() + size_of::<f64>();
 
-/// What a value of a matrix takes: itself and whether it is there.
+/// Memory of a matrix value: the value and its presence.
 const VALUE_BYTES: u64 = 9;
-/// A matrix that takes so many times the memory for queries is refused at once.
+/// A matrix that needs this many times the memory for queries is refused at once.
 const HOPELESS: u64 = 16;
 
-/// One query that is being evaluated: planner, checked expression, steps.
+/// A query being evaluated: planner, checked expression, steps.
 pub(super) struct Job {
     pub(super) planner: Planner,
     pub(super) expr: Expr,
@@ -101,8 +101,8 @@ impl Job {
         Ok(result)
     }
 
-    /// Refuses what is hopeless before it costs anything: rows are dense, and many times the memory that there is cannot
-    /// be made good by rows that turn out to be empty.
+    /// Refuses hopelessly large queries before they cost anything: rows are dense, and even if many turn out to be
+    /// empty, that cannot make up for many times the available memory.
     fn check_size(&self, rows: usize, steps: usize) -> Result<()> {
         let bytes = (rows * steps) as u64 * VALUE_BYTES;
         let max = self.planner.run.ctx.limits.memory_max;

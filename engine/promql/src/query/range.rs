@@ -1,5 +1,4 @@
-//! Range queries of which earlier results answer a part: what is kept is looked up, the rest evaluated, both put beside
-//! each other.
+//! Range queries that are partly answered by cached results: looks those up, evaluates the rest, and joins both.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use crate::print::print;
 use crate::result::{QueryValue, StepResult};
 
 impl PromqlEngine {
-    /// Says under what key the result of a query may be kept, and what its steps rest on.
+    /// The cache key for the result of a query, and the times its steps depend on; `None` if it cannot be cached.
     pub(super) fn cacheable(
         &self,
         expr: &Expr,
@@ -82,28 +81,28 @@ impl PromqlEngine {
     }
 }
 
-/// Gives the steps of a grid that a kept result still answers.
+/// The steps of a grid that a cached result can still answer.
 pub(super) fn usable(entry: &Entry, grid: Grid, rests_on: &Dependence, now: &dyn SeriesSnapshot) -> Range<usize> {
     let kept = entry.result.grid;
     let first = kept.start.max(grid.start);
     let last = kept.end().min(grid.end());
-    // One made after this query's snapshot was taken tells of things that this query must not see.
+    // A result from after this query's snapshot contains data that this query must not see.
     if first > last || entry.version.written > now.version().written {
         return 0..0;
     }
-    // Both grids have one phase: they meet on whole steps.
+    // Both grids have the same phase, so their steps coincide.
     let from = ((first - grid.start) / grid.step_ms) as usize;
     let overlap = Grid { start: first, step_ms: grid.step_ms, steps: ((last - first) / grid.step_ms) as usize + 1 };
     let steps = rests_on.unchanged(overlap, |range| now.first_change(entry.version, range));
     from..from + steps
 }
 
-/// A range query of which a part may be answered by an earlier result.
+/// A range query that may be partly answered by a cached result.
 pub(super) struct RangeJob {
     grid: Grid,
-    /// An earlier result, and the steps of the grid that it answers.
+    /// A cached result, and the steps of the grid that it answers.
     kept: Option<(Arc<StepResult>, Range<usize>)>,
-    /// What is to be evaluated: first step of the grid, and the job.
+    /// What has to be evaluated: the first step within the grid, and the job.
     jobs: Vec<(usize, Job)>,
     key: Key,
     version: Version,
@@ -147,7 +146,7 @@ impl RangeJob {
                 Arc::new(result)
             }
         };
-        // A short question must not replace the long one before it.
+        // A shorter query must not replace the cached result of a longer one.
         let shorter = self
             .kept
             .as_ref()

@@ -1,10 +1,10 @@
-//! Writes bits, most significant first, as the chunks of Prometheus have them (`tsdb/docs/bstream.md`).
+//! Writes bits, most significant first, in the format of Prometheus chunks (`tsdb/docs/bstream.md`).
 
-/// Bytes with a last one that may not be full.
+/// Bytes, of which the last one may be incomplete.
 #[derive(Debug, Default)]
 pub(crate) struct BitWriter {
     bytes: Vec<u8>,
-    /// Free bits of the last byte.
+    /// Unused bits of the last byte.
     free: u32,
 }
 
@@ -41,7 +41,7 @@ impl BitWriter {
         self.bits(value.to_bits(), 64);
     }
 
-    /// Appends a varint of whole bytes, wherever the bits stand.
+    /// Appends a varint of whole bytes, at any bit position.
     pub(crate) fn uvarint(&mut self, mut value: u64) {
         while value >= 0x80 {
             self.bits(value & 0x7f | 0x80, 8);
@@ -55,19 +55,19 @@ impl BitWriter {
         self.uvarint((value as u64) << 1 ^ (value >> 63) as u64);
     }
 
-    /// Appends a signed number whose prefix says how many bits follow (`chunkenc/varbit.go`: `putVarbitInt`).
+    /// Appends a signed number with a prefix that tells its number of bits (`chunkenc/varbit.go`: `putVarbitInt`).
     pub(crate) fn varbit(&mut self, value: i64) {
         self.prefixed(value as u64, |bits| fits(value, bits));
     }
 
-    /// Appends an unsigned number whose prefix says how many bits follow (`putVarbitUint`).
+    /// Appends an unsigned number with a prefix that tells its number of bits (`putVarbitUint`).
     pub(crate) fn uvarbit(&mut self, value: u64) {
         self.prefixed(value, |bits| value >> bits == 0);
     }
 
-    /// Appends a number with the shortest prefix whose bits hold it.
+    /// Appends a number with the shortest prefix that fits.
     fn prefixed(&mut self, value: u64, fits: impl Fn(u32) -> bool) {
-        /// Prefixes, how long they are, and how many bits follow.
+        /// Prefix, its length, and the number of bits that follow.
         const PREFIXES: [(u64, u32, u32); 7] = [
             (0b10, 2, 3),
             (0b110, 3, 6),
@@ -92,13 +92,13 @@ impl BitWriter {
         self.bytes.len()
     }
 
-    /// Gives the bytes; bits that are missing in the last are 0.
+    /// Returns the bytes; unused bits of the last one are 0.
     pub(crate) fn finish(self) -> Vec<u8> {
         self.bytes
     }
 }
 
-/// Says whether a number fits into so many bits; the range is shifted by one upwards, as readers expect.
+/// Tells whether a number fits into this many bits; the range is shifted up by one, as the format requires.
 pub(crate) fn fits(value: i64, bits: u32) -> bool {
     let half = 1i64 << (bits - 1);
     -(half - 1) <= value && value <= half

@@ -1,8 +1,9 @@
-//! Samples of a series as chunks of Prometheus: floats XOR-encoded, native histograms in chunks of their own.
+//! Samples of a series as Prometheus chunks: floats XOR-encoded, native histograms in separate chunks.
 //!
-//! Layout: Prometheus 3.14 `tsdb/chunkenc` (`xor.go`, `histogram.go`, `float_histogram.go`, `histogram_meta.go`).
-//! A chunk of histograms holds one: each then has its own buckets and hint about counter resets, which is what the store
-//! keeps. (That there was no reset before the first of a chunk reads as unknown; whoever needs it looks for himself.)
+//! Layout: Prometheus 3.14 `tsdb/chunkenc` (`xor.go`, `histogram.go`, `float_histogram.go`, `histogram_meta.go`). A
+//! histogram chunk contains a single histogram, so that each has its own buckets and counter reset hint, as in the
+//! store. (The hint of a chunk's first histogram that there was no reset reads as unknown; readers that need it detect
+//! resets themselves.)
 
 use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
 use quiver_types::{Histogram, ResetHint};
@@ -10,10 +11,10 @@ use quiver_types::{Histogram, ResetHint};
 use super::bits::{BitWriter, fits};
 use crate::kernel::SeriesSamples;
 
-/// Samples of a float chunk, as in Prometheus' own.
+/// Samples per float chunk, as in Prometheus itself.
 const SAMPLES_MAX: usize = 120;
 
-/// How a chunk is encoded: the number in `prometheus.Chunk`.
+/// The encoding of a chunk: the numbers of `prometheus.Chunk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// Floats, as XOR of neighbours (Gorilla).
@@ -25,7 +26,7 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The encoding of a number.
+    /// The encoding with this number.
     pub(crate) fn of(number: u8) -> Option<Self> {
         [Self::Xor, Self::Histogram, Self::FloatHistogram].into_iter().find(|encoding| *encoding as u8 == number)
     }
@@ -38,13 +39,13 @@ pub struct Chunk {
     pub min_ms: i64,
     /// Time of the last sample, Unix milliseconds.
     pub max_ms: i64,
-    /// How `data` is to be read.
+    /// The encoding of `data`.
     pub encoding: Encoding,
     /// The bytes of the chunk, without its length and checksum.
     pub data: Vec<u8>,
 }
 
-/// Gives the chunks of a series in time order.
+/// Calls a function with the chunks of a series, in time order.
 pub(crate) fn chunks(samples: &SeriesSamples<'_>, mut give: impl FnMut(Chunk)) {
     let (mut float, mut hist) = (0, 0);
     while float < samples.ts.len() || hist < samples.hist_ts.len() {
@@ -60,7 +61,7 @@ pub(crate) fn chunks(samples: &SeriesSamples<'_>, mut give: impl FnMut(Chunk)) {
     }
 }
 
-/// Encodes floats; there is at least one and at most 65535.
+/// Encodes floats; at least one and at most 65535.
 fn xor(ts: &[i64], values: &[f64]) -> Chunk {
     let mut w = BitWriter::new((ts.len() as u16).to_be_bytes().to_vec());
     let (mut delta, mut window) = (0, None);
@@ -96,13 +97,13 @@ fn delta_of_delta(w: &mut BitWriter, value: i64) {
     w.bits(value as u64, 64);
 }
 
-/// Writes the bits in which a value differs from the one before; `window` is where these were last.
+/// Writes the bits in which a value differs from the previous one; `window` is the last written range of bits.
 fn difference(w: &mut BitWriter, xor: u64, window: &mut Option<(u32, u32)>) {
     if xor == 0 {
         return w.bit(false);
     }
     w.bit(true);
-    // Five bits say how many leading ones are equal.
+    // The number of leading zero bits is stored in five bits.
     let (leading, trailing) = (xor.leading_zeros().min(31), xor.trailing_zeros());
     if let Some((l, t)) = *window
         && leading >= l
@@ -115,14 +116,14 @@ fn difference(w: &mut BitWriter, xor: u64, window: &mut Option<(u32, u32)>) {
     w.bit(true);
     w.bits(u64::from(leading), 5);
     let significant = 64 - leading - trailing;
-    // 64 stands as 0: there is always one at least.
+    // 64 is stored as 0, because there is always at least one bit.
     w.bits(u64::from(significant), 6);
     w.bits(xor >> trailing, significant);
 }
 
 /// Encodes one histogram.
 fn histogram(ts: i64, h: &Histogram) -> Chunk {
-    // Of a stale marker only the sum says something.
+    // Of a stale marker only the sum is significant.
     let empty = Histogram { sum: h.sum, float: h.float, reset_hint: h.reset_hint, ..Histogram::default() };
     let h = if h.is_stale() { &empty } else { h };
     let hint = match h.reset_hint {
@@ -158,18 +159,18 @@ fn histogram(ts: i64, h: &Histogram) -> Chunk {
     Chunk { min_ms: ts, max_ms: ts, encoding, data: w.finish() }
 }
 
-/// Gives the counts of an integer histogram as differences, as its wire forms have them.
+/// The counts of an integer histogram as deltas, as in its wire formats.
 pub fn deltas(counts: &[f64]) -> impl Iterator<Item = i64> + '_ {
     let before = std::iter::once(0.0).chain(counts.iter().copied());
     counts.iter().zip(before).map(|(count, before)| *count as i64 - before as i64)
 }
 
-/// Powers of two take a byte, others nine.
+/// Powers of two take one byte, others nine.
 fn zero_threshold(w: &mut BitWriter, threshold: f64) {
     if threshold == 0.0 {
         return w.bits(0, 8);
     }
-    // A normal double without mantissa is a power of two; `frexp` has its exponent one higher.
+    // A normal double without mantissa bits is a power of two; the exponent of `frexp` is one higher.
     let bits = threshold.to_bits();
     let exponent = (bits >> 52) as i64 - 1022;
     if bits << 12 == 0 && threshold > 0.0 && (-242..=11).contains(&exponent) {

@@ -1,5 +1,5 @@
-//! The newest sample of each series of some selectors, as one plan: scans, the newest of each series, all of them in
-//! the order of their names. Which series several selectors have is known from labels, before any sample is read.
+//! The newest sample of each series of some selectors, as one plan: scans, then the newest sample of each series,
+//! sorted by name. Series that several selectors match are known from labels, before samples are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use crate::run::RunState;
 
 pub use crate::nodes::newest::NewestValue;
 
-/// The newest samples, in the order of their names, then of the other labels.
+/// The newest samples, sorted by metric name, then by the other labels.
 pub struct NewestSamples {
-    /// Labels of the series; a row number stands for a series.
+    /// Labels of the series; row numbers refer to it.
     pub table: Arc<SeriesTable>,
     batches: SendableRecordBatchStream,
     ctx: QueryContext,
-    /// What the labels take of the query's memory.
+    /// Memory of the query for the labels.
     _memory: MemoryReservation,
 }
 
@@ -38,8 +38,8 @@ impl fmt::Debug for NewestSamples {
 }
 
 impl RawReader {
-    /// Begins to read the newest sample of each series that has a name and one of the selectors takes; series whose
-    /// newest sample says that they have ended are left out. Both ends of the range are in it.
+    /// Starts reading the newest sample of each series that has a name and matches one of the selectors. Series whose
+    /// newest sample marks their end are left out. The range is inclusive.
     ///
     /// # Errors
     /// LimitExceeded, Timeout, Cancelled, Internal.
@@ -54,11 +54,11 @@ impl RawReader {
         let histograms = found.iter().any(|selected| selected.has_histograms);
         let mut inputs = Vec::with_capacity(found.len());
         for (mut selected, places) in found.into_iter().zip(places) {
-            // A selector that brings no series of its own is no input, unless there is no other.
+            // Skip a selector that adds no series, unless it is the only one.
             if !inputs.is_empty() && places.iter().all(|place| *place == NOT_WANTED) {
                 continue;
             }
-            // What is not in the answer, or in that of a selector before, is not read.
+            // Do not read series that are not in the result, or that an earlier selector has.
             room.take(places.len())?;
             selected.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
             let newest = Newest { places, histograms };
@@ -71,7 +71,7 @@ impl RawReader {
     }
 }
 
-/// Puts the rows of all inputs in the order of their places.
+/// Sorts the rows of all inputs by place.
 fn in_order(inputs: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
     let Some(first) = inputs.first() else { return Err(quiver_types::Error::internal("no selector")) };
     let all = if inputs.len() == 1 {
@@ -84,8 +84,8 @@ fn in_order(inputs: Vec<Arc<LogicalPlan>>) -> Result<LogicalPlan> {
     sorted.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)
 }
 
-/// Gives the labels of all series that have a name, each of them once and in order, and for each table the places of
-/// its rows there. What several tables have is that of the first.
+/// The labels of all series with a name, without duplicates and sorted, and for each table the places of its rows.
+/// Series in several tables belong to the first one.
 fn places(room: &Room, tables: &[&SeriesTable]) -> Result<(SeriesTable, Vec<Vec<u32>>)> {
     let all = if let [one] = tables { SeriesTable::clone(one) } else { concat(room, tables.iter().copied())? };
     room.take_codes(2 * all.len())?;
@@ -95,7 +95,7 @@ fn places(room: &Room, tables: &[&SeriesTable]) -> Result<(SeriesTable, Vec<Vec<
     } else {
         group(room, &all, |_| true)?.first.into_iter().filter(|&row| named(row)).collect()
     };
-    // Names come first, whatever the names of other labels are.
+    // Metric names are compared first, before any other label.
     let others = all.keep(|name| name != METRIC_NAME);
     let order = Order::new(room, &others)?;
     let metric = |row: u32| all.metric(row as usize);
@@ -119,10 +119,10 @@ fn places(room: &Room, tables: &[&SeriesTable]) -> Result<(SeriesTable, Vec<Vec<
 }
 
 impl NewestSamples {
-    /// Calls for each sample, in order: row of the table, time, value.
+    /// Calls a function for each sample, in order: row of the table, time, value.
     ///
     /// # Errors
-    /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
+    /// Those of the function; LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn each(&mut self, mut visit: impl FnMut(u32, Millis, NewestValue) -> Result<()>) -> Result<()> {
         while let Some(batch) = self.batches.next().await {
             self.ctx.check("query execution")?;

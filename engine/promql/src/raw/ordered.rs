@@ -1,5 +1,5 @@
-//! The samples of a selector as chunks, as one plan: a scan, the chunks of each series, all of them in the order of
-//! their labels. That order is known before any sample is read.
+//! The samples of a selector as chunks, as one plan: a scan, then the chunks of each series, sorted by labels. The
+//! order is known before samples are read.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::plan::labels::sorted;
 use crate::plan::room::Room;
 use crate::run::RunState;
 
-/// The chunks of each series, in the order of labels.
+/// The chunks of each series, sorted by labels.
 pub struct OrderedChunks {
-    /// Labels of the series; a row number stands for a series.
+    /// Labels of the series; row numbers refer to it.
     pub table: Arc<SeriesTable>,
-    /// Row of the table of each place.
+    /// Row of the table for each place.
     rows: Vec<u32>,
     batches: SendableRecordBatchStream,
     ctx: QueryContext,
-    /// What the order takes of the query's memory.
+    /// Memory of the query for the order.
     _memory: MemoryReservation,
 }
 
@@ -38,7 +38,7 @@ impl fmt::Debug for OrderedChunks {
 }
 
 impl RawReader {
-    /// Begins to read the samples of a selector as chunks, stale markers among them; both ends of the range are in it.
+    /// Starts reading the samples of a selector as chunks, including stale markers. The range is inclusive.
     ///
     /// # Errors
     /// LimitExceeded, Timeout, Cancelled, Internal.
@@ -60,10 +60,10 @@ impl RawReader {
 }
 
 impl OrderedChunks {
-    /// Calls for each series that has samples, in order: row of the table, chunks by time.
+    /// Calls a function for each series with samples, in order: row of the table, chunks by time.
     ///
     /// # Errors
-    /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
+    /// Those of the function; LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn each(&mut self, mut visit: impl FnMut(u32, Vec<Chunk>) -> Result<()>) -> Result<()> {
         while let Some(batch) = self.batches.next().await {
             self.ctx.check("query execution")?;

@@ -1,4 +1,4 @@
-//! The place of a window in a list of times, which moves forward.
+//! The position of a window in a list of times, which moves forward.
 
 use quiver_types::Millis;
 
@@ -12,7 +12,7 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// Moves on to the window `(start, end]`; windows must not move back.
+    /// Moves to the window `(start, end]`; windows must not move backwards.
     #[inline]
     pub fn advance(&mut self, ts: &[Millis], start: Millis, end: Millis) {
         self.lo = first_after(ts, self.lo, start);
@@ -30,8 +30,8 @@ impl Cursor {
     }
 }
 
-/// Gives the index of the first time after `bound`, searching from `from` on: step by step for near ones, then with
-/// doubling strides, so that windows far apart do not cost a look at every sample between.
+/// Index of the first time after `bound`, searching from `from`: step by step at first, then with doubling strides, so
+/// that distant windows do not require a look at every sample in between.
 #[inline]
 pub fn first_after(ts: &[Millis], from: usize, bound: Millis) -> usize {
     let mut i = from;

@@ -1,17 +1,18 @@
-//! Raw range vectors of `anchored` and `smoothed` selectors: samples with values made up at both ends of the window.
+//! Raw range vectors of `anchored` and `smoothed` selectors: samples with synthesized values at both ends of the
+//! window.
 //!
 //! Source: Prometheus 3.14 `promql/engine.go: extendFloats`.
 
 use quiver_types::Millis;
 
-/// Interpolates linearly at `t` between two samples; over a reset of a counter it starts from zero.
+/// Interpolates linearly at `t` between two samples. If a counter was reset between them, starts from zero.
 pub(crate) fn interpolate(first: (Millis, f64), second: (Millis, f64), t: Millis, is_counter: bool) -> f64 {
     let from = if is_counter && second.1 < first.1 { 0.0 } else { first.1 };
     from + (second.1 - from) * (t - first.0) as f64 / (second.0 - first.0) as f64
 }
 
-/// First sample to use and last sample to use of a window `(start, end]`: the one at or before the start, and for
-/// `smoothed` the one at or after the end. `ts` must not be empty and holds the window with its look-back only.
+/// Indexes of the first and last sample to use for a window `(start, end]`: the one at or before the start, and for
+/// `smoothed` the one at or after the end. `ts` must not be empty, and must be limited to the window and its lookback.
 pub(crate) fn outer_samples(ts: &[Millis], start: Millis, end: Millis, smoothed: bool) -> (usize, usize) {
     let last = ts.len() - 1;
     let first = ts[..last].partition_point(|&t| t <= start).saturating_sub(1);
@@ -19,8 +20,8 @@ pub(crate) fn outer_samples(ts: &[Millis], start: Millis, end: Millis, smoothed:
     (first, last)
 }
 
-/// Gives times and values of a raw window `(start, end]` of a selector that is `anchored` or `smoothed`; the input
-/// is the window with its look-back. Empty when no sample lies after the start.
+/// Times and values of a raw window `(start, end]` of an `anchored` or `smoothed` selector; the input is the window
+/// with its lookback. Empty if no sample lies after the start.
 pub fn extend_floats(
     ts: &[Millis],
     values: &[f64],

@@ -1,4 +1,5 @@
-//! The instant selector: the newest sample within the look-back of each step, or the value between two samples.
+//! The instant selector: the newest sample within the lookback of each step, or a value interpolated between two
+//! samples.
 //!
 //! Source: Prometheus 3.14 `promql/engine.go`: `vectorSelectorSingle`, `smoothSeries`.
 
@@ -13,19 +14,19 @@ use crate::functions::notes::Notes;
 use crate::histogram;
 use crate::kernel::{SeriesOut, SeriesSamples};
 
-/// What to give of the sample that is found.
+/// What to return of the sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstantValue {
     /// Its value, float or histogram.
     Value,
     /// Its time in seconds.
     Timestamp,
-    /// Its start time in seconds; 0 when unset.
+    /// Its start time in seconds; 0 if not set.
     StartTimestamp,
 }
 
-/// Fills a row with the newest sample in `(t - lookback, t]` per step, unless that is a stale marker. The call's
-/// `window.lookback_ms` is the look-back; the range is not used.
+/// Fills a row with the newest sample in `(t - lookback, t]` for each step, unless it is a stale marker. Uses
+/// `window.lookback_ms` of the call; its range is ignored.
 pub fn instant(samples: &SeriesSamples<'_>, call: &RangeCall<'_>, what: InstantValue, out: &mut SeriesOut<'_>) {
     if let Some(windows) = call.windows {
         for (step, window) in windows.iter().enumerate().filter(|(_, window)| !window.is_empty()) {
@@ -93,8 +94,8 @@ fn set(out: &mut SeriesOut<'_>, step: usize, value: f64) {
     out.values[step] = value;
 }
 
-/// Fills a row of a `smoothed` instant selector: the sample at the step, else the value between its neighbours
-/// within the look-back on both sides, else the last value. Samples hold no stale markers.
+/// Fills a row of a `smoothed` instant selector: the sample at the step, else a value interpolated between the
+/// neighbours within the lookback on both sides, else the last value. Samples must not contain stale markers.
 pub fn instant_smoothed(
     samples: &SeriesSamples<'_>,
     call: &RangeCall<'_>,
@@ -149,7 +150,7 @@ fn smooth_histogram(
     }
     let (prev_ts, prev) = at(next - 1);
     if next == window.hi {
-        // The hint tells about the step from the sample before, which the carried value does not make.
+        // The hint refers to the sample before, which is not the previous step's value here.
         return Some(Histogram { reset_hint: ResetHint::Unknown, ..prev.clone() });
     }
     let (next_ts, next) = at(next);

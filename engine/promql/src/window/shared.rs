@@ -1,14 +1,14 @@
-//! Windows that several series share because they were sampled at the same times: found once, used for all of them.
+//! Windows that several series share because they were sampled at the same times: computed once and reused.
 //!
-//! Series that share times point at the same memory (decoded blocks keep equal times once), so sharing is seen by
-//! looking at addresses. They are only compared within one batch, which keeps what they point at alive.
+//! Series with equal times refer to the same memory (decoded blocks store equal times once), so it suffices to compare
+//! addresses. They are compared only within a batch, which keeps that memory alive.
 
 use quiver_types::Millis;
 
 use super::cursor::Cursor;
 use crate::functions::call::RangeCall;
 
-/// The windows over the times of the series before.
+/// The windows for the times of the previous series.
 #[derive(Debug, Default)]
 pub(crate) struct SharedWindows {
     times: Option<(usize, usize)>,
@@ -17,13 +17,13 @@ pub(crate) struct SharedWindows {
 }
 
 impl SharedWindows {
-    /// Forgets the series before: another batch begins, or the one before ends.
+    /// Forgets the previous series, because a batch starts or ends.
     pub(crate) fn reset(&mut self) {
         self.times = None;
         self.known = false;
     }
 
-    /// Gives the windows over these times when the series before had the very same, else nothing.
+    /// The windows for these times if they are those of the previous series, else `None`.
     pub(crate) fn get(&mut self, ts: &[Millis], call: &RangeCall<'_>) -> Option<&[Cursor]> {
         let times = Some((ts.as_ptr() as usize, ts.len()));
         if self.times != times {

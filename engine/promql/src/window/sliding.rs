@@ -1,32 +1,32 @@
-//! Compensated sums over moving windows, with the cheapest method that gives the digits a rescan would give.
+//! Compensated sums over moving windows, with the cheapest method that gives the same digits as a rescan.
 //!
-//! - Whole numbers whose sums all stay below 2^53: differences of running sums are exact.
-//! - Finite numbers of one sign: two stacks (sums from the left end to a middle, sums from the middle on), each
-//!   element added twice whatever the window's length; nothing cancels, so the result is within rounding.
-//! - Everything else (mixed signs, NaN, infinities, sums that overflow): rescan, in the order of the samples.
+//! - Integers whose sums all stay below 2^53: differences of running sums are exact.
+//! - Finite numbers of one sign: two stacks (sums from the left end to a middle, and from the middle on). Each element
+//!   is added twice whatever the window's length; nothing cancels, so the result is within rounding.
+//! - Everything else (mixed signs, NaN, infinities, overflowing sums): rescan in the order of the samples.
 
 use super::cursor::Cursor;
 use crate::kahan;
 
-/// Below this a rescan is as fast as anything.
+/// Shorter windows are rescanned, as that is as fast as anything else.
 const SHORT: usize = 16;
 
 /// Sums over any window of a series.
 #[derive(Debug)]
 pub(crate) enum Sums<'a> {
-    /// `running[i]` is the sum of the first `i` values, exactly.
+    /// `running[i]` is the exact sum of the first `i` values.
     Exact { running: &'a mut Vec<f64> },
     /// Values of one sign.
     Stacks(SlidingSum<'a>),
-    /// Values of any kind: each window is added up anew.
+    /// Arbitrary values: each window is added up anew.
     Rescan(&'a [f64]),
 }
 
 impl<'a> Sums<'a> {
-    /// Chooses the method; `floats` and `pairs` are buffers.
+    /// Selects the method; `floats` and `pairs` are reusable buffers.
     pub(crate) fn new(values: &'a [f64], floats: &'a mut Vec<f64>, pairs: &'a mut Vec<(f64, f64)>) -> Self {
         const EXACT: f64 = 9_007_199_254_740_992.0;
-        // NaN and infinities make the total one of them.
+        // NaN or an infinity makes the total one of these.
         let (mut total, mut whole, mut negative, mut positive) = (0.0, true, false, false);
         for &v in values {
             total += v.abs();
@@ -51,7 +51,7 @@ impl<'a> Sums<'a> {
         Self::Rescan(values)
     }
 
-    /// Gives sum and compensation of a window that is not before the last one asked for.
+    /// Sum and compensation of a window; windows must not move backwards.
     #[inline]
     pub(crate) fn get(&mut self, window: Cursor) -> (f64, f64) {
         match self {
@@ -61,14 +61,14 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// Says whether sums of this series may overflow or be NaN.
+    /// Tells whether sums of this series may overflow or be NaN.
     pub(crate) fn is_rescan(&self) -> bool {
         matches!(self, Self::Rescan(_))
     }
 }
 
-/// Says whether a size is a whole number, without the call into a library that `trunc` is: where doubles have no fractions
-/// any more, only whole numbers come back as they were.
+/// Tells whether a magnitude is an integer, without a library call to `trunc`: adding and subtracting a number so large
+/// that doubles around it have no fractions restores only integers.
 #[inline]
 fn is_whole(size: f64) -> bool {
     const NO_FRACTIONS: f64 = 4_503_599_627_370_496.0;
@@ -106,7 +106,7 @@ impl<'a> SlidingSum<'a> {
             self.right = kahan::inc(v, self.right.0, self.right.1);
         }
         self.end = self.end.max(window.hi);
-        // Sums grow towards the left end, which lies at the end of the buffer.
+        // Sums grow from the middle to the left end; the buffer has them in reverse.
         let left = self.left[self.middle - 1 - window.lo];
         kahan::merge(left, self.right)
     }

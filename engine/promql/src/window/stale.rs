@@ -1,10 +1,10 @@
-//! Removal of stale markers, which range functions must not see. Costs nothing but a look where there are none.
+//! Removes stale markers, which range functions must not see. If there are none, it costs only a check.
 
 use quiver_types::{Histogram, Millis, is_stale};
 
 use crate::kernel::SeriesSamples;
 
-/// Buffers for a series without its stale markers; reuse one for all series.
+/// Buffers for a series without its stale markers; reuse one object for all series.
 #[derive(Debug, Default)]
 pub struct StaleFree {
     ts: Vec<Millis>,
@@ -16,7 +16,7 @@ pub struct StaleFree {
 }
 
 impl StaleFree {
-    /// Gives the samples without stale markers: the input itself when it has none.
+    /// The samples without stale markers: the input itself if it has none.
     pub fn clean<'a>(&'a mut self, samples: SeriesSamples<'a>) -> SeriesSamples<'a> {
         let mut clean = samples;
         if is_any_stale(samples.values) {
@@ -42,7 +42,7 @@ impl StaleFree {
     }
 }
 
-/// Looks at many samples together: to stop at each of them would take longer than to look at all.
+/// Checks many samples at once: stopping at each would take longer than checking all.
 fn is_any_stale(values: &[f64]) -> bool {
     const TOGETHER: usize = 64;
     values.chunks(TOGETHER).any(|values| {

@@ -1,4 +1,4 @@
-//! What a backup holds beside the store: files of others, of whose contents the store knows nothing.
+//! Files attached to a backup: files of other components, whose content the store does not know.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -14,37 +14,38 @@ use crate::error::{Context, Error, ErrorKind, Result, io_error};
 use crate::failpoint;
 use crate::object::{Storage, Tail};
 
-/// Bytes by which an upload is checked.
+/// Size of the tail that is compared to verify an upload.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Somebody whose file is part of a backup.
+/// A component that attaches a file to backups.
 #[async_trait]
 pub trait Attach: Send + Sync {
-    /// Name of the file, a word.
+    /// Name of the file; a single word.
     fn name(&self) -> &'static str;
 
-    /// Writes the file, as what it holds is at one moment after the call; whoever changes that meanwhile does not wait.
+    /// Writes a consistent copy of the file's content at one moment after the call, without blocking whoever changes it
+    /// meanwhile.
     ///
     /// # Errors
-    /// Any: then there is no backup.
+    /// Any; then the backup fails.
     async fn write(&self, to: &Path) -> Result<()>;
 }
 
-/// Somebody who takes such a file when a backup is restored.
+/// A component that receives its file when a backup is restored.
 #[async_trait]
 pub trait Detach: Send + Sync {
     /// Name of the file.
     fn name(&self) -> &'static str;
 
-    /// Takes the file of a backup, before parts are copied: all of it or nothing. One that was taken already, by a restore
-    /// that was interrupted later, is left as it is.
+    /// Restores the file of a backup, completely or not at all, before parts are copied. If an earlier, interrupted
+    /// restore has done it already, nothing happens.
     ///
     /// # Errors
-    /// Any: then nothing is restored.
+    /// Any; then nothing is restored.
     async fn read(&self, from: &Path, backup: &str) -> Result<()>;
 }
 
-/// Lets somebody write a file, and copies that to where backups are.
+/// Has a component write its file, and copies that to the backup location.
 pub(super) async fn attach(
     by: &dyn Attach,
     (to, stage): (&Storage, &Path),
@@ -70,7 +71,7 @@ pub(super) async fn attach(
     Ok(())
 }
 
-/// Gives the last bytes of a file, by which its upload is checked.
+/// The last bytes of a file, to verify its upload.
 async fn tail(path: PathBuf, length: u64) -> Result<Tail> {
     let bytes = length.min(TAIL_BYTES);
     let read = move || {
@@ -84,7 +85,7 @@ async fn tail(path: PathBuf, length: u64) -> Result<Tail> {
     Ok(Tail { bytes, crc: crc.map_err(|e| io_error("cannot read a file", e))? })
 }
 
-/// Lets somebody read the file of a backup. Says whether the backup has one.
+/// Passes the file of a backup to its component; returns whether the backup has one.
 pub(super) async fn detach(
     by: &dyn Detach,
     (from, stage): (&Storage, &Path),

@@ -1,4 +1,4 @@
-//! Files on their way between stores: fetched in pieces, and their checksums.
+//! Copies files between stores in pieces, and computes checksums.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,7 +12,7 @@ use crate::object::Storage;
 /// Bytes that are in memory at a time.
 const PIECE: u64 = 8 << 20;
 
-/// Brings an object to a local file.
+/// Downloads an object to a local file.
 pub(super) async fn fetch(from: &Storage, key: &str, length: u64, to: &Path) -> Result<()> {
     let error = |e| io_error(format!("cannot write `{}`", to.display()), e);
     if let Some(parent) = to.parent() {
@@ -30,7 +30,7 @@ pub(super) async fn fetch(from: &Storage, key: &str, length: u64, to: &Path) -> 
     file.flush().await.map_err(error)
 }
 
-/// Gives the CRC32C of a whole file.
+/// CRC32C of a whole file.
 pub(super) async fn checksum(path: PathBuf) -> Result<u32> {
     let shown = path.display().to_string();
     let sum = move || {

@@ -1,4 +1,4 @@
-//! Names of backups, and the keys of their objects: the manifest of each, and files of others beside it.
+//! Names of backups, and the keys of their objects: the manifest of each, and attached files beside it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,12 +8,12 @@ use quiver_types::time::utc_text;
 /// Folder of the manifests.
 const FOLDER: &str = "_backup";
 
-/// Names a backup: names sort by commit, then by time.
+/// Name of a backup; names sort by commit, then by time.
 pub(super) fn name(commit: u64, made_ms: Millis) -> String {
     format!("{commit:012}-{}", utc_text(made_ms))
 }
 
-/// Gives the key of a backup's manifest.
+/// Key of a backup's manifest.
 pub(super) fn of_manifest(name: &str) -> String {
     format!("{FOLDER}/{name}.json")
 }
@@ -24,12 +24,12 @@ pub(super) fn manifests(objects: &BTreeMap<String, u64>) -> BTreeSet<String> {
     objects.keys().filter_map(name).collect()
 }
 
-/// Gives the key of a file of somebody else: beside the manifest, and of another name than it.
+/// Key of an attached file: beside the manifest, with a different name.
 pub(super) fn of_attached(backup: &str, name: &str) -> String {
     format!("{FOLDER}/{backup}.{name}")
 }
 
-/// The backup to which such a file belongs; none: it is another one.
+/// The backup that an attached file belongs to; `None` for other keys.
 pub(super) fn backup_of(key: &str) -> Option<&str> {
     let name = key.strip_prefix(FOLDER)?.strip_prefix('/')?;
     let (backup, kind) = name.rsplit_once('.')?;

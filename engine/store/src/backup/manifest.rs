@@ -1,4 +1,4 @@
-//! What a backup holds: one JSON object per backup, `_backup/<name>.json`, beside the files of the parts.
+//! The content of a backup: one JSON object per backup, `_backup/<name>.json`, beside the files of the parts.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ use crate::layout::{check_format, parse_part_key};
 use crate::object::Storage;
 use crate::part::PartMeta;
 
-/// What a backup consists of; the object is written last, so that a backup without it is none.
+/// The content of a backup. The object is written last; without it there is no backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Manifest {
     /// Version of the formats in the store.
     pub format: u32,
-    /// The installation that it is of.
+    /// The installation that was backed up.
     pub installation: Uuid,
-    /// The commit whose live parts these are.
+    /// The commit whose live parts it contains.
     pub commit: u64,
     /// When it was made, Unix milliseconds.
     pub made_ms: Millis,
@@ -28,34 +28,34 @@ pub struct Manifest {
     pub version: String,
     /// The parts of the backup, all live at that commit.
     pub parts: Vec<PartMeta>,
-    /// Their files by key, with the CRC32C of each as a whole.
+    /// Their files by key, with the CRC32C of each whole file.
     pub files: BTreeMap<String, u32>,
-    /// Files of others that belong to it, by whom they are of. Builds that do not know of them leave them alone.
+    /// Attached files, by the name of their owner. Builds that do not know an owner ignore its files.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attached: BTreeMap<String, Attached>,
 }
 
-/// A file of somebody else in a backup.
+/// An attached file of a backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Attached {
     /// Its key in the backup's store.
     pub key: String,
     /// Its size in bytes.
     pub bytes: u64,
-    /// CRC32C of the whole.
+    /// CRC32C of the whole file.
     pub crc: u32,
 }
 
-/// Says whether a key leads to its own place alone.
+/// Tells whether a key is a plain path that does not leave its directory.
 fn is_plain(key: &str) -> bool {
     key.split('/').all(|name| !matches!(name, "" | "." | ".."))
 }
 
 impl Manifest {
-    /// Reads one.
+    /// Reads a manifest.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`] when a newer build made it, [`ErrorKind::Internal`] when it is
+    /// [`ErrorKind::NotFound`], [`ErrorKind::Invalid`] if a newer build wrote it, [`ErrorKind::Internal`] if it is
     /// damaged.
     pub(super) async fn read(place: &Storage, name: &str) -> Result<Self> {
         #[derive(Deserialize)]
@@ -74,7 +74,8 @@ impl Manifest {
         }
     }
 
-    /// Finds a key that no backup has: who can write to where backups are must not choose where a restore reads and writes.
+    /// Finds a key that no backup would contain: someone who can write to the backup location must not control where a
+    /// restore reads and writes.
     fn strange_key(&self) -> Option<&str> {
         let files = self.parts.iter().flat_map(|part| &part.files).map(|file| file.key.as_str());
         let attached = self.attached.values().map(|file| file.key.as_str());
@@ -83,10 +84,10 @@ impl Manifest {
         files.filter(|key| !is_of_part(key)).chain(attached.filter(|key| !is_attached(key))).next()
     }
 
-    /// Checks that the files are there that it names, of their sizes; `attached`: and that of somebody else.
+    /// Checks that the files of the manifest exist with the right sizes; with `attached`, that file as well.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] names the first that is not, and says how many there are.
+    /// [`ErrorKind::Internal`] names the first missing file, and says how many are missing.
     pub(super) fn check_files(
         &self,
         objects: &BTreeMap<String, u64>,
@@ -108,7 +109,7 @@ impl Manifest {
         Err(Error::internal(format!("file `{key}` of backup `{name}` {is}{others}")))
     }
 
-    /// Writes it, which makes the backup.
+    /// Writes the manifest, which completes the backup.
     pub(super) async fn write(&self, place: &Storage, name: &str) -> Result<()> {
         let json = serde_json::to_vec(self).internal("cannot write a manifest as JSON")?;
         place.put(&keys::of_manifest(name), Bytes::from(json)).await

@@ -1,30 +1,30 @@
-//! What a backup says that it did.
+//! The result of a backup.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct BackupReport {
     /// Name of the backup, for `quiver restore --at`.
     pub name: String,
-    /// The commit of the catalog that it holds.
+    /// Number of the catalog commit that it contains.
     pub commit: u64,
     /// Number of parts in the backup.
     pub parts: usize,
     /// Bytes of all parts in the backup.
     pub bytes: u64,
-    /// Files that were copied; the others were there from an earlier backup.
+    /// Number of files that were copied; the others existed from an earlier backup.
     pub copied_files: usize,
-    /// Bytes of the files that were copied.
+    /// Bytes that were copied.
     pub copied_bytes: u64,
-    /// Parts that are damaged and not in the backup, with the reason.
+    /// Parts that are damaged and so not in the backup, with the reason.
     pub damaged: Vec<String>,
-    /// Files of older backups that were deleted.
+    /// Number of files of older backups that were deleted.
     pub deleted_files: usize,
-    /// What it holds beside the store: name and bytes.
+    /// Attached files: name and size in bytes.
     #[serde(default)]
     pub attached: BTreeMap<String, u64>,
 }

@@ -1,5 +1,5 @@
-//! Restores: the files of a backup into an empty store, and a catalog that names them. The result is an installation of
-//! its own, so that it and the one that was backed up can never be taken for each other.
+//! Restores a backup: copies its files into an empty store and builds a catalog that lists them. The result is a new
+//! installation, so that it can never be confused with the one that was backed up.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,18 +24,18 @@ use crate::part::FileMeta;
 use crate::retention::clock;
 use crate::settings::StoreSettings;
 
-/// What a restore did.
+/// The result of a restore.
 #[derive(Debug, Clone)]
 pub struct RestoreReport {
     /// Name of the backup that was restored.
     pub name: String,
-    /// Id of the installation that the restore made.
+    /// Id of the new installation.
     pub installation: Uuid,
     /// Number of parts that were restored.
     pub parts: usize,
     /// Bytes of the parts that were restored.
     pub bytes: u64,
-    /// Whether a file of somebody else was asked for and is in the backup.
+    /// Whether an attached file was requested and is in the backup.
     pub attached: bool,
 }
 
@@ -46,10 +46,10 @@ impl fmt::Display for RestoreReport {
     }
 }
 
-/// Gives the names of the backups at a place, oldest first.
+/// Names of the backups at a location, oldest first.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] when it does not answer, [`ErrorKind::NotFound`] when there is none.
+/// [`ErrorKind::Unavailable`] if it does not answer, [`ErrorKind::NotFound`] if there is none.
 pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
     let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
     let names: Vec<String> = manifests(&objects).into_iter().collect();
@@ -59,12 +59,12 @@ pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Restores a backup, the newest unless one is named, into an empty data directory and an empty store. One that was
-/// interrupted can be called again.
+/// Restores a backup (by default the newest) into an empty data directory and an empty store. An interrupted restore
+/// can be repeated.
 ///
 /// # Errors
-/// [`ErrorKind::Conflict`] when there is something already, [`ErrorKind::NotFound`] when there is no such backup,
-/// [`ErrorKind::Internal`] when a file of it is damaged or missing.
+/// [`ErrorKind::Conflict`] if the target is not empty, [`ErrorKind::NotFound`] if there is no such backup,
+/// [`ErrorKind::Internal`] if one of its files is damaged or missing.
 pub async fn restore(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
@@ -74,10 +74,10 @@ pub async fn restore(
     restore_with(settings, clock, (from, at), None).await
 }
 
-/// The same with a file of somebody else.
+/// Like [`restore`], with an attached file.
 ///
 /// # Errors
-/// As [`restore`], and those of whoever takes the file, before anything is copied.
+/// As [`restore`]; also those of whoever reads the attached file, before anything is copied.
 pub async fn restore_with(
     settings: StoreSettings,
     clock: Arc<dyn Clock>,
@@ -127,7 +127,8 @@ impl Restore<'_> {
         let stored = identity::stored(target).await?;
         let installation = stored.map_or_else(Uuid::now_v7, |i| i.installation);
         identity::write(target, installation).await?;
-        // The backup's time, not ours: else a backup that is older than the retention would be dropped at the start.
+        // The time of the backup, not the current one: otherwise a backup older than the retention would be dropped at
+        // start.
         clock::write(&clock::file(&settings.data_dir), self.manifest.made_ms)?;
         failpoint::hit("restore.after-identity");
         let rebuilt = Rebuilt {
@@ -142,7 +143,8 @@ impl Restore<'_> {
         Ok((installation, attached))
     }
 
-    /// Refuses a place that holds anything but what an interrupted restore of this backup left; gives that.
+    /// Refuses a target that contains anything but what an interrupted restore of this backup left, and returns the
+    /// latter.
     async fn check_empty(&self) -> Result<HashMap<String, u64>> {
         let target = &self.offline.storage;
         let conflict = |text: String| Err(Error::new(ErrorKind::Conflict, text));

@@ -1,5 +1,5 @@
-//! Requests that named themselves and were answered, of flushed generations: written with the commit that takes their
-//! generation out of the WAL, read at the start, deleted when they are too old.
+//! Requests with an idempotency key that were answered, from flushed generations: inserted by the commit that takes
+//! their generation out of the WAL, read at start, deleted when they are too old.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{Context, Result};
 use crate::requests::{Answer, AnsweredRequest, KEPT_MS, RequestId};
 
 impl Catalog {
-    /// Adds requests, and deletes those that are too old.
+    /// Inserts requests, and deletes those that are too old.
     pub(super) async fn insert_answered(&self, tx: &mut Writing, answered: &[Arc<AnsweredRequest>]) -> Result<()> {
         let oldest = self.clock.now_ms().saturating_sub(KEPT_MS);
         let expired = sqlx::query("DELETE FROM answered_request WHERE at_ms < ?").bind(oldest);
@@ -36,10 +36,10 @@ impl Catalog {
         Ok(())
     }
 
-    /// Gives the requests that were answered after a time.
+    /// The requests that were answered after a time.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Internal`] when the database cannot be read.
+    /// [`crate::ErrorKind::Internal`] if the database cannot be read.
     pub async fn answered_since(&self, oldest: Millis) -> Result<Vec<AnsweredRequest>> {
         let sql = "SELECT caller, path, key, body_hash, at_ms, status, content_type, answer FROM answered_request \
             WHERE at_ms >= ? ORDER BY at_ms";

@@ -1,5 +1,5 @@
-//! What the cleaner asks the catalog: removed parts whose files may go, pending keys of jobs that run no more, spool
-//! files of parts that are in the store, writers that nothing refers to. Rows go after their files.
+//! Queries of the cleaner: removed parts whose files may be deleted, pending keys of jobs that no longer run, spool
+//! files of parts that are in the store, writers without references. Rows are deleted after their files.
 
 use std::collections::HashSet;
 
@@ -10,19 +10,19 @@ use super::{Catalog, Db, parse_meta, parse_uuid};
 use crate::error::Result;
 use crate::part::{PartId, PartMeta};
 
-/// A part that a commit removed, and whose files are still there.
+/// A part that a commit removed, whose files may still exist.
 #[derive(Debug)]
 pub struct RemovedPart {
-    /// The part as the catalog knew it while it was live.
+    /// The part as the catalog described it while it was live.
     pub meta: PartMeta,
-    /// Whether files of it may lie in the spool.
+    /// Whether files of it may be in the spool.
     pub spooled: bool,
-    /// Whether nothing took its place: its rows are gone with it.
+    /// Whether it was dropped, not replaced: its rows are gone.
     pub dropped: bool,
 }
 
 impl Catalog {
-    /// Gives removed parts of which the commit object that removes them is in the store.
+    /// Removed parts for which the commit object of the removal is in the store.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -38,7 +38,7 @@ impl Catalog {
         rows.iter().map(part).collect()
     }
 
-    /// Gives the number of removed parts whose files are still there.
+    /// Number of removed parts whose files may still exist.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -48,7 +48,7 @@ impl Catalog {
         Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
     }
 
-    /// Forgets removed parts whose files are deleted.
+    /// Removes the rows of parts whose files were deleted.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -61,7 +61,7 @@ impl Catalog {
         tx.commit().await.db("forget parts")
     }
 
-    /// Gives live parts that are in the store and have files in the spool.
+    /// Live parts that are in the store and still have files in the spool.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -71,7 +71,7 @@ impl Catalog {
         rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
     }
 
-    /// Notes that a part has no files in the spool any more.
+    /// Records that a part has no files in the spool any more.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -81,8 +81,8 @@ impl Catalog {
         Ok(())
     }
 
-    /// Marks the pending keys of jobs that do not run as stale, so that no commit can take them, and gives all stale
-    /// keys. Their files may be deleted then.
+    /// Marks the pending keys of jobs that do not run as stale, so that no commit can use them. Returns all stale keys;
+    /// their files may then be deleted.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -103,7 +103,7 @@ impl Catalog {
         Ok(keys)
     }
 
-    /// Forgets stale keys whose files are deleted.
+    /// Removes stale keys whose files were deleted.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -116,7 +116,7 @@ impl Catalog {
         tx.commit().await.db("forget keys")
     }
 
-    /// Gives all pending keys.
+    /// All pending keys.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -125,7 +125,7 @@ impl Catalog {
         rows.iter().map(|r| r.try_get(0).db("be read")).collect()
     }
 
-    /// Forgets writers of which neither WAL nor any part is left. `keep`: those with a WAL, and our own.
+    /// Removes writers that have neither a WAL nor parts. `keep` has those with a WAL, and our own.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.

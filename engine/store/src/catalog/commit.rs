@@ -1,5 +1,5 @@
-//! Commits: parts in, parts out, WAL floor, in one transaction with the next commit number; and the pending keys that
-//! a job registers before it writes anything.
+//! Commits: added parts, removed parts and WAL floors, in one transaction with the next commit number; and the pending
+//! keys that a job registers before it writes anything.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -14,18 +14,18 @@ use crate::metrics::METRICS;
 use crate::part::{Origin, PartId, PartMeta, Place};
 use crate::requests::AnsweredRequest;
 
-/// A change of what exists.
+/// The changes of a commit.
 #[derive(Debug, Default, Clone)]
 pub struct Change {
-    /// The flush, compaction or round of retention that makes it; its pending keys are taken.
+    /// The flush, compaction or retention run that commits; its pending keys are removed.
     pub job: Option<Uuid>,
-    /// New parts, which are live from this commit on.
+    /// New parts, live from this commit on.
     pub added: Vec<PartMeta>,
-    /// Parts that go; each must be live, else the commit fails.
+    /// Parts to remove; all must be live, otherwise the commit fails.
     pub removed: Vec<PartId>,
-    /// Floors that move up.
+    /// Floors to raise.
     pub floors: Vec<Floor>,
-    /// Requests that named themselves, of the generations below the floors.
+    /// Requests with an idempotency key, from the generations below the floors.
     pub answered: Vec<Arc<AnsweredRequest>>,
 }
 
@@ -39,10 +39,10 @@ pub struct Floor {
 }
 
 impl Catalog {
-    /// Registers keys that a job may write, before it writes them.
+    /// Registers keys that a job is going to write.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] when the database refuses, or a key stands there already.
+    /// [`ErrorKind::Internal`] if the database refuses, or a key exists already.
     pub async fn add_pending(&self, job: Uuid, keys: &[String]) -> Result<()> {
         let mut tx = self.begin("register keys").await?;
         for key in keys {
@@ -56,12 +56,12 @@ impl Catalog {
         tx.commit().await.db("register keys")
     }
 
-    /// Commits a change and gives its number. A job commits once: when its first attempt arrived and only its answer
-    /// was lost, the number of that one is given.
+    /// Commits a change and returns its number. A job can commit only once: if an earlier attempt succeeded and only
+    /// its response was lost, returns the number of that one.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when a part to remove is not live, a pending key is gone or stale, or the floor is
-    /// already higher; nothing is changed then.
+    /// [`ErrorKind::Conflict`] if a part to remove is not live, a pending key is missing or stale, or the floor is
+    /// already higher; then nothing changes.
     pub async fn commit(&self, change: &Change) -> Result<u64> {
         let started = Instant::now();
         let done = self.try_commit(change).await;
@@ -108,7 +108,7 @@ impl Catalog {
         Ok(number)
     }
 
-    /// Takes the next commit number, with an outbox row that tells nothing yet.
+    /// Takes the next commit number, with an outbox row that has no content yet.
     pub(super) async fn number_commit(&self, tx: &mut Writing, job: Option<Uuid>) -> Result<u64> {
         let sql = "INSERT INTO \"commit\" (number, job, committed_ms) \
             VALUES ((SELECT coalesce(max(number) + 1, 0) FROM \"commit\"), ?, ?) RETURNING number";
@@ -138,7 +138,7 @@ impl Catalog {
                     return Err(Error::new(ErrorKind::Conflict, text));
                 }
             }
-            // Keys that were planned and not needed (no histograms, …).
+            // Keys that were registered but not needed (if there are no histograms, for example).
             let sql = "DELETE FROM pending WHERE job = ? AND stale = 0";
             sqlx::query(sql).bind(&job).execute(&mut **tx).await.db("commit")?;
         }
@@ -187,11 +187,11 @@ impl Catalog {
         Ok(())
     }
 
-    /// Notes that uploads arrived: the parts are read from the store from now on. Gives those that are still live, as
-    /// they stand now.
+    /// Records that parts have been uploaded, so that they are read from the store from now on. Returns those that are
+    /// still live, as they are now.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] when the database refuses.
+    /// [`ErrorKind::Internal`] if the database refuses.
     pub async fn placed(&self, parts: &[PartMeta]) -> Result<Vec<PartMeta>> {
         let mut tx = self.begin("note an upload").await?;
         let mut placed = Vec::with_capacity(parts.len());
@@ -244,7 +244,7 @@ pub(super) async fn insert_part(tx: &mut Writing, number: u64, part: &PartMeta) 
 async fn remove_parts(tx: &mut Writing, number: u64, change: &Change) -> Result<()> {
     let dropped = change.added.is_empty();
     for id in &change.removed {
-        // A part in the spool is nobody's to remove: the object that adds it would wait for it for ever.
+        // A part in the spool must not be removed: the commit object that adds it would wait for its upload forever.
         let sql = "UPDATE part SET removed = ?, dropped = ? WHERE id = ? AND removed IS NULL AND place = 'store'";
         let removal = sqlx::query(sql).bind(number as i64).bind(dropped).bind(id.to_string());
         let done = removal.execute(&mut **tx).await.db("commit")?;

@@ -1,5 +1,6 @@
-//! Commit objects: what each commit changed, as JSON in the store, for other readers and for the rebuild. Rendered from
-//! the catalog when their turn comes; `docs/formats/catalog.md` is their description.
+//! Commit objects: the changes of each commit as JSON in the object store, for other readers and for rebuilding the
+//! catalog. They are generated from the catalog when they are due; the format is described in
+//! `docs/formats/catalog.md`.
 
 use std::collections::HashSet;
 
@@ -12,47 +13,47 @@ use crate::error::{Context, Result};
 use crate::layout::{STORE_FORMAT, check_format};
 use crate::part::{PartId, PartMeta};
 
-/// Commit 0 and each so-manieth tell all live parts, not only what changed.
+/// Commit 0 and every one divisible by this list all live parts, not only the changes.
 pub const FULL_LIST_EVERY: u64 = 256;
 
-/// A commit object as it is read.
+/// A parsed commit object.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct CommitObject {
     /// Version of the formats in the store.
     pub format: u32,
     /// The installation that wrote it.
     pub installation: Uuid,
-    /// Number of the commit that the object is of.
+    /// Number of the commit.
     pub commit: u64,
-    /// Epoch of the process that wrote it; none of builds before epochs.
+    /// Epoch of the process that wrote it; `None` if it was written by a build from before epochs.
     #[serde(default)]
     pub epoch: Option<u64>,
     /// When it was committed, Unix milliseconds.
     pub committed_ms: i64,
-    /// Whether `added` tells all live parts (and `writers` all floors), so that nothing before it counts.
+    /// Whether `added` lists all live parts (and `writers` all floors), so that earlier objects are not needed.
     pub full: bool,
-    /// New parts; of a full list: all live parts.
+    /// New parts; in a full list, all live parts.
     pub added: Vec<PartMeta>,
-    /// Parts that went with this commit.
+    /// Parts removed by this commit.
     pub removed: Vec<PartId>,
-    /// Floors that moved; of a full list: all of them.
+    /// Floors that changed; in a full list, all of them.
     pub writers: Vec<WriterFloor>,
 }
 
-/// A writer and its first generation that is not in parts.
+/// A writer, with its first generation that is not in parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WriterFloor {
     /// The process that wrote the generations.
     pub writer: Uuid,
-    /// Number of its first generation that is not in parts; the WAL holds it and those after it.
+    /// Number of its first generation that is not in parts; from there on, generations are in the WAL.
     pub floor: u64,
 }
 
 impl CommitObject {
-    /// Reads an object's body.
+    /// Parses an object's body.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] when it has a newer format, [`crate::ErrorKind::Internal`] when it is damaged.
+    /// [`crate::ErrorKind::Invalid`] if it has a newer format, [`crate::ErrorKind::Internal`] if it is damaged.
     pub fn parse(key: &str, body: &[u8]) -> Result<Self> {
         #[derive(Deserialize)]
         struct Format {
@@ -64,23 +65,23 @@ impl CommitObject {
     }
 }
 
-/// What the outbox has next.
+/// The next object to write.
 #[derive(Debug)]
 pub enum NextObject {
-    /// Nothing: all objects are in the store.
+    /// None: all objects are in the store.
     None,
-    /// The next object waits for parts that are not in the store yet.
+    /// The next object must wait for parts that are not in the store yet.
     Waiting {
-        /// Number of its commit.
+        /// Number of the commit.
         commit: u64,
-        /// How many parts it waits for.
+        /// Number of parts it waits for.
         parts: u64,
     },
-    /// An object to write.
+    /// An object that can be written.
     Ready(ReadyObject),
 }
 
-/// A commit object that can be written. Its content is that of the commit, by whichever process it is written.
+/// A commit object that can be written. Its content depends only on the commit, not on the process that writes it.
 #[derive(Debug)]
 pub struct ReadyObject {
     /// Number of its commit.
@@ -90,7 +91,7 @@ pub struct ReadyObject {
 }
 
 impl ReadyObject {
-    /// Gives the object's body, as the process of an epoch writes it; none: as builds before epochs did.
+    /// The object's body, as a process with this epoch writes it; `None` gives the form from before epochs.
     pub fn body(&self, epoch: Option<u64>) -> String {
         let Self { commit, installation, content } = self;
         let epoch = epoch.map_or_else(String::new, |n| format!("\"epoch\":{n},"));
@@ -99,7 +100,7 @@ impl ReadyObject {
         )
     }
 
-    /// Says whether a body found in the store is this object, written by whichever process.
+    /// Tells whether a body found in the store is this object, whichever process wrote it.
     pub fn is(&self, found: &[u8]) -> bool {
         #[derive(Deserialize)]
         struct Epoch {
@@ -110,8 +111,8 @@ impl ReadyObject {
 }
 
 impl Catalog {
-    /// Gives the next commit object that the store lacks. It waits for the parts that it names, save for those that
-    /// are damaged and cannot go up: the object names them all the same, so that it is known what is missing.
+    /// The next commit object that the store lacks. It must wait for the parts it lists, except for damaged ones, which
+    /// cannot be uploaded: it lists them anyway, so that it is known what is missing.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -146,7 +147,7 @@ impl Catalog {
         Ok(NextObject::Ready(ReadyObject { commit, installation, content }))
     }
 
-    /// Notes that a commit's object is in the store.
+    /// Records that a commit's object is in the store.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -156,7 +157,7 @@ impl Catalog {
         Ok(())
     }
 
-    /// Gives the first commit whose object the store lacks.
+    /// The first commit whose object the store lacks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -165,7 +166,7 @@ impl Catalog {
         Ok(row.try_get::<Option<i64>, _>(0).db("be read")?.map(|n| n as u64))
     }
 
-    /// Gives the number of objects that the store lacks.
+    /// Number of objects that the store lacks.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -174,7 +175,7 @@ impl Catalog {
         Ok(row.try_get::<i64, _>(0).db("be read")? as u64)
     }
 
-    /// Gives the commits whose objects are older than the last two full lists in the store.
+    /// The commits whose objects are older than the last two full lists in the store.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -186,7 +187,7 @@ impl Catalog {
         rows.iter().map(|r| Ok(r.try_get::<i64, _>(0).db("be read")? as u64)).collect()
     }
 
-    /// Forgets commits whose objects were deleted.
+    /// Removes commits whose objects were deleted.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -197,7 +198,7 @@ impl Catalog {
     }
 }
 
-// Rows of removed parts stay until the object of the commit that removed them is written, so these see all they need.
+// Rows of removed parts stay until the object of the removing commit is written, so these queries see all they need.
 const LIVE_AT: &str =
     "SELECT meta FROM part WHERE added <= ?1 AND (removed IS NULL OR removed > ?1) ORDER BY added, id";
 const ADDED_AT: &str = "SELECT meta FROM part WHERE added = ?1 ORDER BY id";

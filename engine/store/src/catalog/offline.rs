@@ -1,4 +1,4 @@
-//! What the offline commands ask: replacing everything after a rebuild, and the keys that a check must expect.
+//! Queries of the offline commands: replacing the catalog after a rebuild, and the keys that a check must expect.
 
 use sqlx::Row;
 use uuid::Uuid;
@@ -9,18 +9,18 @@ use crate::error::{Context, Result};
 use crate::layout::STORE_FORMAT;
 use crate::part::{PartId, PartMeta};
 
-/// A catalog as a rebuild found it.
+/// The content of a catalog as found by a rebuild.
 #[derive(Debug)]
 pub struct Rebuilt {
-    /// The installation whose objects were found.
+    /// The installation that the objects belong to.
     pub installation: Uuid,
-    /// Commits whose objects are in the store, ascending, and when they were committed.
+    /// Commits whose objects are in the store, ascending, with the time of each.
     pub commits: Vec<(u64, i64)>,
-    /// Live parts: commit that added it, part, whether files of it are in the spool.
+    /// Live parts: the commit that added it, the part, whether files of it are in the spool.
     pub live: Vec<(u64, PartMeta, bool)>,
-    /// Removed parts whose files may be there.
+    /// Removed parts whose files may still exist.
     pub removed: Vec<Removal>,
-    /// Parts that no commit object names yet; the next commit adds them.
+    /// Parts that no commit object lists yet; the next commit adds them.
     pub adopted: Vec<PartMeta>,
     /// The floor of each writer: its first generation that is not in parts.
     pub floors: Vec<WriterFloor>,
@@ -35,12 +35,13 @@ pub struct Removal {
     pub part: PartMeta,
     /// Whether files of it are in the spool.
     pub spooled: bool,
-    /// Whether nothing took its place.
+    /// Whether it was dropped, not replaced.
     pub dropped: bool,
 }
 
 impl Catalog {
-    /// Replaces what exists by what a rebuild found, in one transaction. Other tables of the database stay.
+    /// Replaces the content of the catalog with that of a rebuild, in one transaction. Other tables of the database
+    /// stay.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -87,7 +88,7 @@ impl Catalog {
             let removed = sqlx::query(sql).bind(removal.commit as i64).bind(removal.dropped).bind(removal.spooled);
             removed.bind(removal.part.id.to_string()).execute(&mut *tx).await.db("be rebuilt")?;
         }
-        // The floors moved with what was adopted; the next commit tells all of them.
+        // Adopting parts has moved the floors; the next commit lists all of them.
         if !rebuilt.adopted.is_empty() || rebuilt.commits.is_empty() {
             let number = self.number_commit(&mut tx, None).await?;
             for part in &rebuilt.adopted {
@@ -104,7 +105,7 @@ impl Catalog {
         tx.commit().await.db("be rebuilt")
     }
 
-    /// Gives removed parts whose place nothing took.
+    /// Removed parts that were dropped, not replaced.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -114,7 +115,7 @@ impl Catalog {
         rows.iter().map(|r| parse_meta(r.try_get(0).db("be read")?)).collect()
     }
 
-    /// Makes removed parts live again, by a commit that adds them.
+    /// Makes removed parts live again with a commit that adds them.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database refuses.
@@ -130,7 +131,7 @@ impl Catalog {
         tx.commit().await.db(what)
     }
 
-    /// Gives keys that the catalog knows beside those of live parts: pending ones, and those of removed parts.
+    /// Keys that the catalog knows besides those of live parts: pending ones, and those of removed parts.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -143,7 +144,7 @@ impl Catalog {
         Ok(keys)
     }
 
-    /// Gives the commits whose objects the store must have: from the last but one full list on.
+    /// The commits whose objects must be in the store: from the last but one full list on.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.
@@ -156,7 +157,7 @@ impl Catalog {
         Ok(numbers.into_iter().filter(|&n| n >= keep).collect())
     }
 
-    /// Gives the other commits that the catalog knows: not written yet, or outdated and about to be deleted.
+    /// The other commits in the catalog: not written yet, or outdated and about to be deleted.
     ///
     /// # Errors
     /// [`crate::ErrorKind::Internal`] when the database cannot be read.

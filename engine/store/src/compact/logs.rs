@@ -1,8 +1,8 @@
-//! Merging parts of logs: each input is read from front to back in windows of rows, the rows of a stream are merged by
-//! time, and the outputs are written a row group at a time. Memory: one window of each input, one row group of each
+//! Merges parts of logs: each input is read from front to back in windows of rows, the rows of a stream are merged by
+//! time, and outputs are written a row group at a time. Memory: one window of each input and one row group of each
 //! output.
 //!
-//! Columns keep their kind where all inputs agree, so that numbers are not written as text and read again.
+//! A column keeps its kind if all inputs agree on it, so that numbers are not converted to text and back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,12 +22,12 @@ use crate::memtable::log_streams::LiveStream;
 use crate::part::logs::{GROUP_ROWS, GroupColumns, LogColumns, LogPartWriter, Optional, PartLogs, merged_columns};
 use crate::part::{Part, PartMeta};
 
-/// Rows of the windows of all inputs together.
+/// Total rows of the windows of all inputs.
 const WINDOW_ROWS: usize = 256 * 1024;
-/// A row group of an output is written at so many bytes of memory.
+/// A row group of an output is written when it takes this much memory.
 const GROUP_BYTES: usize = 96 << 20;
 
-/// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.
+/// Merges the inputs of a plan. Returns the new parts, with files synced and keys pending.
 pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let mut sources = Vec::with_capacity(inputs.len());
     let mut all = Vec::with_capacity(inputs.len());
@@ -65,7 +65,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     Ok(outputs)
 }
 
-/// Opens what was written, as a reader will; gives the number of rows.
+/// Opens a part that was written, as a reader would; returns its number of rows.
 pub(super) async fn confirm(part: &Part) -> Result<u64> {
     let logs = part.logs_uncached().await?;
     let of_streams: u64 = logs.streams.iter().flatten().map(|s| s.rows.end - s.rows.start).sum();
@@ -78,7 +78,7 @@ struct Shape {
     with: Optional,
 }
 
-/// An input: the window at hand, and the next row of it.
+/// An input: its current window, and the position of the next row in it.
 struct Source {
     reader: WindowReader,
     window: Option<Window>,
@@ -104,7 +104,8 @@ fn next_stream(sources: &[Source]) -> Option<Arc<LiveStream>> {
 async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs: &mut Outputs<'_>) -> Result<u64> {
     let mut merged = 0;
     loop {
-        // The input with the earliest next row, and until when it may go on.
+        // Find the input with the earliest next row, and the time up to which it may continue before another input is
+        // next.
         let mut first: Option<(i64, usize)> = None;
         let mut second = i64::MAX;
         for (at, source) in sources.iter().enumerate() {
@@ -137,7 +138,7 @@ async fn merge_stream(sources: &mut [Source], stream: &Arc<LiveStream>, outputs:
     }
 }
 
-/// Rows of the windows at hand that an output takes, and what it has taken before.
+/// An output: rows picked from the current windows, and rows already copied from earlier ones.
 struct Output {
     writer: LogPartWriter,
     picks: Vec<(u32, u32)>,
@@ -145,12 +146,12 @@ struct Output {
     streams: Vec<(Arc<LiveStream>, usize)>,
     severity: Vec<u8>,
     observed: Vec<i64>,
-    /// By column, then the overflow map: pieces one behind the other.
+    /// For each column, then the overflow map: pieces to be concatenated.
     pieces: Vec<Vec<ArrayRef>>,
     bytes: usize,
 }
 
-/// The parts being written: one per window of time, or one after the other.
+/// The parts being written: one per time window, or one after the other.
 struct Outputs<'a> {
     core: &'a Core,
     job: &'a Job,
@@ -170,7 +171,7 @@ impl<'a> Outputs<'a> {
         Self { core, job, plan, inputs, shape, open: BTreeMap::new(), rows_max, done: Vec::new() }
     }
 
-    /// Takes rows of the window at hand of an input.
+    /// Takes rows from the current window of an input.
     async fn take(
         &mut self,
         stream: &Arc<LiveStream>,
@@ -222,7 +223,7 @@ impl<'a> Outputs<'a> {
         self.open.get_mut(&window).ok_or_else(|| Error::internal("an output that was just begun is gone"))
     }
 
-    /// Copies the rows that were taken out of the windows, which are about to go, and writes row groups that are full.
+    /// Copies the picked rows out of the windows before those are dropped, and writes full row groups.
     fn settle(&mut self, sources: &[Source]) -> Result<()> {
         for output in self.open.values_mut() {
             output.settle(sources)?;
@@ -255,7 +256,7 @@ impl<'a> Outputs<'a> {
 }
 
 impl Output {
-    /// Rows that stand in `pieces`.
+    /// Number of rows that have been copied to `pieces`.
     fn settled(&self) -> usize {
         self.time.len() - self.picks.len()
     }
@@ -288,7 +289,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes one row group of what is settled.
+    /// Writes one row group of the copied rows.
     fn write(&mut self, shape: &Shape) -> Result<()> {
         let all = self.settled();
         let rows = all.min(GROUP_ROWS);
@@ -332,8 +333,8 @@ impl Output {
     }
 }
 
-/// Takes so many rows off the front of pieces. What is left must not be a slice of all of them joined: that would keep
-/// the texts of everything that was ever written.
+/// Takes rows off the front of the pieces. The rest must not be a slice of all pieces concatenated, as that would keep
+/// the text of everything ever written in memory.
 fn cut(pieces: &mut Vec<ArrayRef>, rows: usize) -> Vec<ArrayRef> {
     let mut left = rows;
     let mut now = Vec::new();
@@ -354,7 +355,7 @@ fn cut(pieces: &mut Vec<ArrayRef>, rows: usize) -> Vec<ArrayRef> {
     now
 }
 
-/// Bytes of the values of an array, without what it shares with others.
+/// Memory of an array's values, without buffers it shares with others.
 fn bytes_of(array: &ArrayRef) -> usize {
     match array.as_string_view_opt() {
         Some(texts) => texts.total_buffer_bytes_used() + 16 * texts.len(),
@@ -362,7 +363,7 @@ fn bytes_of(array: &ArrayRef) -> usize {
     }
 }
 
-/// Rows of the footer.
+/// Number of rows according to the footer.
 impl PartLogs {
     fn footer_rows(&self) -> u64 {
         self.group_rows(self.groups().saturating_sub(1)).end

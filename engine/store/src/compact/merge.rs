@@ -1,8 +1,8 @@
-//! Merging parts: sorted inputs are streamed by a k-way merge, one series at a time, into new parts. Memory: one row
-//! group of each file that is open, the series at hand, and what the writers hold packed.
+//! Merges parts: a k-way merge streams the sorted inputs, one series at a time, into new parts. Memory: one row group
+//! of each open file, the current series, and the encoded data that the writers hold.
 //!
-//! Every row that the catalog counts in the inputs must be read, and every row that was kept must be counted in the
-//! outputs; else nothing is committed.
+//! Every row that the catalog counts in the inputs must be read, and every row that is kept must be counted in the
+//! outputs; otherwise nothing is committed.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
@@ -21,7 +21,7 @@ use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
 use crate::part::{Origin, Part, PartId, PartMeta, PartWriter, RowPieces, RunReader, write_rows_part};
 use crate::run::SeriesRun;
 
-/// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.
+/// Merges the inputs of a plan. Returns the new parts, with files synced and keys pending.
 pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let outputs = if plan.table == metrics::TABLE.name {
         merge_series(core, job, plan, inputs).await?
@@ -40,8 +40,8 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     Ok(outputs)
 }
 
-/// Reads what was written back, as a reader will: every sum, and the rows that its index knows. The inputs are deleted
-/// on its word.
+/// Reads back what was written, as a reader would: verifies all checksums, and that the index has all rows. The inputs
+/// are deleted on the basis of this check.
 pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
     part.verify().await?;
@@ -61,7 +61,7 @@ pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     Err(Error::internal(format!("part `{}` was written with {expected} series or rows and holds {found}", output.id)))
 }
 
-/// Counts the rows of a table without series by reading them.
+/// Counts the rows of a part of a table without series, by reading them.
 async fn count_rows(part: &Part, stats: &ReadStats) -> Result<u64> {
     const PIECE_ROWS: u64 = 8192;
     let Some(mut pieces) = RowPieces::open(part, stats).await? else { return Ok(0) };
@@ -90,7 +90,7 @@ async fn merge_metadata(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>
     Ok(meta)
 }
 
-/// Rows by kind of file.
+/// Numbers of rows of samples, histograms and exemplars.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Counts([u64; 3]);
 
@@ -112,7 +112,7 @@ impl Counts {
     }
 }
 
-/// A sorted stream of series: one part, or the outputs of one earlier compaction, one after the other.
+/// A sorted stream of series: one part, or all outputs of an earlier compaction in sequence.
 struct Source {
     part: Arc<Part>,
     reader: RunReader,
@@ -146,7 +146,7 @@ impl Source {
     }
 }
 
-/// Puts parts that do not overlap into one source, in series order.
+/// Chains parts that do not overlap into one source, in series order.
 async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
     let mut chains: HashMap<PartId, Vec<Arc<Part>>> = HashMap::new();
     for part in inputs {
@@ -173,7 +173,7 @@ async fn sources(inputs: &[Arc<Part>]) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// The next series of a source; the heap gives the least label set first.
+/// The next series of a source. Ordered so that the heap yields the smallest label set first.
 struct Head {
     run: SeriesRun,
     source: usize,
@@ -230,7 +230,7 @@ async fn merge_series(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>])
     Ok(outputs)
 }
 
-/// The parts being written: one per window, or one after the other.
+/// The parts being written: one per time window, or one after the other.
 struct Outputs<'a> {
     core: &'a Core,
     job: &'a Job,
@@ -246,7 +246,7 @@ impl<'a> Outputs<'a> {
     fn new(core: &'a Core, job: &'a Job, plan: &'a Plan, inputs: &'a [Arc<Part>]) -> Self {
         let sum = |of: fn(&PartMeta) -> u64| inputs.iter().map(|p| of(&p.meta)).sum::<u64>().max(1);
         let (rows, bytes) = (sum(|m| m.rows), sum(|m| m.bytes));
-        // Bytes per row of the inputs, which outputs rarely exceed.
+        // Estimated from the inputs' bytes per row, which outputs rarely exceed.
         let rows_max = plan.rows_max(core.settings.compaction.part_bytes, rows, bytes);
         Self { core, job, plan, inputs, open: BTreeMap::new(), rows: 0, rows_max, done: Vec::new() }
     }
@@ -298,7 +298,7 @@ impl<'a> Outputs<'a> {
     }
 }
 
-/// Copies what lies in a range.
+/// Copies the data that lies within a range.
 fn cut(run: &SeriesRun, range: MillisRange) -> SeriesRun {
     let mut hists = run.hists.clone();
     hists.cut(range);

@@ -1,4 +1,5 @@
-//! What the merges of all tables share: outputs whose keys are registered, and the check that inputs gave all their rows.
+//! What the merges of all tables share: outputs with registered keys, and the check that inputs delivered all their
+//! rows.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::flush::keys;
 use crate::part::{Origin, Part, PartCompression, PartId, PartSpec};
 use crate::threads;
 
-/// Registers the keys of one more output.
+/// Registers the keys of another output as pending.
 pub(super) async fn begin_output(
     core: &Core,
     job: &Job,
@@ -38,10 +39,10 @@ pub(super) async fn begin_output(
     })
 }
 
-/// Checks that an input gave as many rows as the catalog counts.
+/// Checks that an input delivered as many rows as the catalog says it has.
 ///
 /// # Errors
-/// [`ErrorKind::Internal`](crate::error::ErrorKind::Internal) when it did not.
+/// [`ErrorKind::Internal`](crate::error::ErrorKind::Internal) if it did not.
 pub(super) fn same_rows(part: &Part, what: &str, expected: u64, found: u64) -> Result<()> {
     if expected == found {
         return Ok(());

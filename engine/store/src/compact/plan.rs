@@ -1,10 +1,10 @@
-//! Which parts to merge next: a pure function of the live parts, the time and the settings.
+//! Decides which parts to merge next: a pure function of the live parts, the time and the settings.
 //!
-//! Level 0 parts of closed 2 h windows become level 1 (one part per window) where that halves their number, a closed
-//! day becomes level 2 (cut by series range). Large parts of logs are level 1 from the start, and stay while there are
-//! few. Late data lies beside a day's level 2 parts and is folded in when it is worth the rewriting: flush, level 1 and
-//! level 2 make a write amplification of 3, which no order of arrival brings above 5 (`simulation`). To that end parts
-//! are merged with others of about their size, never small ones with a large one again and again.
+//! Level 0 parts of a closed 2 h window become level 1 (one part per window) if that halves their number. A closed day
+//! becomes level 2 (split by series range). Large parts of logs are flushed as level 1, and left alone while there are
+//! few. Late data stays beside a day's level 2 parts, and is folded in when that is worth the rewriting. Flush, level 1
+//! and level 2 give a write amplification of 3, and no order of arrival raises it above 5 (see `simulation`): parts are
+//! merged only with others of similar size, never a few small ones with a large one again and again.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,18 +15,20 @@ use quiver_types::time::DAY_MS;
 use crate::part::{Origin, PartId, PartMeta, Place};
 use crate::settings::CompactionSettings;
 
-/// Level 0 parts that touch more windows than this are not split by window; they wait for their day.
+/// Level 0 parts that span more windows than this are not split by window; they wait until their day is closed.
 const WINDOWS_SPLIT_MAX: i64 = 4;
-/// So many small parts beside others are merged with each other, worth it or not: each costs every query.
+/// When this many small parts have accumulated beside others, they are merged whether or not it pays off, because each
+/// costs every query.
 const SMALL_PARTS_MAX: usize = 16;
-/// So many parts of late data of about one size: they wait longer, since late data is rewritten more often.
+/// Late data is merged when this many parts of similar size have accumulated: later than other data, because it is
+/// rewritten more often.
 const LATE_PARTS_MAX: usize = 32;
-/// Outputs of level 1 are cut at this size: what is larger than 80 GiB cannot be uploaded.
+/// Outputs of level 1 are split at this size: objects above 80 GiB cannot be uploaded.
 pub(super) const LEVEL1_BYTES_MAX: u64 = 64 << 30;
-/// So many parts of a day that were packed when they were flushed are left as they are.
+/// Up to this many parts of a day that were flushed in compacted form are left as they are.
 const PACKED_PARTS_MAX: usize = 16;
 
-/// One compaction: which parts of a table and day become new ones.
+/// One compaction: which parts of a table and day are merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Name of the table.
@@ -35,14 +37,14 @@ pub(crate) struct Plan {
     pub(crate) day: i32,
     /// Level of the outputs.
     pub(crate) level: u8,
-    /// Length of the windows that outputs are split by; none: by series range only.
+    /// Length of the time windows that outputs are split by; `None`: only by series range.
     pub(crate) window_ms: Option<Millis>,
     /// What to merge.
     pub(crate) inputs: Vec<PartId>,
 }
 
 impl Plan {
-    /// Gives the rows at which an output ends, where inputs have so many rows and bytes.
+    /// Number of rows at which an output ends, given the total rows and bytes of the inputs.
     pub(super) fn rows_max(&self, part_bytes: u64, rows: u64, bytes: u64) -> u64 {
         let largest = if self.level >= 2 { part_bytes } else { LEVEL1_BYTES_MAX };
         let share = largest as f64 / bytes.max(1) as f64;
@@ -50,18 +52,18 @@ impl Plan {
     }
 }
 
-/// What the planner knows beside the parts.
+/// What the planner knows besides the parts.
 #[derive(Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) now_ms: Millis,
     pub(crate) settings: &'a CompactionSettings,
-    /// Everything to level 2, open windows too.
+    /// Compact everything to level 2, even open windows.
     pub(crate) force: bool,
-    /// Bytes that optional rewriting may still cost.
+    /// Budget in bytes for optional rewriting.
     pub(crate) spare_bytes: u64,
 }
 
-/// Gives the compactions that are due, at most one per table and day, old days last.
+/// The compactions that are due, at most one per table and day, old days last.
 pub(crate) fn plan<'a>(parts: impl IntoIterator<Item = &'a PartMeta>, ctx: &Context<'_>) -> Vec<Plan> {
     let mut days: BTreeMap<(i32, &str), Vec<&PartMeta>> = BTreeMap::new();
     for part in parts {
@@ -72,7 +74,7 @@ pub(crate) fn plan<'a>(parts: impl IntoIterator<Item = &'a PartMeta>, ctx: &Cont
 
 fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>) -> Option<Plan> {
     let definition = tables::table(table)?;
-    // The oldest first, so that more inputs than one merge takes go in the order of their times.
+    // Oldest first, so that if there are more inputs than one merge can take, they are merged in order of time.
     parts.sort_by_key(|p| (p.min_ts, p.id));
     if parts.iter().filter(|p| is_packed(p)).count() <= PACKED_PARTS_MAX {
         parts.retain(|p| !is_packed(p));
@@ -81,7 +83,7 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     if open.is_empty() {
         return None;
     }
-    // Spans are packed alike at each level, so one part alone is as good as rewritten.
+    // Spans are compressed alike at all levels, so rewriting a single part would gain nothing.
     if table == tables::spans::TABLE.name && parts.len() == 1 && parts[0].bytes <= ctx.settings.part_bytes {
         return None;
     }
@@ -94,9 +96,9 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
         inputs: inputs.iter().map(|p| p.id).collect(),
     };
     let inputs_max = ctx.settings.inputs_max.max(2);
-    // All of a day in one go, or first the smallest of its parts among themselves when there are too many, so that what
-    // was merged is merged again as seldom as can be. The outputs of one compaction count once: they are read one after
-    // the other.
+    // Compact the whole day at once; or, if it has too many parts, first merge the smallest of them, so that merged
+    // data is rewritten as rarely as possible. The outputs of one compaction count as one input, because they are read
+    // one after the other.
     let excess = (open.len() + sources(&done)).saturating_sub(inputs_max.max(sources(&done) + 1));
     let whole_day = || match excess {
         0 => make(2, None, &parts),
@@ -106,7 +108,7 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     let close_ms = ctx.settings.close_delay.as_millis() as i64;
     let closed = |end: Millis| end.saturating_add(close_ms) <= ctx.now_ms;
     if ctx.force || (closed(day_end) && done.is_empty()) {
-        // While some of it is in the spool the rest would be rewritten again when that arrives.
+        // While a part is still in the spool, wait: the rest would have to be rewritten when it arrives.
         return (!spooled).then(whole_day).filter(|p| p.level == 2 || p.inputs.len() > 1);
     }
     if closed(day_end) {
@@ -123,13 +125,13 @@ fn plan_day(table: &str, day: i32, mut parts: Vec<&PartMeta>, ctx: &Context<'_>)
     plan_windows(definition.window_ms, &stored, ctx, closed).map(|(window_ms, inputs)| make(1, window_ms, &inputs))
 }
 
-/// Says whether a part was packed when it was flushed (`logs::flush`): as large as it is, rewriting would save little of
-/// its bytes, and costs as much as the flush.
+/// Tells whether a part was flushed in compacted form (see `logs::flush`): it is so large that rewriting would save few
+/// of its bytes and cost as much as the flush.
 fn is_packed(part: &PartMeta) -> bool {
     part.level == 1 && matches!(part.origin, Origin::Flushed { .. })
 }
 
-/// Gives the number of readers that level 2 parts need: outputs of one compaction do not overlap.
+/// Number of readers that level 2 parts need: outputs of one compaction do not overlap and share a reader.
 fn sources(done: &[&PartMeta]) -> usize {
     let id = |p: &&PartMeta| match &p.origin {
         Origin::Compacted { compaction_id, .. } => *compaction_id,
@@ -138,24 +140,25 @@ fn sources(done: &[&PartMeta]) -> usize {
     done.iter().map(id).collect::<HashSet<_>>().len()
 }
 
-/// Size classes of parts, each 32 times the one before: so many of one class merged are of the next.
+/// Size class of a part. Sizes of a class are 32 times those of the previous one, so 32 merged parts of a class make
+/// one of the next.
 fn class(part: &PartMeta) -> u32 {
     part.bytes.max(1).ilog2() / 5
 }
 
-/// Gives the smallest of some parts, of those of a class the oldest.
+/// The smallest parts; within a size class, the oldest.
 fn smallest<'p>(parts: &[&'p PartMeta], count: usize) -> Vec<&'p PartMeta> {
     let mut parts = parts.to_vec();
     parts.sort_by_key(|p| (class(p), p.min_ts, p.id));
     parts.truncate(count);
-    // Where there is nothing but parts as large as they get, merging them changes nothing.
+    // If all of them already have about the maximum size, merging them changes nothing.
     if parts.iter().map(|p| p.bytes).sum::<u64>() > LEVEL1_BYTES_MAX / 2 * count as u64 {
         parts.truncate(1);
     }
     parts
 }
 
-/// Gives the parts of the smallest class of which there are so many.
+/// The parts of the smallest size class that has at least `count` parts.
 fn alike<'p>(parts: &[&'p PartMeta], count: usize) -> Option<Vec<&'p PartMeta>> {
     let mut classes: BTreeMap<u32, Vec<&PartMeta>> = BTreeMap::new();
     for p in parts {
@@ -164,22 +167,22 @@ fn alike<'p>(parts: &[&'p PartMeta], count: usize) -> Option<Vec<&'p PartMeta>> 
     classes.into_values().find(|of_class| of_class.len() >= count)
 }
 
-/// What is done with late data.
+/// What to do with late data.
 enum Late<'p> {
-    /// Folded into level 2.
+    /// Fold it into level 2.
     Fold,
-    /// Merged for itself.
+    /// Merge these parts of it among themselves.
     Merge(Vec<&'p PartMeta>),
 }
 
-/// Late data of a day that has its level 2: what is due with it, if anything.
+/// Late data of a day that is already at level 2: what is due, if anything.
 fn plan_late<'p>(done: &[&PartMeta], late: &[&'p PartMeta], ctx: &Context<'_>, spooled: bool) -> Option<Late<'p>> {
     if spooled {
         return None;
     }
     let bytes = |parts: &[&PartMeta]| parts.iter().map(|p| p.bytes).sum::<u64>();
     let (done_bytes, late_bytes) = (bytes(done), bytes(late));
-    // As much again: rewriting costs at most twice what is new.
+    // At least as much new data as old: rewriting costs at most twice the size of what is new.
     let worth = late_bytes >= done_bytes;
     let cheap = late.len() >= 4 && done_bytes + late_bytes <= ctx.spare_bytes;
     if worth || cheap {
@@ -190,7 +193,7 @@ fn plan_late<'p>(done: &[&PartMeta], late: &[&'p PartMeta], ctx: &Context<'_>, s
 
 type Windows<'a> = (Option<Millis>, Vec<&'a PartMeta>);
 
-/// Level 0 parts whose windows are closed, with all that share a window with them.
+/// The level 0 parts of closed windows, together with all parts that share a window with them.
 fn plan_windows<'a>(
     window_ms: Millis,
     stored: &[&'a PartMeta],
@@ -201,11 +204,11 @@ fn plan_windows<'a>(
     let flushed: Vec<_> = stored.iter().copied().filter(|p| p.level == 0 || is_packed(p)).collect();
     let (narrow, wide): (Vec<&PartMeta>, Vec<&PartMeta>) =
         flushed.iter().partition(|p| window(p.max_ts) - window(p.min_ts) < WINDOWS_SPLIT_MAX);
-    // Runs of parts whose windows touch; sorted by first time, so one pass finds them.
+    // Find runs of parts with adjoining windows; parts are sorted by their first time, so one pass suffices.
     let mut group: Vec<&PartMeta> = Vec::new();
     let mut last_window = Millis::MIN;
     let enough = |group: &[&PartMeta], last: Millis| {
-        // Splitting by window makes a part of each, so a part or two for a window are as good as they are.
+        // Splitting makes one part per window, so with only a part or two per window there is nothing to gain.
         let windows = group.first().map_or(1, |g| last - window(g.min_ts) + 1) as usize;
         let least = ctx.settings.level0_parts_min.max(2).max(2 * windows - 1);
         group.len() >= least && closed((last + 1) * window_ms)

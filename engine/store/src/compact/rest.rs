@@ -1,5 +1,5 @@
-//! Days that could not be compacted (a damaged part, no room) rest before they are tried again, longer each time: a try
-//! reads all of a day, and fails at the same place.
+//! Days that could not be compacted (a damaged part, no disk space) are paused before the next attempt, longer each
+//! time: an attempt reads the whole day and would fail at the same place.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const FIRST: Duration = Duration::from_mins(1);
 const LONGEST: Duration = Duration::from_hours(1);
 
-/// The days that rest, by table.
+/// The paused days, by table.
 #[derive(Debug, Default)]
 pub(super) struct Resting(HashMap<(String, i32), Rest>);
 
@@ -18,12 +18,12 @@ struct Rest {
 }
 
 impl Resting {
-    /// Says whether a day rests now.
+    /// Tells whether a day is paused now.
     pub(super) fn rests(&self, table: &str, day: i32) -> bool {
         self.0.get(&(table.to_owned(), day)).is_some_and(|rest| Instant::now() < rest.until)
     }
 
-    /// Lets a day rest; gives for how long. `longer`: it cost something to try, so the pauses grow.
+    /// Pauses a day and returns for how long. With `longer`, the attempt was expensive, so the pauses grow.
     pub(super) fn failed(&mut self, table: &str, day: i32, longer: bool) -> Duration {
         let now = Instant::now();
         let rest = self.0.entry((table.to_owned(), day)).or_insert(Rest { until: now, pause: FIRST / 2 });
@@ -32,7 +32,7 @@ impl Resting {
         rest.pause
     }
 
-    /// A day was compacted.
+    /// Ends the pauses of a day that was compacted.
     pub(super) fn succeeded(&mut self, table: &str, day: i32) {
         self.0.remove(&(table.to_owned(), day));
     }

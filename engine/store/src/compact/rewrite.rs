@@ -1,8 +1,8 @@
-//! Rewriting parts of spans: the same rows with other attributes, in a part that takes the place of the old one.
+//! Rewrites parts of spans: the same rows with other attributes, in a part that replaces the old one.
 //!
-//! This is how a change of rules reaches what is stored already: each reader sees a part before or after, and a crash
-//! leaves one of both, as with any compaction. It runs on the thread of compactions, so that none takes a part away
-//! meanwhile.
+//! This applies changed rules to spans that are already stored. Readers see a part either before or after, and a crash
+//! leaves either of the two, as with any compaction. It runs on the compaction thread, so that no compaction replaces a
+//! part meanwhile.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -23,45 +23,45 @@ use crate::failpoint;
 use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, sorted};
 use crate::part::{Part, PartId, PartMeta};
 
-/// Columns of attributes that a part may have.
+/// Maximum number of attribute columns of a part.
 const OWN_MAX: usize = 250;
 
-/// Changes attributes of stored spans. It must give the same for the same span whenever it is asked: what was rewritten
-/// may be rewritten again.
+/// Changes attributes of stored spans. It must be deterministic: the same span gives the same result every time,
+/// because what was rewritten may be rewritten again.
 pub trait SpanRewriter: Send + Sync + Debug {
-    /// Text attributes that it may add: they get columns of their own.
+    /// Text attributes that it may add; they get columns of their own.
     fn attributes(&self) -> &[&'static str];
 
-    /// Says whether spans of any of these services may change; an empty name: no service.
+    /// Tells whether spans of any of these services may change; an empty name stands for spans without a service.
     fn concerns(&self, services: &[String]) -> bool;
 
-    /// Changes attributes, and nothing else; says how many spans it looked at and how many it changed.
+    /// Changes attributes and nothing else. Returns how many spans were examined and changed.
     fn rewrite(&self, batch: &mut SpansBatch) -> Rewritten;
 }
 
 /// How many spans were looked at and changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Rewritten {
-    /// Spans that were looked at.
+    /// Spans that were examined.
     pub scanned: u64,
-    /// Those that were changed.
+    /// Spans that were changed.
     pub changed: u64,
 }
 
 impl Rewritten {
-    /// Adds what was counted of another part.
+    /// Adds the counts of another part.
     pub fn add(&mut self, other: Self) {
         self.scanned += other.scanned;
         self.changed += other.changed;
     }
 }
 
-/// What became of a part.
+/// The result of rewriting a part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is not there any more: others took its place.
+    /// The part no longer exists: other parts have replaced it.
     Gone,
-    /// These have taken its place; none: it stays as it is.
+    /// The parts that replaced it; empty if nothing changed.
     Done(Vec<PartId>, Rewritten),
 }
 
@@ -90,7 +90,8 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     let (output, rewritten) = write(core, &job, &plan, &part, rewriter).await?;
     confirm(core, &output).await?;
     let made = vec![output.id];
-    // Its rows are others now, at times that the log of writes knows nothing of.
+    // The rows of the part change, and the log of writes does not know their times, so its cached results must be
+    // invalidated.
     core.shared.dropping();
     let replaced = super::replace(core, &plan, job, vec![part], vec![output], started).await;
     core.shared.dropping();
@@ -98,7 +99,7 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     Ok(Outcome::Done(made, rewritten))
 }
 
-/// The rows of a part, some minutes at a time.
+/// Splits the rows of a part into ranges of a few minutes each.
 async fn slices(part: &Part, stats: &ReadStats) -> Result<Vec<std::ops::Range<u64>>> {
     let inputs = [Input { index: part.span_index(stats).await?, groups: Vec::new() }];
     let of_step = |(_, step)| match step {
@@ -108,7 +109,7 @@ async fn slices(part: &Part, stats: &ReadStats) -> Result<Vec<std::ops::Range<u6
     Ok(steps(&inputs, None).into_iter().filter_map(of_step).filter(|r| !r.is_empty()).collect())
 }
 
-/// Says whether any span changes; looks no further than the first slice with one.
+/// Tells whether any span changes. Stops after the first slice with a change.
 async fn changes(core: &Core, part: &Part, rewriter: &dyn SpanRewriter, seen: &mut Rewritten) -> Result<bool> {
     let stats = ReadStats::default();
     for range in slices(part, &stats).await? {

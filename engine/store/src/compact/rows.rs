@@ -1,5 +1,5 @@
-//! Merging tables whose rows are kept as they came: by time, of each input no more than a piece at once. A busy server
-//! records millions of queries and evaluations of rules in a day.
+//! Merges parts of tables without series by time, holding only a piece of each input in memory: a busy server records
+//! millions of queries and rule evaluations a day.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::failpoint;
 use crate::part::{Part, PartMeta, RowPieces, RowsPartWriter};
 use crate::rows::{by_time, times};
 
-/// Rows that are held of all inputs together, about.
+/// Approximate number of rows held of all inputs together.
 const HELD_ROWS: u64 = 32_768;
-/// Least rows of a piece: to read fewer decodes the same pages too often.
+/// Minimum rows of a piece: smaller ones would decode the same pages too often.
 const PIECE_ROWS_MIN: u64 = 512;
 
 pub(super) async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
@@ -38,14 +38,14 @@ pub(super) async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Ar
     Ok(meta)
 }
 
-/// An input, whose rows come by time.
+/// An input; its rows are sorted by time.
 struct Head<'a> {
     pieces: RowPieces<'a>,
-    /// What was read and not yet given.
+    /// Rows that were read but not returned yet.
     rows: Option<RecordBatch>,
 }
 
-/// Gives the rows of all inputs by time. Rows of one time keep the order that they have in their input.
+/// Merges the rows of all inputs by time. Rows with equal times keep the order of their input.
 struct Merging<'a> {
     table: &'static TableDef,
     heads: Vec<Head<'a>>,
@@ -65,9 +65,9 @@ impl<'a> Merging<'a> {
         Ok(Self { table, heads, piece_rows })
     }
 
-    /// Gives the next rows; none: these were all.
+    /// The next rows; `None` at the end.
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        // What is not yet read of an input is not earlier than the last row at hand of it.
+        // Unread rows of an input are not earlier than the last row read from it.
         let mut until: Option<i64> = None;
         for head in &mut self.heads {
             head.fill(self.table, self.piece_rows).await?;
@@ -85,7 +85,7 @@ impl<'a> Merging<'a> {
 }
 
 impl Head<'_> {
-    /// Reads the next piece where nothing is at hand.
+    /// Reads the next piece if there are no rows left.
     async fn fill(&mut self, table: &TableDef, rows: u64) -> Result<()> {
         while self.rows.is_none() && !self.pieces.is_read() {
             let read = self.pieces.read(rows, None, &ReadStats::default()).await?;
@@ -96,7 +96,7 @@ impl Head<'_> {
         Ok(())
     }
 
-    /// Takes the rows at hand up to a time (none: all).
+    /// Takes the rows up to a time (`None` means all).
     fn take(&mut self, until: Option<i64>) -> Result<Option<RecordBatch>> {
         let Some(rows) = self.rows.take() else { return Ok(None) };
         let due = match until {

@@ -1,5 +1,5 @@
-//! Merging parts of spans: minute by minute, since all of them are sorted by minute first. Row groups that only one
-//! part has rows between are taken over as they are. Memory: the rows of a few minutes of all inputs, or one row group.
+//! Merges parts of spans minute by minute, as all of them are sorted by minute first. Row groups that do not overlap
+//! rows of other parts are copied in encoded form. Memory: the rows of a few minutes of all inputs, or one row group.
 
 mod rollups;
 pub(super) mod steps;
@@ -23,13 +23,13 @@ use crate::part::spans::{OwnColumn, OwnType, SpanPartWriter, can_hold, sorted};
 use crate::part::{Part, PartMeta};
 use steps::{Input, Step, steps};
 
-/// Columns of attributes that an output may have.
+/// Maximum number of attribute columns of an output.
 const OWN_MAX: usize = 250;
 
 /// Merges the inputs of a plan.
 pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let stats = ReadStats::default();
-    // Of several reports of a span the one in the earliest part is the first.
+    // If a span has several reports, the one in the earliest part is the first.
     let mut parts = parts.to_vec();
     parts.sort_by_key(|part| part.meta.id);
     let parts = &parts[..];
@@ -42,7 +42,7 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     }
     let mut rollup = rollups::merged(parts, &inputs, &stats).await?;
     if rollup.is_none() {
-        // All rows are read for their roll-up.
+        // The roll-up must be built from the rows, so all of them are read and none are copied.
         for input in &mut inputs {
             input.groups.clear();
         }
@@ -97,7 +97,8 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     Ok(done)
 }
 
-/// Ends an output. Of a roll-up that was put together before it gets what belongs to its rows; the last one the rest.
+/// Finishes an output. If the roll-up was merged beforehand, the output gets the entries that belong to its rows; the
+/// last one gets the rest.
 fn close(
     open: &mut Option<(Millis, SpanPartWriter)>,
     done: &mut Vec<PartMeta>,
@@ -118,7 +119,7 @@ fn close(
     Ok(())
 }
 
-/// Unites the columns of attributes of the inputs, those of most rows first.
+/// The union of the inputs' attribute columns; if there are too many, those with the most rows.
 pub(super) async fn own_columns(inputs: &[Arc<Part>], stats: &ReadStats) -> Result<Vec<OwnColumn>> {
     let mut counts: HashMap<OwnColumn, u64, FixedState> = HashMap::default();
     for input in inputs {

@@ -1,7 +1,8 @@
-//! Generations that cannot be flushed: set aside, so that those behind them go on, and tried again with growing pauses.
+//! Generations that cannot be flushed are set aside, so that later ones can proceed, and are retried with growing
+//! pauses.
 //!
-//! Their rows stay visible, their WAL lies in a folder of its own (`wal/held`) and is replayed at each start. The floor of
-//! their writer moves past them, so each is committed as the only generation of a writer made for it.
+//! Their rows stay visible. Their WAL is moved to its own folder (`wal/held`) and replayed at each start. Their
+//! writer's floor moves past them, so each is committed as the only generation of a writer made for it.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,19 +17,19 @@ use crate::core::Core;
 use crate::memtable::{Generation, GenerationId};
 use crate::metrics::METRICS;
 
-/// More are not set aside: then it is not the generation that is at fault.
+/// No more than this many are set aside: with more failures, the cause is not the generation itself.
 const HELD_MAX: usize = 8;
 const FIRST: Duration = Duration::from_secs(2);
 const LONGEST: Duration = Duration::from_mins(10);
 
-/// Gives the id under which a generation is committed that was set aside.
+/// The id under which a generation that was set aside is committed.
 pub(crate) fn held_id(id: GenerationId) -> GenerationId {
     let mut bytes = id.writer.as_bytes().to_vec();
     bytes.extend_from_slice(&id.number.to_be_bytes());
     GenerationId { writer: Uuid::from_u128(xxh3_128(&bytes)), number: 1 }
 }
 
-/// See the module.
+/// The generations that were set aside.
 pub(super) struct Aside {
     all: Vec<Held>,
     flushing: Arc<Flushing>,
@@ -49,7 +50,7 @@ impl Aside {
         aside
     }
 
-    /// Says whether one more may be set aside.
+    /// Tells whether another generation may be set aside.
     pub(super) fn takes_more(&self) -> bool {
         self.all.len() < HELD_MAX
     }
@@ -62,7 +63,7 @@ impl Aside {
         METRICS.flush_held.set(self.all.len() as u64);
     }
 
-    /// Ends when one is to be tried again.
+    /// Waits until a generation is due for a retry.
     pub(super) async fn due(&self) {
         match self.all.iter().map(|held| held.next).min() {
             Some(next) => tokio::time::sleep_until(next).await,
@@ -70,7 +71,7 @@ impl Aside {
         }
     }
 
-    /// Tries the one whose turn it is.
+    /// Retries the generation that is due first.
     pub(super) async fn retry(&mut self, core: &Arc<Core>, retire: &dyn Retire) {
         let Some(at) = (0..self.all.len()).min_by_key(|&at| self.all[at].next) else { return };
         let held = &mut self.all[at];
@@ -89,7 +90,7 @@ impl Aside {
                 held.pause = (held.pause * 2).min(LONGEST);
                 held.next = Instant::now() + held.pause;
                 let why = failed(core, &held.generation, &error).await;
-                // Others are flushed all the same.
+                // Flushing still works for other generations.
                 core.flush_health.succeeded();
                 self.flushing.aside.lock().insert(id, why);
             }

@@ -1,7 +1,7 @@
-//! A block: rows that are filtered and given out together, of a live batch or of a row group of a part.
+//! A block: rows that are filtered and returned together, either a live batch or a row group of a part.
 //!
-//! Filters and output know blocks only. What a block is asked for names the rows that still matter, so that one that
-//! lies in a file reads just the pages that hold them.
+//! Filters and output work on blocks only. Every request to a block names the rows that still matter, so that a block
+//! in a file reads only the pages that hold them.
 
 use std::collections::BTreeMap;
 
@@ -16,61 +16,61 @@ use super::column::{Column, Values};
 use super::stream_values::{StreamValue, with_computed};
 use crate::error::Result;
 
-/// Rows that [`Block::row_bytes`] tells of together.
+/// Rows that one figure of [`Block::row_bytes`] covers.
 pub(crate) const STEP_ROWS: usize = 32;
 
-/// See the module.
+/// See the module documentation.
 #[async_trait]
 pub(crate) trait Block: Send {
     /// Number of rows.
     fn len(&self) -> usize;
 
-    /// Rows that the caller may see.
+    /// The rows that the caller may see.
     async fn allowed(&mut self) -> Result<BooleanBuffer>;
 
-    /// Of these rows, those that a filter may match as far as statistics and indexes know.
+    /// Those of the rows that may match a filter, according to statistics and indexes.
     async fn candidates(&mut self, _filter: &LogFilter, rows: BooleanBuffer) -> Result<BooleanBuffer> {
         Ok(rows)
     }
 
-    /// Of these rows, those whose time lies in one of the ranges.
+    /// Those of the rows whose time lies in one of the ranges.
     async fn in_time(&mut self, ranges: &[(i64, i64)], rows: &BooleanBuffer) -> Result<BooleanBuffer>;
 
-    /// Times of these rows ([`Values::Time`]).
+    /// Times of the rows ([`Values::Time`]).
     async fn times(&mut self, rows: &BooleanBuffer) -> Result<Column>;
 
-    /// Severity numbers of these rows ([`Values::Int`]; missing = none).
+    /// Severity numbers of the rows ([`Values::Int`]; missing if there is none).
     async fn severity(&mut self, rows: &BooleanBuffer) -> Result<Column>;
 
-    /// When these rows were observed ([`Values::Time`]; missing = not told).
+    /// Observed times of the rows ([`Values::Time`]; missing if unknown).
     async fn observed(&mut self, rows: &BooleanBuffer) -> Result<Column>;
 
-    /// Of these rows, those of streams that pass.
+    /// Those of the rows whose stream passes a test.
     async fn in_streams(&mut self, rows: &BooleanBuffer, test: StreamTest<'_>) -> Result<BooleanBuffer>;
 
-    /// A value that follows from the stream, of each of these rows, one behind the other.
+    /// For each of the rows, a value that depends on the stream; without gaps.
     async fn of_streams(&mut self, value: &StreamValue, rows: &BooleanBuffer) -> Result<Values>;
 
-    /// The streams of these rows: some values of each, and its number of rows.
+    /// The streams of the rows: some values of each stream, and its number of rows.
     async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)>;
 
-    /// Says whether a value that follows from the stream is read for less from its column.
+    /// Tells whether a value that depends on the stream is cheaper to read from its column.
     fn reads_instead(&self, _value: &StreamValue) -> bool {
         false
     }
 
-    /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
+    /// How a field depends on a row's stream; `None` if it does not, or if that is unknown.
     fn of_stream(&self, _name: &str) -> Option<StreamValue> {
         None
     }
 
-    /// A field of these rows.
+    /// A field of the rows.
     async fn field(&mut self, name: &str, rows: &BooleanBuffer) -> Result<Column>;
 
-    /// Names with a prefix of the fields that have a column.
+    /// Names, with a prefix, of the fields that have a column.
     fn names(&self, prefix: &str) -> Vec<String>;
 
-    /// Of these rows, those that match in a field without a column whose name has a prefix.
+    /// Those of the rows that match in a field without a column whose name has a prefix.
     async fn overflow(
         &mut self,
         prefix: &str,
@@ -78,73 +78,73 @@ pub(crate) trait Block: Send {
         rows: &BooleanBuffer,
     ) -> Result<BooleanBuffer>;
 
-    /// Reads a column that will be asked for, window by window, of these rows.
+    /// Reads a column for these rows in advance; it will be requested window by window.
     async fn prefetch(&mut self, _name: &str, _rows: &BooleanBuffer) -> Result<()> {
         Ok(())
     }
 
-    /// The same for [`Block::rest`].
+    /// Like `prefetch`, for [`Block::rest`].
     async fn prefetch_rest(&mut self, _without: &[&str], _rows: &BooleanBuffer) -> Result<()> {
         Ok(())
     }
 
-    /// Bytes of all rows once they are read, about, in the columns that are wanted.
+    /// Estimated bytes of all rows, once read, in the wanted columns.
     fn wanted_bytes(&self, wanted: &dyn Fn(&str) -> bool) -> u64;
 
-    /// Bytes of one of these rows once it is read, about, in the columns that are wanted: a figure for each [`STEP_ROWS`]
-    /// rows of the block, which means something where any of them is set.
+    /// Estimated bytes of one of the rows, once read, in the wanted columns: one figure for each [`STEP_ROWS`] rows of
+    /// the block, which is only valid if any of those is selected.
     fn row_bytes(&self, wanted: &dyn Fn(&str) -> bool, rows: &BooleanBuffer) -> Vec<f32>;
 
-    /// From now on rows are asked for window by window, with [`Block::forget_wide`] between; says whether columns are read
-    /// for it, or are there anyway.
+    /// Announces that rows will be requested window by window, with [`Block::forget_wide`] in between. Returns whether
+    /// columns are read for that, or are in memory anyway.
     fn sweep(&mut self) -> bool {
         false
     }
 
-    /// Of a block that is read so: until it is told others, no rows than these are asked for.
+    /// While sweeping: restricts the rows that will be requested, until the next call.
     fn narrow(&mut self, _rows: &BooleanBuffer) {}
 
-    /// Forgets columns that take much memory.
+    /// Frees columns that take much memory.
     fn forget_wide(&mut self) {}
 
-    /// What was read since it was last asked.
+    /// Statistics of reads since the last call.
     fn take_stats(&mut self) -> ReadStats {
         ReadStats::default()
     }
 
-    /// Bytes of memory of what was read.
+    /// Memory of what was read.
     fn bytes(&self) -> usize {
         0
     }
 
-    /// Adds how many of these rows have each field that is none of [`COMPUTED`].
+    /// Adds, for each field except those in [`COMPUTED`], how many of the rows have it.
     async fn field_counts(&mut self, rows: &BooleanBuffer, out: &mut BTreeMap<String, u64>) -> Result<()>;
 
-    /// Calls for each field of these rows that has no column.
+    /// Calls a function for each field of the rows that has no column.
     async fn each_overflow(
         &mut self,
         rows: &BooleanBuffer,
         visit: &mut (dyn for<'a> FnMut(&'a str, &'a str) + Send),
     ) -> Result<()>;
 
-    /// All fields of these rows but those named, in name order.
+    /// All fields of the rows except some, sorted by name.
     async fn rest(&mut self, without: &[&str], rows: &BooleanBuffer) -> Result<MapArray>;
 }
 
-/// Names that every row has without their being fields.
+/// Names that every row has but that are not fields.
 pub(crate) const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 
-/// How a column of a block follows from the stream of a row, if it does.
+/// How a column of a block depends on the row's stream, if it does.
 pub(crate) fn of_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
     with_computed(name, |name| block.of_stream(name))
 }
 
-/// The same of values that are not read for less from a column.
+/// Like `of_stream`, but only values that are not cheaper to read from a column.
 pub(crate) fn given_by_stream(block: &dyn Block, name: &str) -> Option<StreamValue> {
     of_stream(block, name).filter(|value| !block.reads_instead(value))
 }
 
-/// A column of a block by name, computed ones too.
+/// A column of a block by name, including computed ones.
 pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Column> {
     match (name, given_by_stream(block, name)) {
         (TIME, _) => block.times(rows).await,
@@ -160,7 +160,7 @@ pub(crate) async fn column(block: &mut dyn Block, name: &str, rows: &BooleanBuff
     }
 }
 
-/// The values of a column by name of the rows that are set, one behind the other.
+/// The values of a column for the selected rows, without gaps.
 pub(crate) async fn values(block: &mut dyn Block, name: &str, rows: &BooleanBuffer) -> Result<Values> {
     match given_by_stream(block, name) {
         None | Some(StreamValue::Same(_)) => column(block, name, rows).await?.gather(rows),

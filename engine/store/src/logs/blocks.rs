@@ -1,8 +1,8 @@
-//! The blocks of a scan: live batches and row groups of parts, handed out one by one. A part is opened when the first of
-//! its row groups is wanted.
+//! The blocks of a scan, live batches and row groups of parts, handed out one by one. A part is opened when its first
+//! row group is requested.
 //!
-//! Which batches and parts there are is chosen when the scan is planned; what is learnt of them (which streams match,
-//! which row groups a part has) belongs to the run that asks for it.
+//! The batches and parts are selected when the scan is planned. What is found out about them (which streams match,
+//! which row groups a part has) belongs to the run that needs it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::memtable::logs::LogsView;
 use crate::part::Part;
 use crate::snapshot::Snapshot;
 
-/// A block that can be opened.
+/// A block that is not open yet.
 #[derive(Debug, Clone)]
 pub(super) enum Handle {
     Live(LiveBlock),
@@ -29,7 +29,7 @@ pub(super) enum Handle {
 }
 
 impl Handle {
-    /// First and last time, at least.
+    /// Bounds of the block's times.
     pub(super) fn range(&self) -> (i64, i64) {
         match self {
             Self::Live(block) => block.chunk.range,
@@ -54,7 +54,7 @@ impl Handle {
     }
 }
 
-/// What a scan reads: generations that have rows in its time, and parts that are not ruled out.
+/// What a scan reads: generations with rows in its time range, and parts that were not pruned.
 #[derive(Debug)]
 pub(super) struct Sources {
     live: Vec<LogsView>,
@@ -71,18 +71,18 @@ impl Sources {
         Self { live, parts, pruned }
     }
 
-    /// Rows of all blocks, before anything is filtered.
+    /// Total rows of all blocks, before filtering.
     pub(super) fn rows(&self) -> u64 {
         let live = self.live.iter().flat_map(|view| &view.chunks).map(|(_, rows)| *rows as u64);
         live.sum::<u64>() + self.parts.iter().map(|part| part.meta.rows).sum::<u64>()
     }
 
-    /// Number of parts to be read.
+    /// Number of parts to read.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
     }
 
-    /// Number of generations to be read.
+    /// Number of generations to read.
     pub(super) fn generations(&self) -> usize {
         self.live.len()
     }
@@ -93,12 +93,12 @@ impl Sources {
 pub(super) struct Blocks {
     live: Vec<LiveBlock>,
     parts: Vec<Arc<PartScan>>,
-    /// What the query read.
+    /// Statistics of the query.
     pub(super) stats: Arc<ReadStats>,
 }
 
 impl Blocks {
-    /// Begins a run, which counts for a query.
+    /// Starts a run whose reads count for a query.
     pub(super) fn new(sources: &Sources, access: &Access, request: &Arc<LogRequest>, stats: Arc<ReadStats>) -> Self {
         let mut live = Vec::new();
         for LogsView { chunks, streams, index } in sources.live.iter().cloned() {
@@ -111,7 +111,7 @@ impl Blocks {
         Self { live, parts, stats }
     }
 
-    /// Gives a queue over all of them.
+    /// A queue of all blocks.
     pub(super) fn queue(self: &Arc<Self>) -> Queue {
         Queue {
             blocks: Arc::clone(self),
@@ -120,21 +120,22 @@ impl Blocks {
         }
     }
 
-    /// Live blocks, and parts with the time that they cover.
+    /// Live blocks, and the parts that are not open yet.
     pub(super) fn by_time(&self) -> (Vec<Handle>, Vec<Arc<PartScan>>) {
         (self.live.iter().cloned().map(Handle::Live).collect(), self.parts.clone())
     }
 }
 
-/// Parts that are opened at once where each takes several answers of a remote store.
+/// Number of remote parts that are opened concurrently, as each takes several round trips.
 const REMOTE_PARTS: usize = 8;
 
-/// How many parts are opened together. Those of a local disk come one by one: who stops early has opened no more.
+/// How many parts are opened together. Local parts are opened one by one, so that a scan which stops early opens no
+/// more than needed.
 pub(super) fn at_once(part: &PartScan) -> usize {
     if part.part.is_remote() { REMOTE_PARTS } else { 1 }
 }
 
-/// Opens parts together.
+/// Opens parts concurrently.
 pub(super) async fn open(parts: impl Iterator<Item = Arc<PartScan>>, stats: &Arc<ReadStats>) -> Result<Vec<Handle>> {
     let open = |part: Arc<PartScan>| async move { part.groups(stats).await };
     let mut out = Vec::new();
@@ -147,7 +148,7 @@ pub(super) async fn open(parts: impl Iterator<Item = Arc<PartScan>>, stats: &Arc
     Ok(out)
 }
 
-/// Hands blocks out to partitions.
+/// Hands out blocks to partitions.
 #[derive(Debug)]
 pub(super) struct Queue {
     blocks: Arc<Blocks>,
@@ -156,14 +157,14 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Gives the next block; `None` when all are out.
+    /// The next block; `None` if there are no more.
     pub(super) async fn next(&self) -> Result<Option<Handle>> {
         loop {
             if let Some(handle) = self.ready.lock().pop_front() {
                 return Ok(Some(handle));
             }
             let mut parts = self.parts.lock().await;
-            // Another partition may have opened a part meanwhile.
+            // Another partition may have opened a part in the meantime.
             if !self.ready.lock().is_empty() {
                 continue;
             }

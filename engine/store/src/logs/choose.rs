@@ -1,5 +1,5 @@
-//! Which streams pass a condition: answered from postings, of parts and of live rows alike. Each different value is asked
-//! once, outside of any lock that a writer waits for.
+//! Selects the streams that pass a condition, using posting lists of parts or of live rows. Each distinct value is
+//! tested once, without holding a lock that writers need.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -15,9 +15,9 @@ use super::stream_values::StreamValue;
 use crate::memtable::log_streams::{LiveStream, runs_of};
 use crate::part::logs::{KIND_LABEL, KIND_SERVICE, LabelRuns, StreamSet, StreamSetBuilder};
 
-/// Values that a matcher names are looked up one by one up to this many.
+/// Up to this many values named by a matcher are looked up one by one.
 const EXACT_MAX: usize = 1024;
-/// The same of identifiers: one of so many streams.
+/// Identifiers are looked up one by one if there is at most one for this many streams.
 const ID_SHARE: usize = 64;
 
 /// A condition on the stream of a row.
@@ -25,13 +25,13 @@ const ID_SHARE: usize = 64;
 pub(crate) enum StreamTest<'a> {
     /// Its labels match.
     Selector(&'a StreamSelector),
-    /// Its identifier is one of these.
+    /// The identifier is one of these.
     Ids(&'a [StreamId]),
-    /// A value that follows from it.
+    /// A value derived from the stream matches.
     Value(&'a StreamValue, &'a dyn ValueMatcher),
 }
 
-/// What tells conditions apart.
+/// Cache key of a condition.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum TestKey {
     Selector(StreamSelector),
@@ -40,7 +40,7 @@ enum TestKey {
 }
 
 impl StreamTest<'_> {
-    /// Asks one stream.
+    /// Tells whether a stream passes.
     pub(crate) fn passes(&self, stream: &LiveStream) -> bool {
         match self {
             Self::Selector(selector) => selects(selector, stream),
@@ -58,7 +58,7 @@ impl StreamTest<'_> {
     }
 }
 
-/// Says whether a stream has the labels that a selector asks for.
+/// Tells whether a stream has the labels that a selector requires.
 pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
     selector.selects(|name| stream.labels.get(name))
 }
@@ -84,28 +84,29 @@ pub(crate) type VisitValue<'v> = dyn for<'p> FnMut(&str, Holders<'p>) + Send + '
 /// Called with a stream and a text.
 pub(crate) type VisitText<'v> = dyn for<'t> FnMut(u32, &'t str) + Send + 'v;
 
-/// Which streams there are, by number, and which of them have a label.
+/// Access to numbered streams and the posting lists of their labels.
 #[async_trait]
 pub(crate) trait Postings: Send + Sync {
     /// Number of streams.
     async fn streams(&self) -> Result<usize>;
 
-    /// Calls for each value of a label or of services ([`KIND_LABEL`], [`KIND_SERVICE`]), or for one of them.
+    /// Calls a function for each value of a label or of services ([`KIND_LABEL`], [`KIND_SERVICE`]); with `only`, for
+    /// that value alone.
     async fn each_value(&self, kind: u8, label: &str, only: Option<&str>, visit: &mut VisitValue<'_>) -> Result<()>;
 
     /// The streams with an identifier.
     async fn with_id(&self, id: StreamId) -> Result<Vec<u32>>;
 
-    /// Calls for each stream with the text of a value.
+    /// Calls a function for each stream with the text of a value.
     async fn each_text(&self, value: &StreamValue, visit: &mut VisitText<'_>) -> Result<()>;
 }
 
-/// Streams that conditions chose, for all blocks of a scan.
+/// Results of conditions, shared by all blocks of a scan.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen(Mutex<HashMap<TestKey, Arc<StreamSet>>>);
 
 impl Chosen {
-    /// Gives the streams that pass a condition.
+    /// The streams that pass a condition.
     pub(crate) async fn of(
         &self,
         test: StreamTest<'_>,
@@ -113,7 +114,7 @@ impl Chosen {
         stats: &ReadStats,
     ) -> Result<Arc<StreamSet>> {
         let key = test.key();
-        // Who wants the same meanwhile waits for it.
+        // Holding the lock makes others with the same condition wait for the result.
         let mut known = self.0.lock().await;
         if let Some(set) = known.get(&key) {
             return Ok(Arc::clone(set));
@@ -124,8 +125,8 @@ impl Chosen {
         Ok(set)
     }
 
-    /// Gives streams of which alone rows may match a filter; `None`: it does not say. `of_stream` says how a field
-    /// follows from the stream.
+    /// The only streams whose rows may match a filter; `None` if the filter does not restrict them. `of_stream` tells
+    /// how a field depends on the stream.
     pub(crate) async fn may_match(
         &self,
         filter: &LogFilter,
@@ -173,7 +174,7 @@ impl Chosen {
     }
 }
 
-/// Gives the streams of services that a caller may see.
+/// The streams of services that a caller may see.
 pub(crate) async fn allowed(postings: &dyn Postings, access: &quiver_types::Access) -> Result<StreamSet> {
     holding(postings, KIND_SERVICE, "", None, &|service| access.allows(service)).await
 }
@@ -198,7 +199,7 @@ async fn choose(test: StreamTest<'_>, postings: &dyn Postings) -> Result<StreamS
     }
 }
 
-/// Streams that have one of the values that pass.
+/// The streams that have a value which passes.
 async fn holding(
     postings: &dyn Postings,
     kind: u8,
@@ -216,7 +217,7 @@ async fn holding(
     Ok(set.finish())
 }
 
-/// Streams whose value passes; those without one are asked as the empty text.
+/// The streams whose value passes; streams without one are tested with the empty text.
 async fn passing(
     postings: &dyn Postings,
     kind: u8,
@@ -299,7 +300,7 @@ async fn by_value(postings: &dyn Postings, value: &StreamValue, matcher: &dyn Va
     }
 }
 
-/// Reads an identifier as it is shown.
+/// Parses an identifier in its displayed form.
 fn read_id(text: &str) -> Option<StreamId> {
     let mut bytes = Vec::with_capacity(16);
     if !super::text::read_hex(text, &mut bytes) {

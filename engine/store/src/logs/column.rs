@@ -1,4 +1,4 @@
-//! One field of the rows of a block: its values as they are stored, and which rows they belong to.
+//! One field of the rows of a block: its stored values and the rows they belong to.
 
 mod converted;
 mod pieces;
@@ -16,43 +16,43 @@ use crate::error::{Context, Result};
 pub(crate) use self::converted::coded;
 pub(crate) use self::stored::{Values, dictionary};
 
-/// Rows that are fewer than one of so many are taken one by one.
+/// If fewer than one in this many rows are selected, they are taken one by one.
 const FEW_OF: usize = 64;
 
-/// Runs of rows of a block, ascending and apart; `None`: all rows.
+/// Ascending, disjoint ranges of rows of a block; `None` means all rows.
 pub(crate) type Runs = Option<Arc<Vec<Range<u32>>>>;
 
-/// Values with the rows of the block that they belong to.
+/// Values, with the rows of the block that they belong to.
 #[derive(Debug, Clone)]
 pub(crate) struct Column {
     pub(crate) values: Values,
-    /// Ranges of rows of the block, ascending; value 0 is the first row of the first. `None`: all rows.
+    /// The rows that have values here; the first value is that of the first row. `None` means all rows.
     pub(crate) at: Runs,
 }
 
 impl Column {
-    /// No row has it.
+    /// A column without any value.
     pub(crate) fn missing() -> Self {
         Self { values: Values::Missing, at: None }
     }
 
-    /// All rows have it.
+    /// A column with the same value in all rows.
     pub(crate) fn constant(value: impl Into<Arc<str>>) -> Self {
         Self { values: Values::Constant(value.into()), at: None }
     }
 
-    /// Values of all rows of the block.
+    /// Values for all rows of the block.
     pub(crate) fn whole(values: Values) -> Self {
         Self { values, at: None }
     }
 
-    /// Values of the rows that are set, one behind the other.
+    /// Values for the selected rows, without gaps.
     pub(crate) fn of_set(values: Values, rows: &BooleanBuffer) -> Self {
         let at = rows.set_slices().map(|(start, end)| start as u32..end as u32).collect();
         Self { values, at: Some(Arc::new(at)) }
     }
 
-    /// Calls for each row that is set: row of the block, place of its value.
+    /// Calls a function for each selected row, with the row of the block and the index of its value.
     pub(crate) fn for_each(&self, rows: &BooleanBuffer, mut f: impl FnMut(usize, usize)) {
         match &self.at {
             None => rows.set_indices().for_each(|row| f(row, row)),
@@ -67,7 +67,7 @@ impl Column {
         }
     }
 
-    /// The same for the rows of a range.
+    /// Like `for_each`, for the selected rows within a range.
     pub(crate) fn for_each_within(&self, rows: &BooleanBuffer, within: Range<usize>, mut f: impl FnMut(usize, usize)) {
         let mut base = 0;
         let whole = 0..rows.len() as u32;
@@ -84,7 +84,7 @@ impl Column {
         }
     }
 
-    /// Sets the rows of which the value passes; `rows` says which are of interest.
+    /// Selects those of `rows` whose value passes a test.
     pub(crate) fn select(&self, rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
         if self.at.is_none() {
             return select_whole(rows, passes);
@@ -99,7 +99,7 @@ impl Column {
         bits.finish()
     }
 
-    /// Of the rows that are set, those that have a value. (What is stored is never empty.)
+    /// Selects those of `rows` that have a value. (Stored values are never empty.)
     pub(crate) fn present(&self, rows: &BooleanBuffer) -> BooleanBuffer {
         match (&self.values, self.values.nulls(), &self.at) {
             (Values::Missing, ..) => BooleanBuffer::new_unset(rows.len()),
@@ -109,7 +109,7 @@ impl Column {
         }
     }
 
-    /// Which values belong to the rows that are set.
+    /// The values that belong to the selected rows.
     fn chosen(&self, rows: &BooleanBuffer) -> BooleanBuffer {
         let Some(ranges) = &self.at else { return rows.clone() };
         let mut bits = BooleanBufferBuilder::new(ranges.iter().map(ExactSizeIterator::len).sum());
@@ -119,20 +119,20 @@ impl Column {
         bits.finish()
     }
 
-    /// Gives the values of the rows that are set, one behind the other.
+    /// The values of the selected rows, without gaps.
     pub(crate) fn gather(&self, rows: &BooleanBuffer) -> Result<Values> {
         let chosen = self.chosen(rows);
         let count = chosen.count_set_bits();
         if count == chosen.len() {
             return Ok(self.values.clone());
         }
-        // Most often one run is chosen: a window of a block.
+        // Usually one run is selected: a window of a block.
         let first = chosen.set_indices().next().unwrap_or(0);
         let one_run = first + count <= chosen.len() && chosen.slice(first, count).count_set_bits() == count;
         let only = one_run.then_some((first, first + count));
         self.values.map(|array| match only {
             Some((start, end)) => Ok(array.slice(start, end - start)),
-            // To filter looks at each row several times.
+            // The filter kernel would look at every row several times.
             None if count * FEW_OF < chosen.len() => {
                 let places = UInt32Array::from_iter_values(chosen.set_indices().map(|at| at as u32));
                 take(array, &places, None).internal("cannot take rows of a column")
@@ -142,7 +142,7 @@ impl Column {
     }
 }
 
-/// [`Column::select`] where all rows have their values: 64 at a time, which most often are all of interest.
+/// [`Column::select`] if there are values for all rows: in steps of 64 rows, which are usually all selected.
 fn select_whole(rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
     let mut found: Vec<u64> = Vec::with_capacity(rows.len() / 64 + 1);
     for (wanted, first) in rows.bit_chunks().iter_padded().zip((0..).step_by(64)) {

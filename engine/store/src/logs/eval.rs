@@ -1,5 +1,5 @@
-//! Puts filters to the rows of a block: exactly, cheap conditions first, each only to rows that are still undecided. What
-//! asks for the values of a column is in `quiver_types::logs`.
+//! Evaluates filters on the rows of a block exactly: cheap conditions first, each only on rows that are still
+//! undecided. Matching of column values is in `quiver_types::logs`.
 
 use std::time::{Duration, Instant};
 
@@ -18,15 +18,15 @@ use super::text;
 use crate::error::Result;
 use crate::part::logs::ColumnKind;
 
-/// Values that are matched one by one before whoever ends the query gets a word in: at most, and where that takes long.
+/// Number of values that are matched between two checks for cancellation: at most, and if matching is slow.
 const SLICE_ROWS: usize = 4096;
 const SLICE_ROWS_MIN: usize = 16;
-/// How long that should take.
+/// Intended time between two checks.
 const SLICE_TIME: Duration = Duration::from_millis(4);
-/// Filters of one block that are evaluated before that.
+/// Number of filters of one block that are evaluated between two checks.
 const FILTERS_AT_ONCE: usize = 16;
 
-/// Says which of some rows match.
+/// Those of the rows that match.
 pub(crate) fn eval<'a>(
     block: &'a mut dyn Block,
     filter: &'a LogFilter,
@@ -87,14 +87,14 @@ pub(crate) fn eval<'a>(
     })
 }
 
-/// Filters, cheap ones first.
+/// Filters sorted by cost, cheapest first.
 fn by_cost(filters: &[LogFilter]) -> Vec<&LogFilter> {
     let mut order: Vec<&LogFilter> = filters.iter().collect();
     order.sort_by_cached_key(|filter| cost(filter));
     order
 }
 
-/// Lets whoever ends the query get a word in, after every few filters of very many.
+/// Yields after every few filters, so that the query can be cancelled.
 async fn give_way(filter: usize) {
     if filter % FILTERS_AT_ONCE == FILTERS_AT_ONCE - 1 {
         tokio::task::yield_now().await;
@@ -105,7 +105,7 @@ pub(super) fn none(rows: &BooleanBuffer) -> bool {
     rows.set_slices().next().is_none()
 }
 
-/// What a condition costs, roughly; only the order counts.
+/// Estimated cost of a condition; only the order matters.
 fn cost(filter: &LogFilter) -> u32 {
     match filter {
         LogFilter::None => 0,
@@ -121,7 +121,7 @@ fn cost(filter: &LogFilter) -> u32 {
             } else {
                 60
             };
-            // Messages are long and all different.
+            // Messages are long and mostly distinct.
             text + if name == quiver_types::logs::MSG { 100 } else { 0 }
         }
         LogFilter::Value { .. } => 1000,
@@ -132,8 +132,8 @@ fn cost(filter: &LogFilter) -> u32 {
     }
 }
 
-/// The same as [`matching`], in slices of the rows where every value is asked for itself. A slice costs what its own rows
-/// do: blocks have very many of them.
+/// Like [`matching`], in slices of rows if every value must be matched separately. The cost of a slice depends only on
+/// its own rows, because a block may have very many slices.
 async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: BooleanBuffer) -> BooleanBuffer {
     let hints = matcher.hints();
     let array = match &column.values {
@@ -144,7 +144,7 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
     if texts.looks_at_views_alone() {
         return column.select(&rows, |at| texts.matches(at));
     }
-    // What must be in a text is looked for in many at once, where most of them are of interest.
+    // If most rows are of interest, a required substring is searched for in many texts at once.
     let required = hints.substring.as_deref().filter(|_| rows.count_set_bits() * 2 >= array.len());
     let mut holding = required.filter(|_| !matcher.matches("")).and_then(|text| Holding::new(array, text));
     let mut found = BooleanBufferBuilder::new(rows.len());
@@ -169,7 +169,7 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
     found.finish()
 }
 
-/// Clears all rows outside of a range.
+/// Clears all rows outside a range.
 pub(super) fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanBuffer {
     if start == 0 && end == rows.len() {
         return rows.clone();
@@ -181,7 +181,7 @@ pub(super) fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanB
     bits.finish()
 }
 
-/// Says which rows have a value that matches.
+/// Those of the rows that have a matching value.
 fn matching(column: &Column, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -> BooleanBuffer {
     if matcher.hints().present {
         return column.present(rows);
@@ -210,7 +210,7 @@ fn whole(rows: &BooleanBuffer, matches: bool) -> BooleanBuffer {
     if matches { rows.clone() } else { BooleanBuffer::new_unset(rows.len()) }
 }
 
-/// The rows of a block that are still undecided, as values of a column.
+/// The undecided rows of a block, as values of a column.
 struct Asked<'a> {
     column: &'a Column,
     rows: &'a BooleanBuffer,
@@ -222,7 +222,7 @@ impl ChosenRows for Asked<'_> {
     }
 }
 
-/// Addresses of the fourth version.
+/// IPv4 addresses.
 struct Addresses<'a>(&'a UInt32Array);
 
 impl TypedValues for Addresses<'_> {
@@ -253,7 +253,7 @@ impl TypedValues for Addresses<'_> {
     }
 }
 
-/// Times that are written with so many digits after the second; none: without zeros at the end.
+/// Times with this number of fractional digits (`None`: without trailing zeros).
 struct Times<'a>(&'a Int64Array, Option<u8>);
 
 impl TypedValues for Times<'_> {
@@ -287,7 +287,7 @@ impl TypedValues for Times<'_> {
     }
 }
 
-/// The number of a text of a kind of typed values.
+/// The number that represents a text as a typed value of a kind.
 pub(super) fn number_of(kind: ColumnKind, text: &str) -> Option<f64> {
     match kind {
         ColumnKind::Int => text::read_int(text).map(|v| v as f64),
@@ -298,7 +298,8 @@ pub(super) fn number_of(kind: ColumnKind, text: &str) -> Option<f64> {
     }
 }
 
-/// Rows of which any field with a prefix matches; times and streams are no fields here, as they would match any number.
+/// The rows in which any field with a prefix matches. Times and streams are not fields here, as they would match any
+/// number.
 async fn any_field(
     block: &mut dyn Block,
     prefix: &str,

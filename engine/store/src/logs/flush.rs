@@ -1,5 +1,5 @@
-//! Writing the log rows of a sealed generation as parts: rows in the order of stream and time, columns chosen and typed
-//! by what the values are. Texts are not copied before the Parquet writer takes them.
+//! Writes the log rows of a sealed generation as parts: rows sorted by stream and time, with columns selected and typed
+//! according to the values. Texts are not copied until the Parquet writer takes them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,39 +26,40 @@ use crate::part::logs::{
 };
 use crate::part::{PartCompression, PartMeta, PartSpec};
 
-/// Bytes of text of a row group.
+/// Text bytes of a row group.
 const GROUP_BYTES: usize = 64 << 20;
-/// Values of a column that are looked at to choose between text and codes.
+/// Number of values that are sampled to choose between plain and coded text.
 const SAMPLE: usize = 8192;
-/// Names that are counted one by one.
+/// Names that are counted exactly; others are counted in hash buckets.
 const COUNTED_MAX: usize = 64 * 1024;
 const BUCKETS: usize = 1 << 16;
-/// A constant that is longer has a column: the footer is read by every query.
+/// A longer constant gets a column, because every query reads the footer.
 const CONSTANT_BYTES_MAX: usize = 256;
-/// Hex digits in fewer characters stay text.
+/// Shorter strings of hex digits stay text.
 const HEX_MIN: usize = 16;
-/// An address or time in a column that is none for a reader.
+/// A field without a column of its own: it goes to the overflow map.
 const OVERFLOW: u32 = u32::MAX;
 
-/// A row: rank of its stream, time, batch, row of the batch, bytes of its values.
+/// A row: rank of its stream, time, batch, row within the batch, bytes of its values.
 type Place = (u32, i64, u32, u32, u32);
 
-/// A part with so many rows, or bytes of text, fills row groups of its own: it is packed at once as a compaction would,
-/// and gets its level, so that while there are few of them (`compact::plan`) none is rewritten.
+/// A part with at least this many rows, or bytes of text, fills whole row groups. It is written in the compressed form
+/// and with the level of a compaction, so that while there are few such parts (see `compact::plan`) none of them is
+/// rewritten.
 const PACKED_ROWS: usize = GROUP_ROWS + GROUP_ROWS / 2;
 const PACKED_BYTES: u64 = (GROUP_BYTES + GROUP_BYTES / 2) as u64;
 
 /// Writes the rows of one day.
 ///
 /// # Errors
-/// Internal: a disk that fails. Unavailable: a full one.
+/// Internal: an I/O error. Unavailable: the disk is full.
 pub(crate) fn write_day(root: &Path, mut spec: PartSpec, view: &LogsView) -> Result<PartMeta> {
     let mut order = places(view, spec.day);
     if order.len() >= PACKED_ROWS || order.iter().map(|p| u64::from(p.4)).sum::<u64>() >= PACKED_BYTES {
         spec.level = 1;
         spec.compression = PartCompression::Compacted;
     }
-    // As the rows lie in memory: what is looked at here does not depend on their order.
+    // In memory order, because what is examined here does not depend on the order.
     let mut fields = Fields::count(view, &order);
     let plan = fields.analyse(view, &order);
     let with = Optional {
@@ -95,7 +96,7 @@ fn observed(view: &LogsView, place: &Place) -> i64 {
     chunk(view, place.2).rows.observed.as_ref().map_or(0, |o| o[place.3 as usize])
 }
 
-/// Gives the rows of a day in the order in which they came.
+/// The rows of a day in order of arrival.
 fn places(view: &LogsView, day: i32) -> Vec<Place> {
     let mut slots: Vec<u32> = (0..view.streams.len() as u32).collect();
     slots.sort_unstable_by_key(|&s| view.streams[s as usize].key());
@@ -117,20 +118,20 @@ fn places(view: &LogsView, day: i32) -> Vec<Place> {
     out
 }
 
-/// Where the fields of the batches go.
+/// Assigns the fields of the batches to columns.
 #[derive(Debug, Default)]
 struct Fields {
-    /// By batch and name: column, or [`OVERFLOW`].
+    /// For each batch and name, the column or [`OVERFLOW`].
     columns: Vec<Vec<u32>>,
-    /// Names of the columns, with the rows that have them.
+    /// Names of the columns, with the number of rows that have them.
     names: Vec<(String, u64)>,
     /// Whether some field has no column.
     overflow: bool,
 }
 
 impl Fields {
-    /// Counts names. Those that are too rare for a column are told apart by hash only, so that millions of them cost
-    /// no memory.
+    /// Counts names. Names too rare for a column are distinguished only by hash, so that millions of them take no
+    /// memory.
     fn count(view: &LogsView, order: &[Place]) -> Self {
         let mut counts: Vec<Vec<u32>> = view.chunks.iter().map(|(c, _)| vec![0; c.rows.names_len()]).collect();
         for place in order {
@@ -162,7 +163,7 @@ impl Fields {
         fields
     }
 
-    /// Gives each name of each batch its column.
+    /// Assigns a column to each name of each batch.
     fn place(&mut self, view: &LogsView, counts: &[Vec<u32>]) {
         let at: HashMap<&str, u32, FixedState> =
             self.names.iter().zip(0..).map(|((name, _), at)| (name.as_str(), at)).collect();
@@ -174,7 +175,7 @@ impl Fields {
         self.overflow = self.columns.iter().zip(counts).any(lost);
     }
 
-    /// Chooses the kinds of the columns; constants lose theirs.
+    /// Selects the kinds of the columns. Constants get no column.
     fn analyse(&mut self, view: &LogsView, order: &[Place]) -> LogColumns {
         let mut found: Vec<Analysis> = self.names.iter().map(|_| Analysis::default()).collect();
         let stride = (order.len() / SAMPLE).max(1);
@@ -188,7 +189,7 @@ impl Fields {
             }
         }
         let mut plan = LogColumns::default();
-        // Column before, column after; constants have none, and are not written.
+        // Maps old to new column numbers; constants have none, and are not written.
         let mut moved = vec![OVERFLOW; found.len()];
         for (at, ((name, rows), analysis)) in std::mem::take(&mut self.names).into_iter().zip(found).enumerate() {
             if let Some(value) =
@@ -209,10 +210,10 @@ impl Fields {
     }
 }
 
-/// A field whose value stands in the footer.
+/// A field whose value is stored in the footer.
 const CONSTANT: u32 = u32::MAX - 1;
 
-/// What the values of a column are.
+/// What is known about the values of a column.
 #[derive(Debug)]
 #[allow(clippy::struct_excessive_bools, reason = "what values of a column all are, each for itself")]
 struct Analysis {
@@ -263,7 +264,7 @@ impl Analysis {
         }
         let int = if self.int || self.float { text::read_int(value) } else { None };
         self.int = self.int && int.is_some();
-        // Integers that a double holds exactly are written back alike.
+        // Integers that a double represents exactly can be restored as text.
         self.float = self.float
             && (int.is_some_and(|n| n.unsigned_abs() <= 1 << 53)
                 || text::read_float(value, &mut self.buffer).is_some());
@@ -298,7 +299,7 @@ impl Analysis {
     }
 }
 
-/// A column of a row group being filled.
+/// A column of a row group being built.
 enum Builder<'a> {
     Views(TextViews<'a>),
     Int(Vec<i64>),
@@ -321,13 +322,13 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Sets a row to the value of a field of a batch.
+    /// Sets a row to the value of a batch's field.
     fn set(&mut self, row: usize, value: &str, chunk: u32, field: usize, digits: &mut Vec<u8>) {
-        // Every value was read before, when the kind was chosen.
+        // Values were already parsed when the kind was selected, so this does not fail.
         match self {
             Self::Views(views) => views.set(row, chunk as usize, field),
             Self::Int(v) => v[row] = text::read_int(value).unwrap_or_default(),
-            // That it is written back as it was is known.
+            // It is already known that the text can be restored.
             Self::Float(v) => v[row] = value.parse().unwrap_or_default(),
             Self::Ipv4(v) => v[row] = text::read_ipv4(value).unwrap_or_default(),
             Self::Time(v) => v[row] = text::read_time(value).map_or(0, |t| t.0),
@@ -340,7 +341,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Gives the column of so many rows; a bit for each says whether it has a value.
+    /// Finishes the column; `valid` has a bit per row that tells whether it has a value.
     fn finish(self, valid: MutableBuffer, rows: usize) -> Result<ArrayRef> {
         let nulls = NullBuffer::new(BooleanBuffer::new(valid.into(), 0, rows));
         let nulls = (nulls.null_count() > 0).then_some(nulls);
@@ -368,10 +369,10 @@ fn group(
 ) -> Result<GroupColumns> {
     let rows = order.len();
     let mut builders: Vec<Builder<'_>> = plan.columns.iter().map(|c| Builder::new(c.kind, texts, rows)).collect();
-    // Most columns are of few rows, and bits of them stay near where bytes would not.
+    // Most columns have values in few rows; bits stay in the CPU cache where bytes would not.
     let mut valid: Vec<MutableBuffer> = builders.iter().map(|_| MutableBuffer::new_null(rows)).collect();
     let mut digits = Vec::new();
-    // As the rows lie in memory: nobody waits for what is written here and there, but for what is read.
+    // In memory order: scattered writes do not stall, scattered reads would.
     let mut places: Vec<(u32, u32, u32)> = order.iter().zip(0..).map(|(p, to)| (p.2, p.3, to)).collect();
     places.sort_unstable();
     for (at, row, to) in places {

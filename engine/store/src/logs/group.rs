@@ -1,4 +1,4 @@
-//! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
+//! A row group of a part as a block: columns are read on demand, and only for rows that still matter.
 
 mod load;
 mod overflow;
@@ -27,10 +27,10 @@ use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, page_times};
 use overflow::{chosen, entries, field_of};
 
-/// Columns up to this are kept while windows of a row group are read.
+/// Columns up to this size are kept while a row group is read in windows.
 const NARROW_BYTES: usize = 128 * 1024;
 
-/// A row group.
+/// A row group that a scan may read.
 #[derive(Debug, Clone)]
 pub(super) struct Group {
     opened: Arc<Opened>,
@@ -53,7 +53,7 @@ impl Group {
         (rows.end - rows.start) as usize
     }
 
-    /// Opens it; nothing is read yet.
+    /// Opens the row group; nothing is read yet.
     pub(super) fn open(&self) -> GroupBlock {
         GroupBlock {
             group: self.group,
@@ -80,11 +80,11 @@ pub(super) struct GroupBlock {
     overflow: Option<(MapArray, Runs)>,
     stats: ReadStats,
     bytes: usize,
-    /// A background job reads it once: no cache is asked or filled.
+    /// Whether it is read by a background job, which bypasses the caches.
     job: bool,
-    /// It is read window by window: columns, and pages of columns, for which the cache was asked.
+    /// If it is read in windows: the columns and pages for which the cache has already been asked.
     sweep: Option<HashSet<(String, Option<u32>)>>,
-    /// The rows that all windows together ask for.
+    /// The rows that all windows together request.
     narrowed: Option<BooleanBuffer>,
 }
 
@@ -95,14 +95,14 @@ impl GroupBlock {
         Self { job: true, ..Group { opened: Arc::new(opened), group }.open() }
     }
 
-    /// Forgets what was read.
+    /// Frees everything that was read.
     pub(super) fn forget(&mut self) {
         self.loaded.clear();
         self.overflow = None;
         self.bytes = 0;
     }
 
-    /// Streams of a range of rows with the end of their rows in it.
+    /// The streams in a range of rows, each with the end of its rows relative to the range.
     pub(super) fn streams_within(&self, range: &Range<usize>) -> Vec<(Arc<LiveStream>, usize)> {
         let here = self.streams().filter(|(_, _, rows)| rows.start < range.end && range.start < rows.end);
         here.map(|(_, s, rows)| (Arc::clone(&s.stream), rows.end.min(range.end) - range.start)).collect()

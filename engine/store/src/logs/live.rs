@@ -1,5 +1,5 @@
-//! Blocks of live rows: a batch of a generation as it came. Values stay where they are; a column is made of them when it
-//! is asked for.
+//! Blocks of live rows: a batch of a generation as it arrived. Values stay in place; a column is built from them on
+//! demand.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::memtable::log_streams::{LiveStream, StreamIndex, StreamList, runs_of}
 use crate::memtable::logs::LogChunk;
 use crate::part::logs::{KIND_SERVICE, StreamSet, StreamSetBuilder};
 
-/// Slots of which few occur in a batch are told apart by a table of these.
+/// With fewer rows than one in this many slots, distinct slots are found with a hash map instead of an array.
 const FEW_SLOTS: usize = 8;
 
-/// Batches of one generation share their streams.
+/// The streams of a generation, shared by its batches.
 #[derive(Debug)]
 pub(crate) struct LiveStreams {
     streams: StreamList,
     index: Arc<StreamIndex>,
-    /// Those whose rows the caller may see; `None`: all.
+    /// The streams whose rows the caller may see; `None` means all.
     allowed: Option<StreamSet>,
     chosen: Chosen,
     stats: Arc<ReadStats>,
@@ -50,18 +50,18 @@ impl LiveStreams {
         Self { streams, index, allowed, chosen: Chosen::default(), stats: Arc::clone(stats) }
     }
 
-    /// Gives the streams that pass a condition.
+    /// The streams that pass a condition.
     pub(crate) async fn set(&self, test: StreamTest<'_>) -> Result<Arc<StreamSet>> {
         self.index.extend(&self.streams);
         self.chosen.of(test, self, &self.stats).await
     }
 
-    /// Says whether the caller may see the rows of a slot.
+    /// Tells whether the caller may see the rows of a slot.
     pub(crate) fn allows(&self, slot: u32) -> bool {
         self.allowed.as_ref().is_none_or(|set| set.contains(slot))
     }
 
-    /// Gives a stream.
+    /// The stream of a slot.
     pub(crate) fn stream(&self, slot: u32) -> &Arc<LiveStream> {
         &self.streams[slot as usize]
     }
@@ -95,7 +95,7 @@ impl Postings for LiveStreams {
     }
 }
 
-/// Rows of a live batch that a snapshot sees.
+/// The rows of a live batch that a snapshot sees.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveBlock {
     pub(crate) chunk: Arc<LogChunk>,
@@ -104,7 +104,7 @@ pub(crate) struct LiveBlock {
 }
 
 impl LiveBlock {
-    /// The slots of some rows, each once, and of each row the place of its slot among them.
+    /// The distinct slots of some rows, and for each row the index of its slot among them.
     fn slots(&self, rows: &BooleanBuffer) -> (Vec<u32>, Vec<u32>) {
         let count = rows.count_set_bits();
         let mut used = Vec::new();
@@ -212,7 +212,7 @@ impl Block for LiveBlock {
     }
 
     fn names(&self, prefix: &str) -> Vec<String> {
-        // All of them go by `overflow`: one walk over the fields of each row.
+        // Live rows have no columns; `overflow` handles all fields in one pass over each row.
         let _ = prefix;
         Vec::new()
     }
@@ -234,7 +234,7 @@ impl Block for LiveBlock {
 
     fn wanted_bytes(&self, wanted: &dyn Fn(&str) -> bool) -> u64 {
         let own = &self.chunk.rows;
-        // Without a look at each field: what is wanted of a row is most often most of it.
+        // Estimated without checking each field: mostly, most of a row is wanted.
         if own.names.iter().flatten().any(wanted) { own.values.value_data().len() as u64 } else { 0 }
     }
 

@@ -1,4 +1,4 @@
-//! What a scan knows of a part of logs that it reads: its columns and streams, and which of these the caller may see.
+//! What a scan knows about a part that it reads: columns and streams, and which of them the caller may see.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -13,21 +13,21 @@ use super::stream_values::{StreamValue, with_computed};
 use crate::part::Part;
 use crate::part::logs::{ColumnIndex, PartLogs, PartStream, StreamSet};
 
-/// What a scan knows of a part that it reads.
+/// An opened part.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) part: Arc<Part>,
     pub(super) logs: Arc<PartLogs>,
-    /// The streams whose rows the caller may see; `None`: all of them.
+    /// The streams whose rows the caller may see; `None` means all.
     pub(super) allowed: Option<StreamSet>,
-    /// Of a part that has very many streams: these.
+    /// Access to the streams of a part that has very many of them.
     pub(super) slots: Option<PartSlots>,
-    /// Filters of words of columns that the filter has words for.
+    /// Word filters of the columns that the filter searches words in.
     pub(super) words: HashMap<String, Arc<ColumnIndex>>,
 }
 
 impl Opened {
-    /// How a field follows from the stream of a row; `None`: it does not, or that is not known.
+    /// How a field depends on a row's stream; `None` if it does not, or if that is unknown.
     pub(super) fn of_stream(&self, name: &str) -> Option<StreamValue> {
         let Self { logs, part, .. } = self;
         if let Some(at) = logs.columns.find(name) {
@@ -40,12 +40,12 @@ impl Opened {
         }
     }
 
-    /// The same of names that are no fields, too.
+    /// Like `of_stream`, also for names that are not fields.
     pub(super) fn any_of_stream(&self, name: &str) -> Option<StreamValue> {
         with_computed(name, |name| self.of_stream(name))
     }
 
-    /// Streams of which alone rows may be given; `None`: all of them may.
+    /// The only streams whose rows may be returned; `None` means all.
     pub(super) async fn wanted(
         &self,
         slots: &PartSlots,
@@ -65,7 +65,7 @@ impl Opened {
     }
 }
 
-/// Numbers of the streams that have rows in a range.
+/// The range of streams that have rows in a range.
 pub(super) fn streams_of(streams: &[PartStream], rows: &Range<u64>) -> Range<usize> {
     let first = streams.partition_point(|s| s.rows.end <= rows.start);
     let len = streams[first..].partition_point(|s| s.rows.start < rows.end);

@@ -1,6 +1,6 @@
-//! A scan in order of time: slices of time, from one end to the other, each filtered in all blocks that touch it and put
-//! in order. Columns are read only for rows that are given out, so a reader that stops early has cost little more than
-//! the times of the first slices. Slices grow while they hold little.
+//! A scan in time order. It goes through time in slices, from one end to the other; each slice is filtered in all
+//! blocks that overlap it, and sorted. Columns are read only for rows that are returned, so a reader that stops early
+//! has cost little more than the times of the first slices. Slices grow while they contain few rows.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -23,15 +23,15 @@ use super::scan::{Scan, ScanRun, count};
 use super::stream::{WIDE_BYTES, WINDOW_BYTES};
 use crate::error::{Context, leave_out};
 
-/// Rows that the first slice should hold before the filter.
+/// Number of rows, before filtering, that the first slice should have.
 const FIRST_SLICE_ROWS: f64 = 4096.0;
-/// Slices grow no further.
+/// Maximum rows of a slice.
 const SLICE_ROWS_MAX: f64 = 128.0 * 1024.0;
-/// Rows of the first batch of a slice; later ones are larger.
+/// Rows of the first batch of a slice; later batches are larger.
 const FIRST_BATCH_ROWS: usize = 1024;
 const BATCH_ROWS: usize = 8192;
 
-/// A row that matched: its time, which of the slice's blocks, which row of it.
+/// A matching row: its time, the index of its block in the slice, its row in the block.
 type Address = (i64, u32, u32);
 
 /// The stream's state.
@@ -39,7 +39,7 @@ pub(super) struct Ordered {
     scan: Arc<Scan>,
     run: Arc<ScanRun>,
     newest: bool,
-    /// What is left of time.
+    /// The remaining time range.
     left: Option<(i64, i64)>,
     handles: Vec<Handle>,
     parts: Vec<Arc<PartScan>>,
@@ -47,9 +47,9 @@ pub(super) struct Ordered {
     blocks: Vec<Box<dyn Block>>,
     found: Vec<Address>,
     given: usize,
-    /// Bytes of a row of the slice, about, where that is much.
+    /// Estimated bytes of a row of the slice, if rows are large.
     row_bytes: f32,
-    /// Whether the columns of all rows of the slice were read at once.
+    /// Whether the columns of all rows of the slice have been read.
     prefetched: bool,
     rows_left: usize,
     memory: Arc<dyn ScanMemory>,
@@ -84,7 +84,7 @@ impl Ordered {
         }
     }
 
-    /// Cuts the next slice off what is left, so that it holds about as many rows as wanted.
+    /// Cuts the next slice off the remaining time, with about as many rows as wanted.
     fn slice(&mut self) -> Option<(i64, i64)> {
         let (first, last) = self.left?;
         let sources: Vec<((i64, i64), f64)> = (self.handles.iter().map(|h| (h.range(), h.len() as f64)))
@@ -98,7 +98,7 @@ impl Ordered {
             };
             sources.iter().map(share).sum()
         };
-        // The least distance from the near end that holds enough.
+        // Find the shortest distance from the near end that has enough rows.
         let whole = last.abs_diff(first);
         let (mut low, mut high) = (0u64, whole);
         while low < high {
@@ -124,7 +124,7 @@ impl Ordered {
         Some(slice)
     }
 
-    /// Finds the rows of a slice.
+    /// Finds the matching rows of a slice.
     async fn find(&mut self, slice: (i64, i64)) -> Result<()> {
         let touches = |(min, max): (i64, i64)| min <= slice.1 && slice.0 <= max;
         let (touched, rest): (Vec<_>, Vec<_>) =
@@ -160,7 +160,7 @@ impl Ordered {
                 Err(e) => leave_out(&self.run.blocks.stats, e)?,
             }
         }
-        // Blocks that lie on the other side of time are done.
+        // Blocks that end within this slice are done.
         let done = |(min, max): (i64, i64)| if self.newest { slice.0 <= min } else { max <= slice.1 };
         self.handles.retain(|h| !done(h.range()));
         self.memory.try_grow(self.found.len() * size_of::<Address>())?;
@@ -170,7 +170,8 @@ impl Ordered {
         Ok(())
     }
 
-    /// A reader that goes on behind the first batch of a slice will want all of it: pages are then read once.
+    /// Reads the rest of the slice at once: a reader that continues after the first batch will want all of it, and so
+    /// each page is read once.
     async fn prefetch(&mut self) -> Result<()> {
         self.prefetched = true;
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
@@ -197,13 +198,13 @@ impl Ordered {
         leave_out(&self.run.blocks.stats, error)
     }
 
-    /// Takes the rows of a block that are still to come off the list.
+    /// Removes the remaining rows of a block from the list.
     fn drop_rows(&mut self, block: usize) {
         let rest = self.found.split_off(self.given);
         self.found.extend(rest.into_iter().filter(|a| a.1 as usize != block));
     }
 
-    /// Reads the columns of the next rows and puts them in order; none when a block is damaged and left out.
+    /// Reads the columns of the next rows and sorts them; `None` if a block is damaged and was left out.
     async fn batch(&mut self) -> Result<Option<RecordBatch>> {
         if self.given > 0 && !self.prefetched && self.rows_left > BATCH_ROWS {
             self.prefetch().await?;
@@ -237,7 +238,7 @@ impl Ordered {
                 }
             }
         }
-        // Where each row stands: batch, row of it.
+        // For each row, the batch and the row within it.
         let mut numbers = vec![0; self.blocks.len()];
         let mut used = Vec::new();
         for (at, batch) in batches.iter().enumerate() {
@@ -299,7 +300,7 @@ fn set(rows: &[u32], len: usize) -> BooleanBuffer {
     bits.finish()
 }
 
-/// Adds the rows of a block that match within a slice; says whether there are any.
+/// Adds the rows of a block that match within a slice; returns whether there are any.
 async fn addresses(
     block: &mut dyn Block,
     scan: &Scan,

@@ -1,4 +1,4 @@
-//! What a scan gives: the columns that were asked for, of the rows that matched.
+//! What a scan returns: the requested columns of the matching rows.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ impl MapWriter {
         Self { offsets, names: StringBuilder::new(), values: StringBuilder::new() }
     }
 
-    /// Adds an entry to the row; entries come in name order.
+    /// Adds an entry to the current row. Entries must be sorted by name.
     pub(crate) fn push(&mut self, name: &str, value: &str) {
         self.names.append_value(name);
         self.values.append_value(value);
     }
 
-    /// Ends the row.
+    /// Ends the current row.
     pub(crate) fn end_row(&mut self) {
         self.offsets.push(self.names.len() as i32);
     }
@@ -57,7 +57,7 @@ fn asked(request: &LogRequest) -> Vec<&str> {
     request.columns.iter().map(|c| c.name.as_str()).collect()
 }
 
-/// Reads all that the output of these rows needs, for many calls of [`output`].
+/// Reads everything that the output of the rows needs, in advance of many calls of [`output`].
 pub(crate) async fn prefetch(
     block: &mut dyn Block,
     request: &LogRequest,
@@ -74,7 +74,7 @@ pub(crate) async fn prefetch(
     Ok(())
 }
 
-/// Gives how many of the rows that are set have each field.
+/// For each field, how many of the selected rows have it.
 pub(crate) async fn field_counts(
     block: &mut dyn Block,
     projection: &[usize],
@@ -94,7 +94,7 @@ pub(crate) async fn field_counts(
     RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options).internal("cannot build a batch of counts")
 }
 
-/// Gives one row for the rows of each stream that are set; `None` when a column does not follow from the stream.
+/// One row for each stream of the selected rows; `None` if a column does not depend on the stream only.
 pub(crate) async fn by_stream(
     block: &mut dyn Block,
     request: &LogRequest,
@@ -109,7 +109,7 @@ pub(crate) async fn by_stream(
     }
     let same = values.iter().all(|value| matches!(value, StreamValue::Same(_)));
     let (columns, counts) = if same {
-        // Nothing tells the streams apart.
+        // No requested column distinguishes the streams.
         let one = |value: &StreamValue| match value {
             StreamValue::Same(text) if !text.is_empty() => Values::Constant(Arc::clone(text)),
             _ => Values::Missing,
@@ -136,7 +136,7 @@ pub(crate) async fn by_stream(
     batch.internal("cannot build a batch of counted rows").map(Some)
 }
 
-/// Gives the asked columns (`projection` of them, those of `schema`) of the rows that are set.
+/// The requested columns of the selected rows; `projection` selects among them, and `schema` describes the result.
 pub(crate) async fn output(
     block: &mut dyn Block,
     request: &LogRequest,
@@ -149,7 +149,7 @@ pub(crate) async fn output(
     for &at in projection {
         let Some(wanted) = request.columns.get(at) else {
             if request.form == LogForm::Counted {
-                // Each row stands for itself.
+                // Every row counts for itself only.
                 arrays.push(Arc::new(UInt64Array::new_null(count)));
                 continue;
             }

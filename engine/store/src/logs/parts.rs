@@ -1,4 +1,4 @@
-//! Parts of logs of a snapshot: which of them a scan reads, and which of their row groups.
+//! Parts of logs in a snapshot: which of them, and which of their row groups, a scan reads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::part::logs::{ColumnKind, StreamSet};
 use crate::part::{Part, PartMeta};
 use crate::snapshot::Snapshot;
 
-/// By what parts were left out.
+/// Number of parts that were pruned, by reason.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Pruned {
     pub(super) total: usize,
@@ -28,7 +28,7 @@ pub(super) struct Pruned {
     pub(super) name: usize,
 }
 
-/// A part as one run of a scan sees it.
+/// A part within one run of a scan.
 #[derive(Debug)]
 pub(super) struct PartScan {
     pub(super) part: Arc<Part>,
@@ -37,12 +37,12 @@ pub(super) struct PartScan {
     opened: OnceCell<Arc<Opened>>,
 }
 
-/// First and last nanosecond of what a part may hold.
+/// Time range of a part, in nanoseconds.
 fn range_of(meta: &PartMeta) -> (i64, i64) {
     (meta.min_ts.saturating_mul(1_000_000), meta.max_ts.saturating_mul(1_000_000).saturating_add(999_999))
 }
 
-/// Chooses the parts that may hold rows that match.
+/// Selects the parts that may contain matching rows.
 pub(super) fn choose(snapshot: &Snapshot, access: &Access, request: &LogRequest) -> (Vec<Arc<Part>>, Pruned) {
     let (min, max) = request.filter.time_bounds();
     let parts = snapshot.visible.table(table::TABLE.name);
@@ -70,12 +70,12 @@ impl PartScan {
         Self { part, access, request, opened: OnceCell::new() }
     }
 
-    /// First and last time.
+    /// First and last time, in nanoseconds.
     pub(super) fn range(&self) -> (i64, i64) {
         range_of(&self.part.meta)
     }
 
-    /// Gives its row groups, without those that cannot match.
+    /// The part's row groups, without those that cannot match.
     pub(super) async fn groups(&self, stats: &Arc<ReadStats>) -> Result<Vec<Group>> {
         let opened = self.opened.get_or_try_init(|| self.open(stats)).await?;
         let (min, max) = self.request.filter.time_bounds();
@@ -142,7 +142,7 @@ impl PartScan {
     }
 }
 
-/// Adds the streams that parts hold.
+/// Adds the streams that parts contain.
 pub(super) async fn streams(
     snapshot: &Snapshot,
     access: &Access,

@@ -1,4 +1,4 @@
-//! The scan of logs as it stands in a plan.
+//! The scan of logs as a node of a query plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -19,24 +19,24 @@ use crate::error::Context;
 use crate::explained;
 use crate::snapshot::{Snapshot, SnapshotForm, SnapshotName};
 
-/// What is counted for the query as a whole, and not by node.
+/// Metrics that count for the query as a whole and not for a node.
 const OF_THE_QUERY: [&str; 6] =
     ["parts_total", "parts_read", "series", "streams", "streams_chosen", "stream_blocks_read"];
-/// A partition is not worth its thread below this many rows.
+/// A partition with fewer rows is not worth a thread.
 const PARTITION_ROWS_MIN: u64 = 32 * 1024;
 
-/// Reads log rows that match a filter, in any order or by time.
+/// Reads the log rows that match a filter, in any order or by time.
 #[derive(Debug)]
 pub(crate) struct LogsScan {
     scan: Arc<Scan>,
     snapshot: SnapshotName,
     shape: ScanShape,
     partitions: usize,
-    /// Whether rows are hidden from whoever asks: then plans do not show where the others lie.
+    /// Whether the user must not see some rows: then plans do not show where the others are stored.
     hidden: bool,
 }
 
-/// The written form of a scan of logs.
+/// The serialized form of a scan of logs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LogsForm {
     snapshot: SnapshotForm,
@@ -47,17 +47,17 @@ pub(crate) struct LogsForm {
 }
 
 impl LogsForm {
-    /// Plans the scan again, over the same snapshot.
+    /// Recreates the scan over the same snapshot.
     pub(crate) fn scan(self) -> Result<LogsScan> {
         LogsScan::try_new(&self.snapshot.snapshot()?, self.access, self.request, self.hidden, self.shape)
     }
 }
 
 impl LogsScan {
-    /// Gives its written form.
+    /// The serialized form of the scan.
     ///
     /// # Errors
-    /// Internal: nobody holds the snapshot any more.
+    /// Internal: the snapshot has been dropped.
     pub(crate) fn form(&self) -> Result<LogsForm> {
         let gone = || Error::internal("the snapshot of a scan of logs is not held any more");
         let snapshot = self.snapshot.snapshot().ok_or_else(gone)?.form();
@@ -77,7 +77,8 @@ impl LogsScan {
         let every = || (0..all.fields().len()).collect();
         let projection = shape.projection.clone().unwrap_or_else(every);
         let schema = Arc::new(all.project(&projection).internal("logs have no such columns")?);
-        // The plan around a scan goes by its partitions: it must not tell of rows that the caller does not see.
+        // The shape of the surrounding plan depends on the number of partitions, which must not reveal rows that the
+        // user may not see.
         let rows = if hidden { u64::MAX } else { sources.rows() };
         let worth = (rows / PARTITION_ROWS_MIN).clamp(1, shape.partitions.max(1) as u64);
         let partitions = if request.order == LogOrder::Any { worth as usize } else { 1 };
@@ -86,19 +87,19 @@ impl LogsScan {
         Ok(Self { scan, snapshot: snapshot.name(), shape, partitions, hidden })
     }
 
-    /// Parts of the table, and parts that the catalog does not rule out.
+    /// Number of parts of the table, and of parts that the catalog does not rule out.
     fn parts(&self) -> (usize, usize) {
         (self.scan.sources.pruned.total, self.scan.sources.parts())
     }
 
-    /// Says by what parts were left out, with the number of each.
+    /// Number of parts that were pruned, by reason.
     fn pruned_by(&self) -> Vec<(&'static str, usize)> {
         let p = &self.scan.sources.pruned;
         let all = [("time", p.time), ("service", p.service), ("name", p.name)];
         all.into_iter().filter(|&(_, n)| n > 0).collect()
     }
 
-    /// Where the partitions of one run meet. Without an engine around it the one partition is alone.
+    /// The state that all partitions of a run share. Without a surrounding engine the only partition has its own.
     fn run(&self, task: &ScanTask) -> Result<Arc<ScanRun>> {
         let make = || {
             let Scan { sources, access, request, .. } = &*self.scan;
@@ -135,7 +136,7 @@ impl PlannedScan for LogsScan {
     fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parts_total, parts) = self.parts();
         let filter = &self.scan.request.filter;
-        // Where rows lie is not for those who may not see all of them.
+        // Users who may not see all rows must not learn where they are stored.
         let whole = !self.hidden;
         if text == ScanText::Drawn {
             writeln!(f, "filter={filter}")?;

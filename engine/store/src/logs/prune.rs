@@ -1,5 +1,5 @@
-//! What can be ruled out before values are read: parts by time and names, streams by labels, pages by time, least and
-//! greatest value and words. Always "may match": whoever is not sure says yes.
+//! Rules things out before values are read: parts by time and names, streams by labels, pages by time, minimum and
+//! maximum, and words. The result is always "may match"; when in doubt, yes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
@@ -17,11 +17,11 @@ use crate::part::PartMeta;
 use crate::part::bloom;
 use crate::part::logs::{ColumnIndex, ColumnKind, PartLogs, page_numbers, page_times};
 
-/// Filters beside each other that are looked at to rule out pages: with very many of them looking takes longer than it
-/// saves.
+/// With more filters than this next to each other, they are not used to rule out pages: the checks would take longer
+/// than they save.
 const FILTERS_MAX: usize = 256;
 
-/// Says whether a part may hold rows that match, by what the catalog knows.
+/// Tells whether a part may contain matching rows, according to the catalog.
 pub(super) fn part_may_match(filter: &LogFilter, meta: &PartMeta, range: (i64, i64)) -> bool {
     match filter {
         LogFilter::None => false,
@@ -39,7 +39,7 @@ pub(super) fn part_may_match(filter: &LogFilter, meta: &PartMeta, range: (i64, i
     }
 }
 
-/// Says whether a pattern names fields that are computed.
+/// Tells whether a pattern covers columns that are computed.
 fn names_computed(field: &FieldPattern) -> bool {
     match field {
         FieldPattern::Name(name) => {
@@ -49,7 +49,7 @@ fn names_computed(field: &FieldPattern) -> bool {
     }
 }
 
-/// Says whether rows of a stream may match.
+/// Tells whether rows of a stream may match.
 pub(super) fn stream_may_match(filter: &LogFilter, stream: &LiveStream, range: (i64, i64)) -> bool {
     match filter {
         LogFilter::None => false,
@@ -62,7 +62,7 @@ pub(super) fn stream_may_match(filter: &LogFilter, stream: &LiveStream, range: (
     }
 }
 
-/// Names of the fields for which the filter knows words.
+/// Names of the fields that the filter searches words in.
 pub(super) fn fields_with_words(filter: &LogFilter) -> BTreeSet<String> {
     let mut out = BTreeSet::new();
     collect(filter, &mut out);
@@ -83,18 +83,18 @@ fn has_words(hints: &MatchHints) -> bool {
     !hints.words.is_empty() && hints.words.iter().all(|list| !list.is_empty())
 }
 
-/// A row group with all that is known of it.
+/// A row group with its metadata.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
     pub(super) logs: &'a PartLogs,
     pub(super) words: &'a HashMap<String, Arc<ColumnIndex>>,
     pub(super) number: usize,
-    /// Its rows in the part.
+    /// Its rows within the part.
     pub(super) rows: Range<u64>,
 }
 
 impl Group<'_> {
-    /// Of some rows, those that may match.
+    /// Those of the rows that may match.
     pub(super) fn candidates(&self, filter: &LogFilter, rows: &BooleanBuffer) -> BooleanBuffer {
         let none = || BooleanBuffer::new_unset(rows.len());
         match filter {
@@ -150,7 +150,7 @@ impl Group<'_> {
         Self::by_page(rows, pages)
     }
 
-    /// Keeps the rows of pages (first row, whether it may match); without pages all rows.
+    /// Keeps the rows of pages that may match; pages are given by first row. Without pages, keeps all rows.
     fn by_page(rows: &BooleanBuffer, pages: impl Iterator<Item = (u32, bool)>) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(rows.len());
         let mut last = true;

@@ -1,5 +1,5 @@
-//! Reading a part of logs from front to back for its rewriting: windows of rows with their columns as the new part has
-//! them.
+//! Reads a part of logs from front to back for compaction: windows of rows, with the columns converted to those of the
+//! new part.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,16 +19,16 @@ use crate::memtable::log_streams::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, LogColumns, PartLogs, array_type};
 
-/// Rows of a part.
+/// Consecutive rows of a part.
 pub(crate) struct Window {
     pub(crate) time: Vec<i64>,
-    /// 0 = none; `None` when the part has none.
+    /// Severities, 0 for none; `None` if no row of the part has one.
     pub(crate) severity: Option<Vec<u8>>,
-    /// The same for times of observation.
+    /// Observed times, 0 for none; `None` if no row of the part has one.
     pub(crate) observed: Option<Vec<i64>>,
-    /// By column of the new part, then the overflow map if it has one.
+    /// The columns of the new part, then the overflow map if it has one.
     pub(crate) columns: Vec<ArrayRef>,
-    /// Streams with the end of their rows.
+    /// Streams, each with the end of its rows.
     streams: Vec<(Arc<LiveStream>, usize)>,
 }
 
@@ -44,14 +44,14 @@ impl Window {
         &self.streams[at].0
     }
 
-    /// Where the rows of that stream end.
+    /// The end of the rows of a row's stream.
     pub(crate) fn stream_end(&self, row: usize) -> usize {
         let at = self.streams.partition_point(|s| s.1 <= row);
         self.streams[at].1
     }
 }
 
-/// Gives the windows of a part.
+/// Reads the windows of a part.
 pub(crate) struct WindowReader {
     part: Arc<Part>,
     logs: Arc<PartLogs>,
@@ -74,7 +74,7 @@ impl WindowReader {
         Self { part, logs, columns, with_overflow, window, group: 0, at: 0, block: None }
     }
 
-    /// Gives the next rows; `None` at the end.
+    /// The next window; `None` at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Window>> {
         let block = loop {
             match &mut self.block {
@@ -127,7 +127,7 @@ fn mask(range: &Range<usize>, len: usize) -> BooleanBuffer {
     bits.finish()
 }
 
-/// Gives values as an array of a kind; the new part's kinds were chosen so that it can be done.
+/// Converts values to an array of a kind. The kinds of the new part were chosen so that this is possible.
 fn as_kind(values: &Values, kind: ColumnKind, rows: usize) -> Result<ArrayRef> {
     let other = || Error::internal(format!("a column of logs cannot become {kind:?}"));
     Ok(match (kind, values) {

@@ -1,4 +1,4 @@
-//! What the partitions of a scan of logs share.
+//! State that the partitions of a log scan share.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use quiver_types::{Access, ReadStats};
 use super::blocks::{Blocks, Queue, Sources};
 use super::values::LeftOut;
 
-/// A scan: what it reads from, for whom, and what it gives.
+/// A scan: its sources, the caller's access, and what it returns.
 #[derive(Debug)]
 pub(super) struct Scan {
     pub(super) sources: Sources,
@@ -18,22 +18,22 @@ pub(super) struct Scan {
     pub(super) request: Arc<LogRequest>,
     pub(super) projection: Vec<usize>,
     pub(super) schema: SchemaRef,
-    /// What the filter asks for.
+    /// The fields that the filter examines.
     pub(super) filter_fields: FieldNames,
 }
 
-/// What the partitions share while the scan runs once.
+/// What the partitions share during one run of the scan.
 #[derive(Debug)]
 pub(super) struct ScanRun {
     pub(super) blocks: Arc<Blocks>,
-    /// Blocks that nobody took.
+    /// Blocks that no partition has taken yet.
     pub(super) queue: Queue,
-    /// Fields whose values are not counted any more.
+    /// Fields whose values are no longer counted.
     pub(super) left_out: LeftOut,
 }
 
 impl Scan {
-    /// Says whether a field is among those that are given out.
+    /// Tells whether a field is among the returned ones.
     pub(super) fn gives(&self, name: &str) -> bool {
         let columns = &self.request.columns;
         match columns.iter().position(|column| column.name == name) {
@@ -43,7 +43,7 @@ impl Scan {
     }
 }
 
-/// Adds what was counted to the node and to the query.
+/// Adds statistics to the node and to the query.
 pub(super) fn count(counted: &ReadStats, node: &dyn ScanCounters, query: &ReadStats) {
     node.add(&counted.drain_into(query));
 }

@@ -1,5 +1,5 @@
-//! The streams of a part that are many, as a scan sees them: chosen from postings, put to rows by where their blocks
-//! begin, and read only where a value of theirs is given.
+//! The streams of a part with very many of them, as a scan sees them: selected through posting lists, matched to rows
+//! by where their blocks start, and read only if one of their values is needed.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -19,12 +19,12 @@ use crate::error::Error;
 use crate::part::Part;
 use crate::part::logs::{StreamBlocks, StreamColumns, StreamSet};
 
-/// Streams whose labels are read for themselves; of more the values come out of the postings.
+/// Up to this many streams have their labels read directly; for more, the values are taken from the posting lists.
 const FEW_STREAMS: usize = 64;
-/// Blocks that are read at once where all are.
+/// Blocks that are read at once if all are needed.
 const BLOCKS_AT_ONCE: usize = 64;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct PartSlots {
     part: Arc<Part>,
@@ -33,10 +33,10 @@ pub(crate) struct PartSlots {
     chosen: Chosen,
 }
 
-/// A stream, and how many rows of it are meant.
+/// A stream and a number of its rows.
 pub(crate) type StreamRun = (u32, u32);
 
-/// Where the rows of streams begin, of those blocks that were wanted.
+/// First rows of streams, for the blocks that were requested.
 struct Starts {
     blocks: Arc<StreamBlocks>,
     wanted: Vec<u32>,
@@ -44,7 +44,7 @@ struct Starts {
 }
 
 impl Starts {
-    /// The first row of a stream; of the one behind the last the number of all rows.
+    /// The first row of a stream; beyond the last stream, the total number of rows.
     fn row(&self, stream: u32) -> u64 {
         let block = self.blocks.of_stream(stream);
         let own = self.blocks.streams_of(block);
@@ -55,7 +55,7 @@ impl Starts {
         known.unwrap_or_else(|| self.blocks.first_row(block))
     }
 
-    /// The stream that a row belongs to; its block must be among those that were wanted.
+    /// The stream of a row. The block of the row must be among the requested ones.
     fn stream_of(&self, row: u64) -> u32 {
         let block = self.blocks.of_row(row);
         let first = self.blocks.streams_of(block).start;
@@ -70,7 +70,7 @@ fn other_types() -> Error {
     Error::internal("streams of a part have columns of other types")
 }
 
-/// Gives the labels of a stream.
+/// Provides the labels of a stream.
 type LabelsOf<'l> = &'l dyn Fn() -> Result<LabelSet>;
 
 impl PartSlots {
@@ -82,12 +82,12 @@ impl PartSlots {
         self.blocks.get_or_try_init(|| self.part.stream_blocks(&self.stats)).await
     }
 
-    /// Gives the streams that pass a condition.
+    /// The streams that pass a condition.
     pub(crate) async fn set(&self, test: StreamTest<'_>) -> Result<Arc<StreamSet>> {
         self.chosen.of(test, self, &self.stats).await
     }
 
-    /// Gives streams of which alone rows may match a filter; `None`: it does not say.
+    /// The only streams whose rows may match a filter; `None` if the filter does not restrict them.
     pub(crate) async fn may_match(
         &self,
         filter: &LogFilter,
@@ -96,7 +96,7 @@ impl PartSlots {
         self.chosen.may_match(filter, of_stream, self, &self.stats).await
     }
 
-    /// Streams of which rows may lie in a range.
+    /// The range of streams that may have rows in a range.
     pub(crate) async fn streams_within(&self, rows: &Range<u64>) -> Result<Range<u32>> {
         let blocks = self.blocks().await?;
         let last = blocks.of_row(rows.end.saturating_sub(1).max(rows.start));
@@ -113,7 +113,7 @@ impl PartSlots {
         Ok(Starts { blocks, wanted, rows })
     }
 
-    /// Sets those of a range of rows whose streams are in a set.
+    /// Selects the rows of a range whose streams are in a set.
     pub(crate) async fn rows_of(&self, set: &StreamSet, rows: &Range<u64>) -> Result<BooleanBuffer> {
         let len = (rows.end - rows.start) as usize;
         let within = self.streams_within(rows).await?;
@@ -125,7 +125,7 @@ impl PartSlots {
             return Ok(BooleanBuffer::new_set(len));
         }
         let blocks = self.blocks().await?;
-        // Where a run begins or ends with a block, that is known without reading it.
+        // If a run starts or ends at a block boundary, its row is known without reading the block.
         let inside =
             |stream: &u32| *stream < blocks.streams() && blocks.streams_of(blocks.of_stream(*stream)).start != *stream;
         let ends = runs.iter().flat_map(|run| [run.start, run.end]);
@@ -143,7 +143,7 @@ impl PartSlots {
         Ok(bits.finish())
     }
 
-    /// Gives the streams of the rows that are set, from `first` on, with the number of rows of each.
+    /// The streams of the selected rows, counted from row `first`, with the number of rows of each.
     pub(crate) async fn runs(&self, first: u64, rows: &BooleanBuffer) -> Result<Vec<StreamRun>> {
         let blocks = self.blocks().await?;
         let mut wanted: Vec<u32> = Vec::new();
@@ -153,7 +153,7 @@ impl PartSlots {
         }
         let starts = self.starts(wanted).await?;
         let mut out: Vec<StreamRun> = Vec::new();
-        // The stream at hand, and where it ends.
+        // The current stream, and where its rows end.
         let mut open: Option<(u32, u64)> = None;
         for (start, end) in rows.set_slices() {
             let (mut at, end) = (first + start as u64, first + end as u64);
@@ -166,7 +166,7 @@ impl PartSlots {
                         (stream, starts.row(stream + 1))
                     }
                 };
-                // A file that contradicts itself must not hold the query up.
+                // Always advance, so that a corrupt file cannot cause an endless loop.
                 let upto = last.min(end).max(at + 1);
                 match out.last_mut() {
                     Some((own, rows)) if *own == stream => *rows += (upto - at) as u32,
@@ -179,7 +179,7 @@ impl PartSlots {
         Ok(out)
     }
 
-    /// Gives a value of some streams, ascending.
+    /// A value for each of some streams, which must be ascending.
     pub(crate) async fn values(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
         match value {
             StreamValue::Id => self.ids(streams).await,
@@ -222,7 +222,7 @@ impl PartSlots {
         Ok(OfStreams::Ids(FixedSizeBinaryArray::new(16, bytes.into(), None)))
     }
 
-    /// Calls for some streams with their blocks and the places in these.
+    /// Calls a function for each block of some streams, with their positions in the block.
     async fn in_blocks(
         &self,
         columns: StreamColumns,
@@ -246,7 +246,7 @@ impl PartSlots {
         Ok(())
     }
 
-    /// Calls for some streams with the text of a value.
+    /// Calls a function for each of some streams with the text of a value.
     async fn texts(&self, value: &StreamValue, streams: &[u32], visit: &mut VisitText<'_>) -> Result<()> {
         match value {
             StreamValue::Same(text) => {
@@ -288,7 +288,7 @@ impl PartSlots {
         }
     }
 
-    /// Gives labels and identifiers of streams of a set that may have rows in a range of time.
+    /// Labels and identifiers of the streams of a set that may have rows in a time range.
     pub(crate) async fn infos(
         &self,
         set: &StreamSet,

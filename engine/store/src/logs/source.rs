@@ -1,4 +1,4 @@
-//! Snapshots of logs for the query language, and which streams they hold.
+//! Snapshots of logs for the query language, and the streams they contain.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use super::live::LiveStreams;
 use super::parts;
 use crate::snapshot::{Shared, Snapshot};
 
-/// Gives snapshots of a store.
+/// Provides snapshots of a store's logs.
 #[derive(Debug)]
 pub struct StoreLogs {
     shared: Arc<Shared>,
 }
 
 impl StoreLogs {
-    /// Reads from what `shared` shows.
+    /// Reads what `shared` publishes.
     pub fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
     }
@@ -32,7 +32,7 @@ impl LogSource for StoreLogs {
     }
 }
 
-/// One moment of a store.
+/// The logs of a store at one moment.
 #[derive(Debug)]
 pub struct StoreLogSnapshot {
     pub(super) snapshot: Snapshot,

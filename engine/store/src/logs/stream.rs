@@ -1,8 +1,8 @@
-//! One partition of a scan of logs in any order: block after block from the common queue.
+//! One partition of a log scan in any order: takes block after block from the common queue.
 //!
-//! Decoding and matching happen on the thread that polls. Between two blocks the stream gives way, so that a dropped or
-//! cancelled query ends soon; memory is one block and its output, accounted in the query's pool. Of a block whose rows
-//! take much memory no more is held than a window of a few megabytes: readers may be slow.
+//! Decoding and matching happen on the polling thread. The stream yields between blocks, so that a dropped or cancelled
+//! query ends soon. Memory is one block and its output, accounted in the query's pool. If the rows of a block are
+//! large, only a window of a few megabytes is held, as readers may be slow.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,11 +22,12 @@ use super::scan::{Scan, ScanRun, count};
 use super::values::{to_batch, value_counts};
 use crate::error::leave_out;
 
-/// Rows of a batch, about.
+/// Approximate rows of a batch.
 const BATCH_ROWS: usize = 16 * 1024;
-/// The same of batches with few columns, all as they are stored: what a batch costs beside its rows is more than they do.
+/// Approximate rows of a batch with few columns, all in stored form: there the fixed cost of a batch is higher than
+/// that of its rows.
 const NARROW_BATCH_ROWS: usize = 64 * 1024;
-/// Columns of such a batch.
+/// Maximum columns of such a batch.
 const NARROW_COLUMNS: usize = 4;
 
 /// The stream's state.
@@ -37,28 +38,28 @@ pub(super) struct AnyOrder {
     rows_left: usize,
     memory: Arc<dyn ScanMemory>,
     counters: Arc<dyn ScanCounters>,
-    /// The block at hand and the rows of it that are still to be given out.
+    /// The current block, with the rows that are still to be returned.
     open: Option<OpenBlock>,
 }
 
-/// Bytes of rows that are given out at once, about: who reads slowly holds as much of a block.
+/// Approximate bytes of rows that are returned at once; a slow reader holds this much of a block.
 pub(super) const WINDOW_BYTES: f32 = (2 << 20) as f32;
-/// Blocks up to this are read as a whole.
+/// Blocks up to this size are read completely.
 pub(super) const WIDE_BYTES: u64 = 4 << 20;
 
-/// Whoever wants no more rows gets them out of windows of so many that are looked at.
+/// A reader that wants at most `FEW_ROWS` more rows gets them from windows of `PROBE_ROWS` rows.
 const FEW_ROWS: usize = 1024;
 const PROBE_ROWS: usize = 8192;
 
-/// A block that [`AnyOrder`] reads window by window.
+/// A block that [`AnyOrder`] reads in windows.
 struct OpenBlock {
     block: Box<dyn Block>,
-    /// Rows that match, or that may.
+    /// Rows that match, or (if `unfiltered`) may match.
     rows: BooleanBuffer,
     windows: VecDeque<Range<usize>>,
-    /// Whether the filter is still to be asked.
+    /// Whether the filter still has to be evaluated.
     unfiltered: bool,
-    /// Whether what is read of a window is forgotten after it.
+    /// Whether data read for a window is freed after it.
     wide: bool,
 }
 
@@ -69,8 +70,8 @@ impl std::fmt::Debug for OpenBlock {
 }
 
 impl OpenBlock {
-    /// Looks for the rows that match, and reads what is given of them, unless that is much: then both are done window by
-    /// window.
+    /// Finds the matching rows and reads what is returned of them. If that would be large, both are done window by
+    /// window instead.
     async fn of(mut block: Box<dyn Block>, scan: &Scan, matching: Option<BooleanBuffer>, most: usize) -> Result<Self> {
         let filter = &scan.request.filter;
         let (mut rows, mut unfiltered) = if let Some(rows) = matching {
@@ -82,7 +83,7 @@ impl OpenBlock {
         let (gives, asks) = (|name: &str| scan.gives(name), |name: &str| scan.filter_fields.contains(name));
         let wide = !none(&rows) && block.wanted_bytes(&gives) > WIDE_BYTES;
         if unfiltered && most <= FEW_ROWS && scan.filter_fields.any() && rows.count_set_bits() > PROBE_ROWS {
-            // Who wants few rows mostly has them before all rows are looked at.
+            // A reader that wants few rows mostly has them before all rows are examined.
             let row_bytes = if wide { block.row_bytes(&gives, &rows) } else { Vec::new() };
             let windows = windows(&rows, PROBE_ROWS, &row_bytes);
             return Ok(Self { block, rows, windows, unfiltered, wide: true });
@@ -111,13 +112,13 @@ impl OpenBlock {
         Ok(Self { block, rows, windows, unfiltered, wide })
     }
 
-    /// Gives the rows of a window, if there are any; at most so many.
+    /// The matching rows of a window, if there are any; at most `most`.
     async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> Result<Option<RecordBatch>> {
         let mut rows = within(&self.rows, window.start, window.end);
         if self.unfiltered {
             self.block.narrow(&self.rows);
             rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
-            // Columns that are given are read for the rows that match, however many were looked at.
+            // The returned columns are read only for matching rows, however many were examined.
             self.block.narrow(&rows);
         }
         let Scan { request, projection, schema, .. } = scan;
@@ -165,7 +166,7 @@ impl AnyOrder {
         Self { scan, run, rows_left: limit.unwrap_or(usize::MAX), memory, counters, open: None }
     }
 
-    /// Opens a block to give its rows out; of which those match, if that is known.
+    /// Opens a block to return its rows; `matching` are the matching ones, if known.
     async fn open(&mut self, block: Box<dyn Block>, matching: Option<BooleanBuffer>) -> Result<()> {
         match OpenBlock::of(block, &self.scan, matching, self.rows_left).await {
             Ok(mut open) => {
@@ -178,7 +179,7 @@ impl AnyOrder {
         }
     }
 
-    /// Gives the next rows of the block at hand; `None` when none are left.
+    /// The next rows of the current block; `None` if there are no more.
     async fn window(&mut self) -> Result<Option<RecordBatch>> {
         while let Some(open) = &mut self.open {
             let Some(window) = open.windows.pop_front() else {
@@ -205,11 +206,11 @@ impl AnyOrder {
     }
 }
 
-/// What a block gives.
+/// What a block yields.
 enum Taken {
-    /// Its whole answer, and the memory that making it took.
+    /// Its complete result, and the memory used to compute it.
     Counted(RecordBatch, usize),
-    /// Rows; those that match, if that is known.
+    /// Rows; with those that match, if known.
     Rows(Option<BooleanBuffer>),
 }
 
@@ -234,7 +235,7 @@ async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<Taken
     })
 }
 
-/// Gives the rows of a block that match and that the caller may see.
+/// The rows of a block that match and that the caller may see.
 pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> Result<BooleanBuffer> {
     let filter = &scan.request.filter;
     let rows = block.allowed().await?;
@@ -242,7 +243,7 @@ pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> Result<Boole
     eval(block, filter, rows).await
 }
 
-/// Keeps the first of the rows that are set.
+/// Keeps the first of the selected rows.
 fn first(rows: BooleanBuffer, most: usize) -> BooleanBuffer {
     if most >= rows.len() || rows.count_set_bits() <= most {
         return rows;
@@ -253,7 +254,7 @@ fn first(rows: BooleanBuffer, most: usize) -> BooleanBuffer {
     bits.finish()
 }
 
-/// How many rows a batch may have.
+/// Maximum rows of a batch.
 fn batch_rows(scan: &Scan) -> usize {
     let counted = scan.request.form == LogForm::Counted;
     let stored_or_count = |at: &usize| scan.request.columns.get(*at).map_or(counted, |column| column.stored);
@@ -261,15 +262,15 @@ fn batch_rows(scan: &Scan) -> usize {
     if narrow { NARROW_BATCH_ROWS } else { BATCH_ROWS }
 }
 
-/// Steps that are looked at together before each is by itself.
+/// Number of steps that are checked together before each is examined separately.
 const STEPS_AT_ONCE: usize = 64;
 
-/// Cuts the rows that are set into windows of so many at most, and of so many bytes where those of a row are told.
+/// Splits the selected rows into windows of at most `most` rows, and of limited bytes if the size of rows is given.
 fn windows(rows: &BooleanBuffer, most: usize, row_bytes: &[f32]) -> VecDeque<Range<usize>> {
     let mut out = VecDeque::new();
     let step = if row_bytes.is_empty() { most / 2 } else { STEP_ROWS };
     let (mut start, mut count, mut bytes) = (0, 0, 0.0);
-    // Where few rows are set, most steps have none: those are passed over many at once.
+    // If few rows are selected, most steps have none: skip many steps at once.
     let far = step * STEPS_AT_ONCE;
     let any = |from: &usize| rows.slice(*from, far.min(rows.len() - from)).count_set_bits() > 0;
     let parts = (0..rows.len()).step_by(far).filter(any);

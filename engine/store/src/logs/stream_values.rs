@@ -1,4 +1,4 @@
-//! Values that follow from the stream of a row, and those of some streams at once.
+//! Values that depend only on the stream of a row, and such values of several streams.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::column::{Values, coded, dictionary};
 use super::text::write_hex;
 use crate::memtable::log_streams::LiveStream;
 
-/// Rows of a stream from which on its identifier is given by code.
+/// If streams have at least this many rows on average, their identifiers are dictionary-encoded.
 const ID_ROWS: usize = 4;
 
 /// A value that is the same in all rows of a stream.
@@ -22,11 +22,11 @@ pub(crate) enum StreamValue {
     Text,
     /// The identifier, as the text of `_stream_id`.
     Id,
-    /// The service; empty: none.
+    /// The service; empty if there is none.
     Service,
-    /// The label of this name.
+    /// The label with this name.
     Label(String),
-    /// The same in all streams; empty: none has it.
+    /// The same in all streams; if empty, none has a value.
     Same(Arc<str>),
 }
 
@@ -43,7 +43,8 @@ impl StreamValue {
     }
 }
 
-/// How what has a name follows from the stream of a row, names that are no fields too; `of_field` knows fields.
+/// How the column with this name depends on a row's stream, including names that are not fields; `of_field` handles
+/// fields.
 pub(super) fn with_computed(name: &str, of_field: impl Fn(&str) -> Option<StreamValue>) -> Option<StreamValue> {
     match name {
         TIME | SEVERITY_NUMBER | OBSERVED_TIME => None,
@@ -54,7 +55,7 @@ pub(super) fn with_computed(name: &str, of_field: impl Fn(&str) -> Option<Stream
     }
 }
 
-/// Values of some streams, one behind the other.
+/// Values of some streams, in order.
 #[derive(Debug)]
 pub(crate) enum OfStreams {
     Ids(FixedSizeBinaryArray),
@@ -63,7 +64,7 @@ pub(crate) enum OfStreams {
 }
 
 impl OfStreams {
-    /// Values of streams that are at hand.
+    /// The values of streams that are in memory.
     pub(super) fn of<'s>(value: &StreamValue, streams: impl ExactSizeIterator<Item = &'s LiveStream>) -> Self {
         if *value == StreamValue::Id {
             let bytes: Vec<u8> = streams.flat_map(|stream| stream.id.to_bytes()).collect();
@@ -73,7 +74,7 @@ impl OfStreams {
         Self::Coded(keys, streams.map(|stream| value.of(stream).into_owned()).collect())
     }
 
-    /// One behind the other.
+    /// One value per stream.
     pub(super) fn into_values(self) -> Values {
         match self {
             Self::Ids(ids) => Values::Hex(ids),
@@ -81,7 +82,7 @@ impl OfStreams {
         }
     }
 
-    /// One for each row, of which the places of their streams are given.
+    /// One value per row, given the index of each row's stream.
     pub(super) fn of_rows(self, places: impl ExactSizeIterator<Item = u32>) -> Values {
         match self {
             Self::Ids(ids) if ids.len() * ID_ROWS > places.len() => {
@@ -105,7 +106,7 @@ impl OfStreams {
     }
 }
 
-/// No service and no label are empty texts; in answers they are missing.
+/// Empty services and labels mean that there is none; in results they are missing values.
 fn without_empty(values: Values) -> Values {
     let Values::Coded(array) = values else { return values };
     let empty: Vec<bool> = dictionary(&array).into_iter().flatten().map(|v| v == Some("")).collect();

@@ -1,11 +1,12 @@
-//! Texts of typed values: times, addresses, hex digits. Reading takes only what writing gives back exactly.
+//! Converts typed values (times, addresses, hex digits) to and from text. Parsing accepts only text that formatting
+//! restores exactly.
 
 pub(crate) use quiver_types::logs::{read_float, read_int, write_float, write_int};
 pub(crate) use quiver_types::time::rfc3339::write as write_time;
 use quiver_types::time::rfc3339::{Rfc3339, Zone};
 pub(crate) use quiver_types::{is_hex, push_hex, read_hex, write_hex};
 
-/// Reads a time as [`write_time`] writes it, with so many digits of a fraction.
+/// Parses a time in the format of [`write_time`], if the number of its fractional digits is accepted.
 fn as_written(text: &str, takes: impl Fn(usize) -> bool) -> Option<(i64, u8)> {
     let time = Rfc3339::read(text.as_bytes())?;
     let is_plain = time.separator == b'T' && time.point != Some(b',') && time.zone == Zone::Upper;
@@ -15,19 +16,19 @@ fn as_written(text: &str, takes: impl Fn(usize) -> bool) -> Option<(i64, u8)> {
     Some((i64::try_from(time.unix_nanos()).ok()?, time.digits as u8))
 }
 
-/// Reads `yyyy-mm-ddThh:mm:ss[.f…]Z` with 0, 3, 6 or 9 digits: nanoseconds and number of digits. Only what
-/// [`write_time`] writes again.
+/// Parses `yyyy-mm-ddThh:mm:ss[.f…]Z` with 0, 3, 6 or 9 fractional digits: returns nanoseconds and the number of
+/// digits. Accepts only what [`write_time`] restores.
 pub(crate) fn read_time(text: &str) -> Option<(i64, u8)> {
     as_written(text, |digits| matches!(digits, 0 | 3 | 6 | 9))
 }
 
-/// Reads a time that is written without zeros at the end.
+/// Parses a time without trailing zeros.
 pub(crate) fn read_time_short(text: &str) -> Option<i64> {
     let is_short = |digits| digits == 0 || (digits <= 9 && !text.ends_with("0Z"));
     as_written(text, is_short).map(|(nanos, _)| nanos)
 }
 
-/// Writes an address.
+/// Writes an IPv4 address.
 pub(crate) fn write_ipv4(address: u32, out: &mut String) {
     for (i, byte) in address.to_be_bytes().into_iter().enumerate() {
         if i > 0 {
@@ -43,7 +44,7 @@ pub(crate) fn write_ipv4(address: u32, out: &mut String) {
     }
 }
 
-/// Reads an address without leading zeros.
+/// Parses an IPv4 address without leading zeros.
 pub(crate) fn read_ipv4(text: &str) -> Option<u32> {
     if !(7..=15).contains(&text.len()) {
         return None;

@@ -1,5 +1,5 @@
-//! How many rows have each value of each field ([`LogForm::ValueCounts`](quiver_types::logs::LogForm)). A field with too
-//! many values is noticed in its first rows, and read in no block after that.
+//! Counts how many rows have each value of each field ([`LogForm::ValueCounts`](quiver_types::logs::LogForm)). A field
+//! with too many values is usually detected in its first rows, and not read in later blocks.
 
 use std::collections::{HashMap, HashSet};
 
@@ -14,14 +14,14 @@ use super::column::{Column, Values, dictionary};
 use super::eval::within;
 use crate::error::{Context, Result};
 
-/// Rows of which a field must not have too many values before the others are read.
+/// A field is checked for too many values on this many rows before the others are read.
 const FIRST_ROWS: usize = 4096;
 
-/// Names of fields that are left out, shared by the partitions of a scan.
+/// Names of fields that are left out because they have too many values; shared by the partitions of a scan.
 #[derive(Debug, Default)]
 pub(super) struct LeftOut(Mutex<HashSet<String, FixedState>>);
 
-/// Counts the values of the rows that are set.
+/// Counts the values of the selected rows.
 pub(super) async fn value_counts(
     block: &mut dyn Block,
     limits: ValueLimits,
@@ -37,7 +37,7 @@ pub(super) async fn value_counts(
     for name in COMPUTED.into_iter().map(str::to_owned).chain(block.names("")) {
         let field = counts.field(&name);
         if left_out.0.lock().contains(&name) {
-            // Said again: rows without columns may have the field too, and the plan may run once more.
+            // Repeated for each block: rows without columns may have the field too, and the plan may run again.
             counts.leave_out(field);
             continue;
         }
@@ -77,12 +77,12 @@ pub(super) async fn value_counts(
     Ok(counts)
 }
 
-/// As a batch of the columns that are wanted.
+/// The counts as a batch with the projected columns.
 pub(super) fn to_batch(counts: ValueCounts, projection: &[usize]) -> Result<RecordBatch> {
     counts.to_batch()?.project(projection).internal("cannot build a batch of counts")
 }
 
-/// The first rows that are set, and the others.
+/// The first selected rows, and the rest.
 fn windows(rows: &BooleanBuffer) -> [Option<BooleanBuffer>; 2] {
     match rows.set_indices().nth(FIRST_ROWS) {
         None => [Some(rows.clone()), None],
@@ -105,7 +105,7 @@ fn add_column(
             let Some(texts) = dictionary(array) else { return };
             let mut of_codes = vec![0; texts.len()];
             let (keys, nulls) = (array.keys().values(), array.keys().nulls());
-            // Codes of missing values mean nothing.
+            // Codes of missing values are undefined.
             column.for_each(rows, |_, at| {
                 if nulls.is_none_or(|nulls| nulls.is_valid(at)) {
                     of_codes[keys[at] as usize] += 1;
@@ -129,7 +129,7 @@ fn add_column(
     }
 }
 
-/// Counts numbers by their bits: only what differs becomes text.
+/// Counts numbers by their bit patterns; only distinct ones are converted to text.
 fn add_numbers(
     counts: &mut ValueCounts,
     field: CountedField,
@@ -138,7 +138,7 @@ fn add_numbers(
     limits: ValueLimits,
     bits: impl Fn(usize) -> u64,
 ) {
-    // Where a number is first found, and how often.
+    // For each number, where it first occurs and how often.
     let mut found: HashMap<u64, (usize, u64), FixedState> = HashMap::default();
     column.for_each(rows, |_, at| {
         if found.len() as u64 <= limits.values && !column.values.is_null(at) {

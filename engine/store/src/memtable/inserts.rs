@@ -1,4 +1,4 @@
-//! What the WAL's thread puts into a generation.
+//! What the WAL thread inserts into a generation.
 
 use std::sync::atomic::Ordering::{Relaxed, Release};
 
@@ -13,14 +13,14 @@ use crate::memtable::series::Pushed;
 use crate::run::RunExemplar;
 
 impl Generation {
-    /// Notes the days of rows about to be inserted.
+    /// Registers the days of rows that are about to be inserted.
     pub(crate) fn touch_days(&self, days: &[i32]) {
         if self.days_with(days) > self.days.read().len() {
             self.days.write().extend(days);
         }
     }
 
-    /// Inserts float samples; their slots are defined.
+    /// Inserts float samples; their slots must be defined.
     pub(crate) fn insert_samples(&self, seq: u64, rows: SampleRows<'_>) -> Repeats {
         let seq = self.relative(seq);
         let mut repeats = Repeats::default();
@@ -47,7 +47,7 @@ impl Generation {
         repeats
     }
 
-    /// Inserts native histograms of a write; each goes to the slot that it names.
+    /// Inserts the native histograms of a write; each contains its slot.
     pub(crate) fn insert_histograms(&self, seq: u64, rows: Vec<HistogramRow>) {
         let seq = self.relative(seq);
         let mut grown = 0;
@@ -61,7 +61,7 @@ impl Generation {
         self.account(grown);
     }
 
-    /// Inserts exemplars of a write, each with its slot.
+    /// Inserts the exemplars of a write, each with its slot.
     pub(crate) fn insert_exemplars(&self, seq: u64, rows: Vec<(u32, RunExemplar)>) {
         let seq = self.relative(seq);
         let mut grown = 0;
@@ -73,7 +73,7 @@ impl Generation {
         self.account(grown);
     }
 
-    /// Inserts type, help and unit of metrics: when they were sent, what was said, by which service.
+    /// Inserts type, help and unit of metrics, each with its time and service.
     pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
         let seq = self.relative(seq);
         self.rows.fetch_add(rows.len() as u64, Release);
@@ -91,14 +91,14 @@ impl Generation {
         self.account(self.spans.insert(batch, seq));
     }
 
-    /// Inserts rows of a table that keeps them as they came.
+    /// Inserts rows of a table without series.
     pub(crate) fn insert_rows(&self, seq: u64, rows: TableRows) {
         let seq = self.relative(seq);
         self.rows.fetch_add(rows.rows.num_rows() as u64, Release);
         self.account(self.table_rows.insert(rows, seq));
     }
 
-    /// Inserts log rows; their slots are defined.
+    /// Inserts log rows; their slots must be defined.
     pub(crate) fn insert_logs(&self, seq: u64, rows: LogRows, days: &[i32]) {
         let seq = self.relative(seq);
         self.rows.fetch_add(rows.len() as u64, Release);
@@ -109,7 +109,7 @@ impl Generation {
         self.registry.sub_generation_bytes(freed);
     }
 
-    /// Gives a stream with a service its place among the log rows; `true`: it is new.
+    /// The slot of a log stream with its service; `true` if it is new.
     pub(crate) fn define_log_stream(&self, stream: &LiveStream) -> (u32, bool) {
         let (slot, new) = self.logs.slot(stream);
         if new {

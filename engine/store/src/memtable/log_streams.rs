@@ -1,5 +1,5 @@
-//! Streams of log rows: those of a generation by slot, and which of them have a label: an index for those who ask, made by
-//! them. Writers append streams and never wait for it.
+//! The log streams of a generation by slot, and an index of their labels. The index is built by readers when they need
+//! it; writers only append streams and never wait for it.
 
 use std::ops::{Index, Range};
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use parking_lot::RwLock;
 use quiver_types::{LabelSet, SeriesId};
 use smallvec::SmallVec;
 
-/// Streams that are shared as one: a copy of the list costs a pointer for so many.
+/// Streams per shared chunk; copying the list costs one pointer per chunk.
 const CHUNK: usize = 1024;
-/// What an entry of the index costs beside its text.
+/// Estimated memory of an index entry besides its text.
 const ENTRY_BYTES: usize = 96;
 
-/// A stream with a service.
+/// A log stream together with its service.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LiveStream {
     /// The hash of its labels.
     pub(crate) id: SeriesId,
-    /// Its labels, as `_stream` shows them.
+    /// Its labels, as shown in `_stream`.
     pub(crate) labels: LabelSet,
-    /// Service of its rows; empty = none.
+    /// Service of its rows; empty if there is none.
     pub(crate) service: Arc<str>,
 }
 
 impl LiveStream {
-    /// By what streams are sorted.
+    /// The sort key of streams.
     pub(crate) fn key(&self) -> (&[u8], &str) {
         (self.labels.canonical(), &self.service)
     }
@@ -47,7 +47,7 @@ impl StreamList {
         self.len
     }
 
-    /// All of them, from a slot on.
+    /// The streams from a slot on.
     pub(crate) fn from(&self, slot: usize) -> impl Iterator<Item = &Arc<LiveStream>> {
         let first = self.chunks.get(slot / CHUNK..).unwrap_or_default();
         first.iter().flat_map(|chunk| chunk.iter()).skip(slot % CHUNK)
@@ -59,7 +59,7 @@ impl StreamList {
             self.chunks.push(Arc::new(Vec::new()));
         }
         if let Some(last) = self.chunks.last_mut() {
-            // A snapshot may hold the last chunk.
+            // A snapshot may share the last chunk; then it is copied.
             Arc::make_mut(last).push(stream);
             self.len += 1;
         }
@@ -74,11 +74,11 @@ impl Index<usize> for StreamList {
     }
 }
 
-/// Slots by label, service and identifier.
+/// Slots by label value, service and identifier.
 #[derive(Debug, Default)]
 pub(crate) struct StreamIndex {
     inner: RwLock<Indexed>,
-    /// Bytes by which it has grown since somebody asked.
+    /// Bytes by which the index has grown since the last [`Self::take_grown`].
     grown: AtomicUsize,
 }
 
@@ -86,14 +86,14 @@ type Values = HashMap<Box<str>, Vec<u32>, FixedState>;
 
 #[derive(Debug, Default)]
 struct Indexed {
-    /// Streams so far.
+    /// Number of streams indexed so far.
     streams: usize,
     labels: HashMap<Box<str>, Values, FixedState>,
     services: Values,
     ids: HashMap<SeriesId, SmallVec<[u32; 1]>, FixedState>,
 }
 
-/// Adds a slot to a value; gives the bytes that it took.
+/// Adds a slot to a value; returns the bytes this took.
 fn add(values: &mut Values, value: &str, slot: u32) -> usize {
     if let Some(slots) = values.get_mut(value) {
         slots.push(slot);
@@ -104,7 +104,7 @@ fn add(values: &mut Values, value: &str, slot: u32) -> usize {
 }
 
 impl StreamIndex {
-    /// Takes in the streams that it does not know yet; each one comes once.
+    /// Indexes the streams that are not in the index yet.
     pub(crate) fn extend(&self, streams: &StreamList) {
         if self.inner.read().streams >= streams.len() {
             return;
@@ -129,24 +129,24 @@ impl StreamIndex {
         self.grown.fetch_add(grown, Relaxed);
     }
 
-    /// Gives the bytes by which it has grown since it was last asked.
+    /// Bytes by which the index has grown since the last call.
     pub(crate) fn take_grown(&self) -> usize {
         self.grown.swap(0, Relaxed)
     }
 
-    /// Calls for each value of a label, or for one of them, with the slots that have it.
+    /// Calls a function for each value of a label (with `only`, for that one) with the slots that have it.
     pub(crate) fn each_value(&self, label: &str, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])) {
         if let Some(values) = self.inner.read().labels.get(label) {
             each(values, only, visit);
         }
     }
 
-    /// The same of services.
+    /// Like `each_value`, for services.
     pub(crate) fn each_service(&self, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])) {
         each(&self.inner.read().services, only, visit);
     }
 
-    /// Gives the slots with an identifier.
+    /// The slots with an identifier.
     pub(crate) fn with_id(&self, id: SeriesId) -> Vec<u32> {
         self.inner.read().ids.get(&id).map(|slots| slots.to_vec()).unwrap_or_default()
     }
@@ -163,7 +163,7 @@ fn each(values: &Values, only: Option<&str>, visit: &mut dyn FnMut(&str, &[u32])
     }
 }
 
-/// Gives ascending slots as runs.
+/// Splits ascending slots into runs.
 pub(crate) fn runs_of(slots: &[u32]) -> impl Iterator<Item = Range<u32>> {
     slots.chunk_by(|a, b| a + 1 == *b).filter_map(|run| Some(*run.first()?..*run.last()? + 1))
 }

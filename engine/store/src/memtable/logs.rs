@@ -1,8 +1,8 @@
-//! Log rows of a generation: batches as they came, in columns, and the streams that they refer to by slot.
+//! The log rows of a generation: batches as they arrived, in columns, with the streams that they refer to by slot.
 //!
-//! Arrays are shared, never copied: the WAL record is written of them, queries look at the values where they are. A slot
-//! is a pair of stream and service, and its number in the WAL. Small batches are merged, so that single rows do not
-//! cost a query each.
+//! Arrays are shared, never copied: the WAL record is written from them, and queries read values in place. A slot
+//! stands for a stream with a service, and is also its number in the WAL. Small batches are merged, so that single rows
+//! do not slow down every query.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,20 +23,20 @@ use super::views::{TextSources, TextViews};
 use crate::error::{Context, Error, Result};
 use crate::wal::record;
 
-/// Batches with fewer rows than this are merged with each other.
+/// Batches with fewer rows than this are merged.
 const MERGE_ROWS: usize = 4096;
-/// What a batch costs beside its columns.
+/// Estimated memory of a batch besides its columns.
 const CHUNK_BYTES: usize = 512;
 
 /// Rows as columns. Row `i` has the fields `offsets[i]..offsets[i + 1]`; a field's name is an index into `names`.
 #[derive(Debug, Clone)]
 pub(crate) struct LogRows {
     pub(crate) time: ScalarBuffer<i64>,
-    /// Stream and service.
+    /// Slot of the stream and service.
     pub(crate) slots: ScalarBuffer<u32>,
-    /// `None` when no row has one; 0 = none.
+    /// Severities, 0 for none; `None` if no row has one.
     pub(crate) severity: Option<ScalarBuffer<u8>>,
-    /// As `severity`: when it was observed, Unix nanoseconds.
+    /// Observed times in Unix nanoseconds, 0 for none; `None` if no row has one.
     pub(crate) observed: Option<ScalarBuffer<i64>>,
     pub(crate) offsets: OffsetBuffer<i32>,
     pub(crate) field_names: ScalarBuffer<u32>,
@@ -44,7 +44,7 @@ pub(crate) struct LogRows {
     pub(crate) names: StringArray,
 }
 
-/// A batch on its way in: rows whose slots are still places in `pairs`.
+/// A batch to be inserted; the slots of its rows are still indexes into `pairs`.
 #[derive(Debug)]
 pub(crate) struct PreparedLogs {
     pub(crate) rows: LogRows,
@@ -52,13 +52,13 @@ pub(crate) struct PreparedLogs {
     pub(crate) bytes: usize,
 }
 
-/// Rows of one write, or of several small ones.
+/// The rows of one write, or of several small ones.
 #[derive(Debug)]
 pub(crate) struct LogChunk {
     pub(crate) rows: LogRows,
     /// First and last time.
     pub(crate) range: (i64, i64),
-    /// Relative sequence number of each write, and where its rows end.
+    /// For each write, its relative sequence number and the end of its rows.
     writes: SmallVec<[(u32, u32); 1]>,
     bytes: usize,
 }
@@ -67,7 +67,7 @@ pub(crate) struct LogChunk {
 #[derive(Debug, Default)]
 pub(crate) struct LiveLogs {
     inner: RwLock<Inner>,
-    /// Of the streams; apart from the rows, so that who looks something up there holds no writer up.
+    /// Index of the streams; separate from the rows, so that lookups do not block writers.
     index: Arc<StreamIndex>,
 }
 
@@ -79,22 +79,22 @@ struct Inner {
     days: BTreeSet<i32>,
 }
 
-/// What a reader sees of the log rows of a generation.
+/// What a reader sees of a generation's log rows.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LogsView {
-    /// Batches, with the number of rows that count.
+    /// Batches, each with the number of its visible rows.
     pub(crate) chunks: Vec<(Arc<LogChunk>, usize)>,
     /// Streams by slot.
     pub(crate) streams: StreamList,
-    /// Which of them have a label; extended by who asks.
+    /// Index of the streams' labels; readers extend it when they need it.
     pub(crate) index: Arc<StreamIndex>,
 }
 
 impl PreparedLogs {
-    /// Takes over what a decoder made.
+    /// Converts the batch of a decoder.
     ///
     /// # Errors
-    /// Internal: the batch contradicts itself. TooLarge: its texts do not fit a column.
+    /// Internal: the batch is inconsistent. TooLarge: its texts do not fit into a column.
     pub(crate) fn new(batch: LogsBatch) -> Result<Self> {
         let broken = |what: &str| Error::internal(format!("a batch of logs contradicts itself: {what}"));
         let rows = batch.time.len();
@@ -159,7 +159,7 @@ impl PreparedLogs {
 }
 
 impl PreparedLogs {
-    /// Puts what several batches hold behind each other.
+    /// Concatenates several batches.
     pub(crate) fn join(all: Vec<Self>) -> Self {
         let mut pairs: Vec<LiveStream> = Vec::new();
         let mut known: HashMap<(SeriesId, Arc<str>), u32, FixedState> = HashMap::default();
@@ -204,7 +204,7 @@ impl LogRows {
         self.time.iter().fold((i64::MAX, i64::MIN), |(min, max), &t| (min.min(t), max.max(t)))
     }
 
-    /// Bytes of memory, about.
+    /// Approximate memory in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.time.len() * 16
             + self.severity.as_ref().map_or(0, ScalarBuffer::len)
@@ -220,17 +220,17 @@ impl LogRows {
         self.names.len()
     }
 
-    /// Place of a name, when the batch has it.
+    /// Index of a name; `None` if the batch does not have it.
     pub(crate) fn name(&self, name: &str) -> Option<u32> {
         self.names.iter().position(|n| n == Some(name)).map(|at| at as u32)
     }
 
-    /// The fields of a row, as places in `field_names` and `values`.
+    /// The fields of a row, as indexes into `field_names` and `values`.
     pub(crate) fn fields(&self, row: usize) -> std::ops::Range<usize> {
         self.offsets[row] as usize..self.offsets[row + 1] as usize
     }
 
-    /// Gives the values of one name by row; values stay where they are.
+    /// The values of one field by row, without copying them.
     pub(crate) fn column(&self, name: u32, rows: usize) -> StringViewArray {
         let mut views = TextViews::new(TextSources::new([&self.values]), rows);
         let mut valid = vec![false; rows];
@@ -243,7 +243,7 @@ impl LogRows {
         views.finish((nulls.null_count() > 0).then_some(nulls))
     }
 
-    /// Which optional columns [`LogRows::columns`] gives, as flags of the WAL's record.
+    /// Flags for the WAL record: which optional columns [`LogRows::columns`] returns.
     pub(crate) fn flags(&self) -> u16 {
         match (&self.severity, &self.observed) {
             (_, Some(_)) => record::OPTIONAL | record::OPTIONAL_2,
@@ -252,7 +252,7 @@ impl LogRows {
         }
     }
 
-    /// As columns of the WAL's record; the time of observation never comes without severities.
+    /// The columns of the WAL record. Observed times never come without severities.
     pub(crate) fn columns(&self, entries: Fields) -> Vec<ArrayRef> {
         let pairs =
             vec![Arc::new(UInt32Array::new(self.field_names.clone(), None)) as _, Arc::new(self.values.clone()) as _];
@@ -273,7 +273,7 @@ impl LogRows {
         columns
     }
 
-    /// Puts rows behind each other.
+    /// Concatenates rows.
     fn concat(all: &[&Self]) -> Self {
         let rows = all.iter().map(|r| r.len()).sum();
         let fields = all.iter().map(|r| r.field_names.len()).sum();
@@ -320,7 +320,7 @@ impl LogRows {
     }
 }
 
-/// Puts marks of rows behind each other, 0 where rows have none; `None` when nobody has any.
+/// Concatenates an optional column, with 0 where a batch lacks it; `None` if all lack it.
 fn concat_marks<T: ArrowNativeType>(
     all: &[&LogRows],
     marks: impl Fn(&LogRows) -> Option<&ScalarBuffer<T>>,
@@ -354,7 +354,7 @@ impl LogChunk {
         Self { range: rows.range(), bytes: rows.bytes() + CHUNK_BYTES, writes, rows }
     }
 
-    /// Rows of writes up to a relative sequence number.
+    /// Number of rows of writes up to a relative sequence number.
     fn visible(&self, cut: u32) -> usize {
         let writes = self.writes.partition_point(|&(seq, _)| seq <= cut);
         writes.checked_sub(1).map_or(0, |last| self.writes[last].1 as usize)
@@ -362,7 +362,7 @@ impl LogChunk {
 }
 
 impl LiveLogs {
-    /// Finds the slot of a stream with a service, or gives it the next; `true`: it is new.
+    /// The slot of a stream with its service; it gets the next one if it is new (`true`).
     pub(crate) fn slot(&self, stream: &LiveStream) -> (u32, bool) {
         let mut inner = self.inner.write();
         let key = (stream.id, Arc::clone(&stream.service));
@@ -375,7 +375,7 @@ impl LiveLogs {
         (slot, true)
     }
 
-    /// Inserts rows whose slots are known; gives by how many bytes it grew, and by how many it shrank.
+    /// Inserts rows with final slots; returns the bytes by which memory grew and by which it shrank.
     pub(crate) fn insert(&self, rows: LogRows, seq: u32, days: &[i32]) -> (usize, usize) {
         let chunk = LogChunk::new(rows, seq);
         let mut grown = chunk.bytes;
@@ -383,7 +383,7 @@ impl LiveLogs {
         let mut inner = self.inner.write();
         inner.days.extend(days);
         inner.chunks.push(Arc::new(chunk));
-        // As a binary counter: each row is copied some twelve times at most.
+        // Merge like a binary counter: each row is copied about twelve times at most.
         let chunks = &mut inner.chunks;
         let mut first = chunks.len() - 1;
         let mut sum = chunks[first].rows.len();
@@ -406,7 +406,7 @@ impl LiveLogs {
         self.inner.read().days.iter().copied().collect()
     }
 
-    /// What writes up to a relative sequence number put in, as far as it may lie in a range.
+    /// The rows of writes up to a relative sequence number that may lie in a time range.
     pub(crate) fn view(&self, cut: u32, range: (i64, i64)) -> LogsView {
         let inner = self.inner.read();
         let touches = |c: &Arc<LogChunk>| c.range.0 <= range.1 && range.0 <= c.range.1;
@@ -416,7 +416,7 @@ impl LiveLogs {
         LogsView { chunks, streams, index: Arc::clone(&self.index) }
     }
 
-    /// Gives the bytes that queries have added to the index of streams since it was last asked.
+    /// Bytes that queries have added to the index of streams since the last call.
     pub(crate) fn take_grown(&self) -> usize {
         self.index.take_grown()
     }

@@ -1,6 +1,6 @@
 //! The order in which a sealed generation is flushed: its series in series order, per day.
 //!
-//! Distinct label pairs are ranked once by text; then series compare as lists of small numbers. Built once per
+//! Distinct label pairs are ranked once by text; then series are compared as lists of small numbers. Built once per
 //! generation, without holding the registry's lock while sorting.
 
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use quiver_types::{LabelSet, SeriesId};
 
 use crate::registry::Registry;
 
-/// Position of a series in series order, and where its pairs are.
+/// A series, with the position of its pairs.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     id: SeriesId,
     slot: u32,
-    /// Rank of the metric name's pair plus one; 0 = no name.
+    /// Rank of the metric name's pair plus one; 0 if there is none.
     metric: u32,
-    /// How many labels stand before the metric name in the canonical form.
+    /// Number of labels before the metric name in canonical order.
     before_metric: u32,
     first: u32,
     end: u32,
@@ -30,17 +30,17 @@ struct Entry {
 #[derive(Debug)]
 pub(crate) struct Order {
     entries: Vec<Entry>,
-    /// Ranks of the pairs other than the metric name, entry by entry.
+    /// Ranks of all pairs except metric names, entry by entry.
     ranks: Vec<u32>,
-    /// Canonical bytes by rank.
+    /// Canonical encoding of pairs by rank.
     pairs: Vec<Arc<[u8]>>,
-    /// Positions in `entries` of the series that have rows on a day, ascending.
+    /// For each day, indexes in `entries` of the series that have rows on it, ascending.
     days: BTreeMap<i32, Vec<u32>>,
 }
 
 impl Order {
-    /// Sorts; `numbers[slot]` is the series' number in the registry, `days_of` gives the days of a slot's rows (repeats
-    /// allowed).
+    /// Builds the order. `numbers[slot]` is the number of a series in the registry; `days_of` calls back with the days
+    /// of a slot's rows (repetitions are allowed).
     pub(crate) fn build(registry: &Registry, numbers: &[u32], days_of: impl Fn(u32, &mut dyn FnMut(i32))) -> Self {
         let (mut entries, mut ranks, pairs) = collect(registry, numbers);
         let texts: Vec<(&str, &str)> =
@@ -77,7 +77,7 @@ impl Order {
         self.days.get(&day).map_or(0, Vec::len)
     }
 
-    /// Gives the slot and id of the n-th series of a day.
+    /// Slot, id and labels of the n-th series of a day.
     pub(crate) fn series(&self, day: i32, n: usize) -> Option<(u32, SeriesId, LabelSet)> {
         let entry = &self.entries[*self.days.get(&day)?.get(n)? as usize];
         let others = &self.ranks[entry.first as usize..entry.end as usize];
@@ -91,7 +91,7 @@ impl Order {
     }
 }
 
-/// Copies out of the registry what sorting needs: pairs renumbered from 0 in order of first use.
+/// Copies from the registry what sorting needs; pairs are renumbered from 0 in order of first use.
 fn collect(registry: &Registry, numbers: &[u32]) -> (Vec<Entry>, Vec<u32>, Vec<Arc<[u8]>>) {
     let mut entries = Vec::with_capacity(numbers.len());
     let mut flat = Vec::with_capacity(numbers.len() * 8);

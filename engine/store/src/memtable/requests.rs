@@ -1,4 +1,5 @@
-//! Requests that named themselves: they stay with the generation of their rows until the flush hands them to the catalog.
+//! Requests with an idempotency key: they stay with the generation of their rows until the flush passes them to the
+//! catalog.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Release;
@@ -7,12 +8,12 @@ use super::Generation;
 use crate::requests::AnsweredRequest;
 
 impl Generation {
-    /// The requests that named themselves, with their answers.
+    /// The requests with a key, with their responses.
     pub(crate) fn requests(&self) -> Vec<Arc<AnsweredRequest>> {
         self.requests.read().clone()
     }
 
-    /// Inserts a request that named itself. It is something to flush, like a row.
+    /// Inserts a request. It counts as something to flush, like a row.
     pub(crate) fn insert_request(&self, seq: u64, request: Arc<AnsweredRequest>) {
         self.relative(seq);
         self.rows.fetch_add(1, Release);

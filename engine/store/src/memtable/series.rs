@@ -1,18 +1,18 @@
-//! What one series of a generation holds, in arrival order.
+//! The data that a generation holds of one series, in order of arrival.
 //!
-//! A float sample takes 20 bytes: time, value, and the sequence number of its write relative to the generation's first,
-//! so that a reader cuts at its snapshot. Samples of long series stand in chunks: series that are written side by side
-//! would otherwise all move to larger vectors at once, and need their memory twice. Start times, histograms and
-//! exemplars cost nothing where there are none.
+//! A float sample takes 20 bytes: time, value, and the sequence number of its write relative to the first of the
+//! generation, so that readers can stop at their snapshot. Samples of long series are stored in chunks: otherwise
+//! series that are written in parallel would all move to larger vectors at once, and need their memory twice. Start
+//! times, histograms and exemplars cost nothing if there are none.
 
 use quiver_types::{Histogram, LabelSet, Millis, MillisRange};
 
 use crate::run::{FloatRun, HistRun, RunExemplar, normalize_exemplars};
 
-/// Samples of a chunk at most.
+/// Maximum samples of a chunk.
 const CHUNK: usize = 128;
 
-/// A float sample. Packed to 20 bytes; fields are read by copy.
+/// A float sample, packed to 20 bytes; fields are read by copying.
 #[derive(Debug, Clone, Copy)]
 #[repr(Rust, packed(4))]
 pub(crate) struct Sample {
@@ -35,37 +35,38 @@ struct LiveExemplar {
     exemplar: RunExemplar,
 }
 
-/// What few series have.
+/// Data that few series have.
 #[derive(Debug, Default)]
 struct Extra {
-    /// Chunks of samples that are full, before those of the series itself; none is empty.
+    /// Full chunks, with the samples before those in `SeriesData::samples`; none is empty.
     full: Vec<Box<[Sample]>>,
-    /// Parallel to the samples, or empty.
+    /// One entry per sample, or empty.
     start_ts: Vec<Millis>,
     histograms: Vec<LiveHistogram>,
     exemplars: Vec<LiveExemplar>,
 }
 
-/// What became of a sample.
+/// What happened to a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushed {
     /// It is stored.
     Stored,
-    /// The last sample is the same.
+    /// Ignored, because it equals the last sample.
     Repeated,
-    /// It is stored beside another value at the same time.
+    /// It is stored, but there is another value at the same time.
     Conflicting,
 }
 
-/// What a generation holds of one series.
+/// The data of one series in a generation.
 #[derive(Debug)]
 pub(crate) struct SeriesData {
-    /// The newest samples; those before them are in `extra.full`.
+    /// The newest samples; earlier ones are in `extra.full`.
     samples: Vec<Sample>,
     extra: Option<Box<Extra>>,
-    /// Whether the times of the samples ascend strictly, so that nothing needs sorting.
+    /// Whether sample times are strictly ascending, so that nothing needs sorting.
     ordered: bool,
-    /// Whether start times are kept: who writes looks here, not at `extra`, which is somewhere else in memory.
+    /// Whether there are start times. Kept here because writers would otherwise have to access `extra`, elsewhere in
+    /// memory.
     with_starts: bool,
 }
 
@@ -75,7 +76,7 @@ impl Default for SeriesData {
     }
 }
 
-/// Grows by half instead of doubling: a generation's vectors stay short, and half-empty ones would fill the budget.
+/// Grows by half instead of doubling: the vectors of a generation are short, and half-empty ones would waste memory.
 fn grow<T>(list: &mut Vec<T>, least: usize) -> usize {
     if list.len() < list.capacity() {
         return 0;
@@ -85,7 +86,7 @@ fn grow<T>(list: &mut Vec<T>, least: usize) -> usize {
     (list.capacity() - old) * size_of::<T>()
 }
 
-/// Samples of a series in the order of their arrival, chunk by chunk.
+/// The samples of a series in order of arrival, chunk by chunk.
 #[derive(Debug, Clone, Copy)]
 struct Arrived<'a> {
     full: &'a [Box<[Sample]>],
@@ -97,7 +98,7 @@ impl<'a> Arrived<'a> {
         self.full.iter().map(|chunk| chunk.len()).sum::<usize>() + self.newest.len()
     }
 
-    /// The first sample; none where there is no sample at all, as for [`Arrived::last`].
+    /// The first sample; `None` only if there are no samples, as for [`Arrived::last`].
     fn first(self) -> Option<&'a Sample> {
         self.full.first().map_or(self.newest, |chunk| &**chunk).first()
     }
@@ -106,8 +107,8 @@ impl<'a> Arrived<'a> {
         self.newest.last().or_else(|| self.full.last()?.last())
     }
 
-    /// The chunks, each with the number of samples before it. Chunks for whose last sample `before` holds are left out;
-    /// it holds for none behind one for which it does not.
+    /// The chunks, each with the number of samples before it. Skips leading chunks whose last sample fulfils `before`,
+    /// which must hold for a prefix of the samples.
     fn chunks_from(self, before: impl Fn(&Sample) -> bool) -> impl Iterator<Item = (usize, &'a [Sample])> {
         let first = self.full.partition_point(|chunk| chunk.last().is_some_and(&before));
         let (left_out, full) = self.full.split_at(first);
@@ -124,7 +125,7 @@ impl<'a> Arrived<'a> {
 }
 
 impl SeriesData {
-    /// Adds a float sample; `grown` counts bytes of new memory.
+    /// Adds a float sample; adds the bytes of newly allocated memory to `grown`.
     pub(crate) fn push(&mut self, ts: Millis, value: f64, start_ts: Millis, seq: u32, grown: &mut usize) -> Pushed {
         let mut pushed = Pushed::Stored;
         if let Some(last) = self.samples.last() {
@@ -159,8 +160,9 @@ impl SeriesData {
         pushed
     }
 
-    /// Makes room for samples behind a full vector; gives the bytes of new memory. A short series moves to a larger
-    /// vector, a long one begins its next chunk: the second one is half as long, so that it grows by half as well.
+    /// Makes room for more samples if the vector is full; returns the bytes of newly allocated memory. A short series
+    /// moves to a larger vector, a long one starts the next chunk. The second chunk is half as long, so that memory
+    /// grows by half there, too.
     fn make_room(&mut self) -> usize {
         let (held, first) = (self.samples.len(), self.arrived().full.is_empty());
         if first && held < CHUNK {
@@ -217,7 +219,7 @@ impl SeriesData {
         *grown += room;
     }
 
-    /// Says whether a reader that stops after `cut` may find something in the range.
+    /// Tells whether a reader may find something in the range, with sequence numbers up to `cut`.
     pub(crate) fn visible(&self, cut: u32, range: MillisRange) -> bool {
         let floats = match (self.arrived().first(), self.arrived().last()) {
             (Some(first), Some(last)) => {
@@ -237,7 +239,7 @@ impl SeriesData {
         self.extra.as_ref().is_some_and(|e| !e.histograms.is_empty())
     }
 
-    /// Adds the samples in the range, up to `cut`, to a run: ascending, one per time.
+    /// Appends the samples in the range, up to sequence number `cut`, to a run: ascending, one per time.
     pub(crate) fn append_floats(&self, range: MillisRange, cut: u32, out: &mut FloatRun) {
         let samples = self.arrived();
         let starts = self.extra.as_ref().map_or(&[][..], |e| &e.start_ts);
@@ -258,7 +260,7 @@ impl SeriesData {
             .filter(|(ts, ..)| range.contains(*ts))
             .collect();
         rows.sort_by_key(|(ts, ..)| *ts);
-        // A run of its own, so that equal times are judged within this series alone.
+        // In a separate run, so that equal times are resolved only within this series.
         let mut run = FloatRun::default();
         for (ts, value, start_ts) in rows {
             run.push_newest(ts, value, start_ts);
@@ -266,7 +268,7 @@ impl SeriesData {
         out.append(&run);
     }
 
-    /// Gives the histograms in the range, up to `cut`: ascending, one per time.
+    /// The histograms in the range, up to sequence number `cut`: ascending, one per time.
     pub(crate) fn copy_hists(&self, range: MillisRange, cut: u32) -> HistRun {
         let mut run = HistRun::default();
         for h in self.extra.iter().flat_map(|e| &e.histograms) {
@@ -278,7 +280,7 @@ impl SeriesData {
         run
     }
 
-    /// Gives the exemplars in the range, up to `cut`, by time.
+    /// The exemplars in the range, up to sequence number `cut`, by time.
     pub(crate) fn copy_exemplars(&self, range: MillisRange, cut: u32) -> Vec<RunExemplar> {
         let all = self.extra.iter().flat_map(|e| &e.exemplars);
         let mut list: Vec<_> =
@@ -287,7 +289,7 @@ impl SeriesData {
         list
     }
 
-    /// Calls back with the time of each row, runs of one day as its first time alone where the order allows.
+    /// Calls a function with the day of each row; if samples are ordered, only once per run of a day.
     pub(crate) fn for_days(&self, mut day: impl FnMut(i32)) {
         use quiver_types::time::{DAY_MS, day_of};
         let samples = self.arrived();
@@ -317,7 +319,7 @@ impl SeriesData {
     }
 }
 
-/// Adds samples in ascending order to a run, with their start times where they have any.
+/// Appends ascending samples to a run, with start times if they have any.
 fn append_ordered(samples: &[Sample], starts: &[Millis], out: &mut FloatRun) {
     out.ts.extend(samples.iter().map(|s| s.ts));
     out.values.extend(samples.iter().map(|s| s.value));
@@ -329,7 +331,7 @@ fn append_ordered(samples: &[Sample], starts: &[Millis], out: &mut FloatRun) {
     }
 }
 
-/// Makes an exemplar of its parts.
+/// Builds an exemplar from its parts.
 pub(crate) fn exemplar(ts: Millis, value: f64, canonical: &[u8]) -> RunExemplar {
     RunExemplar { ts, value, labels: LabelSet::from_canonical(canonical) }
 }

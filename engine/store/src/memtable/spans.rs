@@ -1,6 +1,6 @@
-//! The spans of a generation: batches as they came, with their times. Appended by the WAL's thread, read by anyone.
+//! The spans of a generation: batches as they arrived, with their times. Appended by the WAL thread, read by anyone.
 //!
-//! A sender that got no answer sends again; rows that repeat an earlier one of the generation are found when they come.
+//! Clients that got no response send again; rows that repeat an earlier one of the generation are detected on arrival.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use quiver_types::SpansBatch;
 
 use crate::part::spans::equal_but_received;
 
-/// So many rows under one key are told apart.
+/// Maximum number of rows with the same key that are compared.
 const SAME_KEY_MAX: u64 = 16;
-/// What an entry of the known rows takes.
+/// Estimated memory of an entry of the known rows.
 const KNOWN_BYTES: usize = 28;
 
-/// Trace, span, start: rows that differ here are no repeats.
+/// Trace, span, start time: rows that differ in these are not repeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SpanKey(u128, u64, i64);
 
@@ -42,26 +42,26 @@ impl SpanKey {
 #[derive(Debug)]
 pub(crate) struct SpanChunk {
     pub(crate) batch: SpansBatch,
-    /// First and last start, Unix nanoseconds.
+    /// First and last start time, Unix nanoseconds.
     pub(crate) starts: (i64, i64),
     /// Rows that repeat an earlier one of the generation, ascending.
     pub(crate) repeated: Vec<u32>,
     seq: u32,
-    /// Rows that repeat any, beside which others.
+    /// Rows that repeat any other, with a hash of the sources they were compared with.
     repeats: Mutex<Option<(u64, Arc<ChunkRepeats>)>>,
 }
 
-/// What was found of the rows of a write beside others; both ascend, and no row is in both.
+/// What was found about the rows of a write in the context of other sources; both lists are ascending and disjoint.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkRepeats {
-    /// Rows that repeat an earlier one.
+    /// Rows that repeat an earlier row.
     pub(crate) rows: Vec<u32>,
-    /// Other rows of whose side of the span a part has a report.
+    /// Other rows for whose side of the span a part has a report.
     pub(crate) reported: Vec<u32>,
 }
 
 impl SpanChunk {
-    /// Gives what was found, if it was beside the same others.
+    /// The cached result, if it was computed in the same context.
     pub(crate) fn repeats(&self, beside: u64) -> Option<Arc<ChunkRepeats>> {
         self.repeats.lock().as_ref().filter(|(known, _)| *known == beside).map(|(_, found)| Arc::clone(found))
     }
@@ -81,19 +81,20 @@ fn keys(batch: &SpansBatch) -> impl Iterator<Item = SpanKey> {
     starts(batch).iter().enumerate().map(move |(i, start)| SpanKey::new(traces.value(i), spans.value(i), *start))
 }
 
-/// See the module.
+/// The spans of a generation; see the module documentation.
 #[derive(Debug, Default)]
 pub(crate) struct LiveSpans {
     chunks: RwLock<Vec<Arc<SpanChunk>>>,
     known: RwLock<Known>,
 }
 
-/// By hash of its key the write and the row; of several rows with one key the next ones under the next hashes.
+/// Maps the hash of a row's key to its write and row. Further rows with the same key are stored under the following
+/// hashes.
 #[derive(Debug, Default)]
 struct Known(HashMap<u64, (u32, u32), FixedState>);
 
 impl Known {
-    /// Looks for an equal row, else for the place where the row belongs.
+    /// Finds an equal row, or else the place for the row.
     fn find(&self, hash: u64, equal: impl Fn(u32, u32) -> bool) -> Place {
         for at in (0..SAME_KEY_MAX).map(|n| hash.wrapping_add(n)) {
             match self.0.get(&at) {
@@ -107,20 +108,20 @@ impl Known {
 }
 
 enum Place {
-    /// An equal row stands there.
+    /// An equal row exists.
     Known,
     Free(u64),
-    /// Too many rows have this key to look at all of them.
+    /// Too many rows have this key to compare all of them.
     Crowded,
 }
 
-/// Gives the starts of a batch.
+/// Start times of a batch.
 pub(crate) fn starts(batch: &SpansBatch) -> &[i64] {
     batch.spans["start"].as_primitive::<Int64Type>().values()
 }
 
 impl LiveSpans {
-    /// Appends a write; gives the bytes that it takes.
+    /// Appends a write; returns its memory in bytes.
     pub(crate) fn insert(&self, batch: SpansBatch, seq: u32) -> usize {
         let (mut min, mut max) = (i64::MAX, i64::MIN);
         for &t in starts(&batch) {
@@ -133,7 +134,7 @@ impl LiveSpans {
         bytes
     }
 
-    /// Notes the rows of the next write, and gives those that repeat an earlier one.
+    /// Registers the rows of the next write; returns those that repeat an earlier row.
     fn note(&self, batch: &SpansBatch) -> Vec<u32> {
         let (chunks, mut known) = (self.chunks.read(), self.known.write());
         let (next, mut repeated) = (chunks.len() as u32, Vec::new());
@@ -152,7 +153,7 @@ impl LiveSpans {
         repeated
     }
 
-    /// Adds the rows of another generation's write that repeat one of this.
+    /// Collects the rows of another generation's write that repeat a row of this generation.
     pub(crate) fn repeats(&self, chunk: &SpanChunk, out: &mut BTreeSet<u32>) {
         let (chunks, known) = (self.chunks.read(), self.known.read());
         let last = chunks.iter().map(|c| c.starts.1).max().unwrap_or(i64::MIN);
@@ -170,7 +171,7 @@ impl LiveSpans {
         }
     }
 
-    /// Gives the writes up to a number whose starts may lie in a closed range.
+    /// The writes up to a sequence number with spans that may start in a closed time range.
     pub(crate) fn view(&self, cut: u32, range: (i64, i64)) -> Vec<Arc<SpanChunk>> {
         let wanted = |c: &&Arc<SpanChunk>| c.seq <= cut && c.starts.0 <= range.1 && range.0 <= c.starts.1;
         self.chunks.read().iter().filter(wanted).map(Arc::clone).collect()

@@ -1,4 +1,4 @@
-//! Generations for tests, made without a WAL.
+//! Generations for tests, built without a WAL.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::settings::{StoreSettings, WriteSettings};
 use crate::wal::replay::note_days;
 use crate::writer::stage::{Batch, StageContext, Stager};
 
-/// A series: its labels, and its samples as time and value.
+/// A series: labels, and samples as time and value.
 pub(crate) type Written<'a> = (&'a [(&'a str, &'a str)], &'a [(i64, f64)]);
 
 /// Makes a batch of float samples.
@@ -25,7 +25,7 @@ pub(crate) fn batch(series: &[Written<'_>]) -> MetricsBatch {
     batch
 }
 
-/// Makes an open generation that holds the batches; the first has `base_seq`, the others follow.
+/// Builds an open generation with the given batches; the first has sequence number `base_seq`, the others follow.
 pub(crate) fn generation(
     registry: &Arc<Registry>,
     number: u64,

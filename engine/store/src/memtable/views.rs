@@ -1,5 +1,5 @@
-//! Columns of views of texts that stand in arrays. What arrow would prove of each view when the column is made, is known
-//! here: a view is only ever made of a text in one of the arrays.
+//! Columns of string views into existing arrays, built without Arrow's validation: a view is only ever made from a
+//! valid string of one of the arrays.
 #![allow(unsafe_code, reason = "the checks read every text once more; see the SAFETY comment")]
 
 use std::sync::Arc;
@@ -15,14 +15,14 @@ pub(crate) struct TextSources<'a> {
 }
 
 impl<'a> TextSources<'a> {
-    /// Takes arrays; they are known by their places.
+    /// Takes the arrays; they are referred to by index.
     pub(crate) fn new(arrays: impl IntoIterator<Item = &'a StringArray>) -> Self {
         let arrays: Arc<[&StringArray]> = arrays.into_iter().collect();
         let buffers = arrays.iter().map(|a| a.values().clone()).collect();
         Self { arrays, buffers }
     }
 
-    /// The text of a view of more than [`INLINE`] bytes; of the view 0 it is empty.
+    /// The text of a view with more than [`INLINE`] bytes; the view 0 is the empty text.
     fn long(&self, view: u128) -> &[u8] {
         if view == 0 {
             return &[];
@@ -32,21 +32,21 @@ impl<'a> TextSources<'a> {
     }
 }
 
-/// A column that is being filled; rows without a text are null.
+/// A column being filled; rows that are not set are null.
 #[derive(Debug)]
 pub(crate) struct TextViews<'a> {
     sources: TextSources<'a>,
     views: Vec<u128>,
-    /// Views of long texts that came lately, by [`place`]; none: every text is thought to be another.
+    /// Recently made views of long texts, placed by [`place`]; if empty, texts are not deduplicated.
     lately: Vec<u128>,
 }
 
-/// Texts that fit into their views.
+/// Length up to which texts are stored inside their views.
 const INLINE: usize = 12;
-/// How many views are kept of those that came lately.
+/// Number of recent views that are kept.
 const LATELY: usize = 256;
 
-/// Where a text of more than [`INLINE`] bytes is looked for among those that came lately.
+/// Index of a long text among the recent views.
 fn place(text: &[u8]) -> usize {
     let (first, last) = (text.first_chunk::<8>(), text.last_chunk::<8>());
     let number = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |b| u64::from_le_bytes(*b));
@@ -55,22 +55,22 @@ fn place(text: &[u8]) -> usize {
 }
 
 impl<'a> TextViews<'a> {
-    /// Makes a column of so many rows.
+    /// A column with this number of rows.
     pub(crate) fn new(sources: TextSources<'a>, rows: usize) -> Self {
         Self { sources, views: vec![0; rows], lately: Vec::new() }
     }
 
-    /// The same of few different texts: equal ones mostly share a view, so that who reads them again finds them near.
+    /// Like `new`, for columns with few distinct texts: equal ones mostly share a view, which keeps later reads local.
     pub(crate) fn of_few(sources: TextSources<'a>, rows: usize) -> Self {
         Self { lately: vec![0; LATELY], ..Self::new(sources, rows) }
     }
 
-    /// Sets a row to text number `at` of an array. Panics beyond their ends, as an index does.
+    /// Sets a row to the text at index `at` of an array. Panics if an index is out of bounds.
     #[inline]
     pub(crate) fn set(&mut self, row: usize, array: usize, at: usize) {
         let texts = self.sources.arrays[array];
         let text = texts.value(at).as_bytes();
-        // Offsets of texts are never negative.
+        // Offsets are never negative.
         let made = || make_view(text, array as u32, texts.value_offsets()[at] as u32);
         self.views[row] = if self.lately.is_empty() || text.len() <= INLINE {
             made()
@@ -83,11 +83,11 @@ impl<'a> TextViews<'a> {
         };
     }
 
-    /// Gives the column.
+    /// Finishes the column.
     pub(crate) fn finish(self, nulls: Option<NullBuffer>) -> StringViewArray {
         assert!(nulls.as_ref().is_none_or(|n| n.len() == self.views.len()), "as many rows as there are nulls");
-        // SAFETY: a view is 0, which is the empty text, or was made by `set` of the text that stands at that offset of
-        // that buffer, in an array whose texts are UTF-8. The nulls are as many as the views.
+        // SAFETY: a view is either 0, which is the empty text, or was made by `set` from the text at that offset of
+        // that buffer, which belongs to an array of valid UTF-8. There are as many nulls as views.
         unsafe { StringViewArray::new_unchecked(self.views.into(), self.sources.buffers, nulls) }
     }
 }

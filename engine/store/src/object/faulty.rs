@@ -1,4 +1,4 @@
-//! An object store in memory that tests can stop, slow down, and make lie.
+//! An in-memory object store that tests can stop, slow down, or make lie.
 
 use std::fmt;
 use std::ops::Range;
@@ -16,32 +16,32 @@ use object_store::{
     PutMultipartOptions, PutOptions, PutPayload, PutResult, Result, UploadPart,
 };
 
-/// The faults; shared with the test.
+/// The injected faults; shared with the test.
 #[derive(Debug, Default)]
 pub(crate) struct Faults {
     /// Every request fails.
     pub(crate) down: AtomicBool,
-    /// So many requests fail, then it works.
+    /// This many requests fail, then it works again.
     pub(crate) fail_next: AtomicU64,
     /// Every n-th request fails (0: none).
     pub(crate) fail_every: AtomicU64,
-    /// So many puts lose the second half of the body and say that all is well.
+    /// This many puts lose the second half of the body but report success.
     pub(crate) cut_next: AtomicU64,
-    /// So many puts arrive, and their answer is lost.
+    /// This many puts succeed but their response is lost.
     pub(crate) lose_answers: AtomicU64,
-    /// So many requests are never answered.
+    /// This many requests never get a response.
     pub(crate) hang_next: AtomicU64,
-    /// Parts of uploads are never answered.
+    /// Uploads of parts never get a response.
     pub(crate) hang_parts: AtomicBool,
-    /// Uploads in parts that were given up.
+    /// Number of aborted multipart uploads.
     pub(crate) aborted: AtomicU64,
-    /// Objects that are there are replaced, whatever the condition.
+    /// Existing objects are replaced, whatever the condition.
     pub(crate) ignores_conditions: AtomicBool,
-    /// Requests so far.
+    /// Number of requests so far.
     pub(crate) requests: AtomicU64,
 }
 
-/// See the module.
+/// An object store with injected faults.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FaultyStore {
     pub(crate) inner: Arc<InMemory>,
@@ -134,7 +134,7 @@ impl ObjectStore for FaultyStore {
     }
 }
 
-/// An upload in parts that may hang.
+/// A multipart upload that may hang.
 #[derive(Debug)]
 struct FaultyUpload {
     upload: Box<dyn MultipartUpload>,

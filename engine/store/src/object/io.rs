@@ -1,4 +1,4 @@
-//! Reads of parts: from the spool and a local store on the calling thread, from a remote store over the network.
+//! Reads files of parts: from the spool or a local store on the calling thread, from a remote store over the network.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::{Context, Error, ErrorKind, Result};
 use crate::io::{LocalIo, PartIo};
 use crate::part::Place;
 
-/// Reads of a store that is remote, with its spool on the local disk.
+/// Reads from a remote store with a local spool.
 #[derive(Debug)]
 pub struct StoreIo {
     spool: Arc<LocalIo>,
@@ -21,7 +21,7 @@ pub struct StoreIo {
 }
 
 impl StoreIo {
-    /// Reads `storage`, on the runtime that does the I/O; `spool` reads what is not uploaded yet.
+    /// Reads `storage` on the runtime for I/O; `spool` reads what has not been uploaded yet.
     pub fn new(spool: Arc<LocalIo>, storage: Storage, runtime: Handle) -> Self {
         Self { spool, storage, runtime }
     }
@@ -33,7 +33,7 @@ impl PartIo for StoreIo {
         if place == Place::Spool {
             return self.spool.read(key, place, ranges).await;
         }
-        // The caller may be a thread for CPU work, where connections must not live.
+        // The caller may be on a thread for CPU work, which must not own connections.
         let (storage, key, ranges) = (self.storage.clone(), key.to_owned(), ranges.to_vec());
         let read = self.runtime.spawn(async move {
             let gone = |e: Error| match e.kind {

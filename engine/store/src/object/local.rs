@@ -1,5 +1,6 @@
-//! The local store: plain files below a directory. A put lasts when it returns: the body goes to a temporary name, is
-//! synced and renamed, and the directory is synced (`object_store`'s own `LocalFileSystem` never syncs).
+//! The local object store: plain files in a directory. A put is durable when it returns: the body is written to a
+//! temporary name, synced and renamed, and the directory is synced (`object_store`'s own `LocalFileSystem` never
+//! syncs).
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,8 +17,8 @@ use crate::error::{Error, ErrorKind, Result, io_error};
 use crate::failpoint;
 use crate::layout::{CATALOG_PREFIX, EPOCH_PREFIX, create_dir_synced, remove_dir_synced, sync_dir};
 
-/// Ending of files that are being written. The name is otherwise the final one, so that a repeat after a crash
-/// replaces what the crash left.
+/// Suffix of files being written. The rest is the final name, so that a retry after a crash overwrites what the crash
+/// left.
 const TEMPORARY: &str = ".tmp";
 
 fn cannot(what: &str, path: &Path, error: std::io::Error) -> Error {
@@ -78,7 +79,7 @@ pub(super) fn put(path: &Path, body: &[u8]) -> Result<()> {
     sync_dir(parent)
 }
 
-/// Copies a file of a known length; it has its name once it is whole and synced.
+/// Copies a file of known length. The target appears under its name only when it is complete and synced.
 pub(super) fn copy(from: &Path, path: &Path, length: u64) -> Result<()> {
     let parent = path.parent().ok_or_else(|| Error::internal("an object's key names a file"))?;
     create_dir_synced(parent)?;
@@ -101,12 +102,12 @@ pub(super) fn copy(from: &Path, path: &Path, length: u64) -> Result<()> {
     sync_dir(parent)
 }
 
-/// Writes a file that must not be there yet; gives what is there when it is, and is not this body.
+/// Creates a file that must not exist yet. If it exists with another content, returns that content.
 pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
     let parent = path.parent().ok_or_else(|| Error::internal("an object's key names a file"))?;
     create_dir_synced(parent)?;
     let mut temporary = path.as_os_str().to_owned();
-    // Two processes may do this at once.
+    // Unique, because two processes may do this at once.
     temporary.push(format!(".{}{TEMPORARY}", Uuid::now_v7()));
     let temporary = Path::new(&temporary);
     let write = || {
@@ -120,7 +121,7 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
     let _ = std::fs::remove_file(temporary);
     let found = match named {
         Ok(()) => None,
-        // Who took the store meanwhile has swept our temporary file away.
+        // Not found: a process that took over the store has deleted our temporary file.
         Err(e) if e.kind() == Io::AlreadyExists || e.kind() == Io::NotFound && path.exists() => {
             let found = read(path)?.ok_or_else(|| Error::new(ErrorKind::Unavailable, "an object came and went"))?;
             Some(found).filter(|found| found != body)
@@ -128,15 +129,16 @@ pub(super) fn create(path: &Path, body: &[u8]) -> Result<Option<Bytes>> {
         Err(e) => return Err(cannot("create", path, e)),
     };
     failpoint::hit("object.after-rename");
-    // Of what another process made, too: it may have died before this, and the caller builds upon what it found.
+    // Also if another process created the file: it may have died before syncing, and the caller relies on what it
+    // found.
     sync_dir(parent)?;
     Ok(found)
 }
 
-/// Gives a file its final name unless there is one of that name.
+/// Renames a file, failing if the target exists.
 fn give_name(temporary: &Path, path: &Path) -> std::io::Result<()> {
     match std::fs::hard_link(temporary, path) {
-        // A file system without hard links.
+        // For file systems without hard links.
         Err(e) if matches!(e.kind(), Io::PermissionDenied | Io::Unsupported) => {
             let renamed = renameat_with(CWD, temporary, CWD, path, RenameFlags::NOREPLACE);
             renamed.map_err(std::io::Error::from)
@@ -145,8 +147,8 @@ fn give_name(temporary: &Path, path: &Path) -> std::io::Result<()> {
     }
 }
 
-/// Removes what a crash left between a body and its name, in the folders where objects are created only once. No other
-/// process writes there any more.
+/// Deletes temporary files that a crash left in the folders where objects are only created, never replaced. No other
+/// process may be writing there any more.
 pub(crate) fn sweep(root: &Path) -> Result<()> {
     for folder in [root.to_owned(), root.join(CATALOG_PREFIX), root.join(EPOCH_PREFIX)] {
         let Some(entries) = optional("list", &folder, std::fs::read_dir(&folder))? else { continue };
@@ -159,13 +161,14 @@ pub(crate) fn sweep(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Deletes files below a directory, and day folders that this empties.
+/// Deletes files below a directory, and the day folders that become empty.
 pub(crate) fn delete(root: &Path, keys: &[String]) -> Result<()> {
     let mut folders = BTreeSet::new();
     for key in keys {
         let path = root.join(key);
         optional("delete", &path, std::fs::remove_file(&path))?;
-        // Of what is gone already, too: whoever deleted it may not have synced that, and the caller forgets the key.
+        // Also for files that are already gone: whoever deleted them may not have synced, and the caller will forget
+        // the keys.
         if let Some(parent) = path.parent().filter(|parent| parent.is_dir()) {
             folders.insert(parent.to_owned());
         }

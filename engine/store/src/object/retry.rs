@@ -1,5 +1,5 @@
-//! When and how often requests are repeated: exponential pauses with full jitter, a time limit for each operation, and
-//! a budget over all of them, so that repeats never multiply the load of a store that is down (promise F4).
+//! When and how often requests are retried: exponential backoff with jitter, a time limit for each operation, and a
+//! common budget, so that retries never multiply the load on a store that is down (promise F4).
 
 use std::time::Duration;
 
@@ -9,15 +9,15 @@ use crate::timer::Timer;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Repeats that may run before successes pay for more.
+/// Maximum number of retries in the budget.
 const BUDGET_MAX: f64 = 100.0;
-/// What a success pays.
+/// What a success adds to the budget.
 const BUDGET_PER_SUCCESS: f64 = 0.5;
 
-/// The budget that all operations share.
+/// The retry budget that all operations share.
 #[derive(Debug)]
 pub(super) struct Retries {
-    /// What is left, as of some time.
+    /// What is left, and when that was computed.
     budget: Mutex<(f64, Duration)>,
     timer: Timer,
 }
@@ -32,7 +32,7 @@ impl Retries {
         Run { retries: self, started: self.timer.now(), limit, next: FIRST_PAUSE }
     }
 
-    /// Pays for later repeats.
+    /// Adds to the budget after a success.
     pub(super) fn succeeded(&self) {
         let mut budget = self.budget.lock();
         budget.0 = (budget.0 + BUDGET_PER_SUCCESS).min(BUDGET_MAX);
@@ -40,7 +40,7 @@ impl Retries {
 
     fn take(&self) -> bool {
         let mut budget = self.budget.lock();
-        // One repeat per second is always allowed: else an empty budget would outlive the outage.
+        // One retry per second is always allowed; otherwise an empty budget would outlive the outage.
         let now = self.timer.now();
         budget.0 = (budget.0 + now.saturating_sub(budget.1).as_secs_f64()).min(BUDGET_MAX);
         budget.1 = now;
@@ -52,7 +52,7 @@ impl Retries {
     }
 }
 
-/// One operation with its repeats.
+/// One operation with its retries.
 #[derive(Debug)]
 pub(super) struct Run<'a> {
     retries: &'a Retries,
@@ -62,7 +62,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Waits before the next repeat; false when time or budget is used up.
+    /// Waits before the next retry; `false` if the time or the budget is used up.
     pub(super) async fn wait(&mut self) -> bool {
         let Some(pause) = self.pause() else { return false };
         self.retries.timer.sleep(pause).await;
@@ -77,7 +77,7 @@ impl Run<'_> {
     }
 }
 
-/// Takes a random share of a pause, so that many that failed together do not come back together.
+/// A random share of a pause, so that clients that failed together do not retry together.
 pub(crate) fn jitter(pause: Duration) -> Duration {
     pause.mul_f64(rand::random_range(0.1..1.0))
 }

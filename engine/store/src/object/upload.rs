@@ -1,4 +1,4 @@
-//! Uploads that are checked: size, entity tag and tail of what arrived, files in parts above 16 MiB.
+//! Verified uploads: checks size, entity tag and tail of what arrived. Files above 16 MiB are uploaded in parts.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use object_store::{MultipartUpload, ObjectStore, ObjectStoreExt};
 
 use super::{Tail, damaged, local, same_size};
 
-/// Files above this size go up in parts.
+/// Files above this size are uploaded in parts.
 pub(super) const MULTIPART_ABOVE: u64 = 16 << 20;
-/// Size of these parts (S3 takes 5 MiB and more).
+/// Size of an upload part (S3 requires at least 5 MiB).
 const MULTIPART_BYTES: u64 = 8 << 20;
 
-/// Checks what the store has after an upload. (S3 has checked the body itself by the signature over its SHA-256.)
+/// Checks what the store has after an upload. (S3 has verified the body itself, as the signature covers its SHA-256.)
 pub(super) async fn verify(
     store: &dyn ObjectStore,
     path: &StorePath,
@@ -61,8 +61,8 @@ pub(super) async fn put_multipart(
     Ok(answer.e_tag)
 }
 
-/// An upload in parts that is given up when it is dropped: by an error, or by a time limit from outside. What the store
-/// keeps of it would be paid for, and no listing shows it.
+/// A multipart upload that is aborted when dropped, because of an error or an outer timeout. Otherwise the store would
+/// keep its parts, which cost money and appear in no listing.
 struct Unfinished(Option<Box<dyn MultipartUpload>>);
 
 impl Unfinished {

@@ -1,5 +1,6 @@
-//! Split-block Bloom filters over 64-bit hashes of words, as Parquet's: blocks of 256 bits, one bit in each of eight
-//! words. About 16 bits per word and one wrong answer in a thousand.
+//! Split-block Bloom filters over 64-bit hashes of words, with the layout that Parquet uses: blocks of 256 bits, and a
+//! word sets one bit in each of a block's eight 32-bit words. At 16 bits per distinct word, about one lookup in a
+//! thousand is a false positive.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
@@ -8,23 +9,23 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const SALT: [u32; 8] =
     [0x47b6_137b, 0x4497_4d91, 0x8824_ad5b, 0xa2b7_289d, 0x7054_95c7, 0x2df1_424b, 0x9efc_4947, 0x5c6b_fb31];
-/// Bits per distinct word.
+/// Filter bits per distinct word.
 const BITS: usize = 16;
 const BLOCK_BYTES: usize = 32;
 
-/// Hash of a word, in files.
+/// Hash of a word. It is part of the file format and must not change.
 pub(crate) fn hash(word: &str) -> u64 {
     xxh3_64(word.as_bytes())
 }
 
-/// Words that came lately: most of those that come next are among them.
+/// Size of the table of recently added hashes, which saves most lookups in the large set.
 const RECENT: usize = 1024;
 
 /// Collects the words of some values.
 #[derive(Debug)]
 pub(super) struct Words {
     all: HashSet<u64, FixedState>,
-    /// By the last bits of the hash.
+    /// Recently added hashes, placed by their low bits.
     recent: Box<[u64; RECENT]>,
 }
 
@@ -34,7 +35,7 @@ impl Default for Words {
     }
 }
 
-/// In each place a hash that belongs elsewhere.
+/// An empty table: each place holds a hash that could not be stored there, so that it matches none.
 fn none_recent() -> [u64; RECENT] {
     std::array::from_fn(|at| !at as u64)
 }
@@ -50,7 +51,7 @@ impl Words {
         words(value).for_each(|word| self.add_hash(hash(word)));
     }
 
-    /// Adds a hash.
+    /// Adds the hash of a word.
     #[inline]
     pub(super) fn add_hash(&mut self, hash: u64) {
         let recent = &mut self.recent[hash as usize % RECENT];
@@ -60,14 +61,14 @@ impl Words {
         }
     }
 
-    /// Number of different words.
+    /// Number of distinct words.
     pub(super) fn len(&self) -> usize {
         self.all.len()
     }
 
     /// Forgets all that was added.
     pub(super) fn clear(&mut self) {
-        // All of a thousand places only when many were used.
+        // Clear single places if few words were added, else the whole table.
         if self.all.len() < RECENT / 4 {
             self.all.iter().for_each(|hash| forget(&mut self.recent, *hash));
         } else {
@@ -76,12 +77,12 @@ impl Words {
         self.all.clear();
     }
 
-    /// Gives the filter of all that was added, and begins anew. Empty when there was no word.
+    /// Builds the filter of all words added so far, and starts over. Empty if there were none.
     pub(super) fn finish(&mut self) -> Vec<u8> {
         self.finish_with(BITS)
     }
 
-    /// The same with so many bits per word.
+    /// Like `finish`, with a given number of bits per word.
     pub(super) fn finish_with(&mut self, bits: usize) -> Vec<u8> {
         if self.all.is_empty() {
             return Vec::new();
@@ -105,7 +106,7 @@ fn mask(hash: u64) -> [u32; 8] {
     SALT.map(|salt| 1 << ((hash as u32).wrapping_mul(salt) >> 27))
 }
 
-/// Says whether a filter may hold a word. The empty filter holds none.
+/// Tells whether a filter may contain the word with this hash. An empty filter contains none.
 pub(crate) fn may_hold(filter: &[u8], hash: u64) -> bool {
     let blocks = filter.len() / BLOCK_BYTES;
     if blocks == 0 {

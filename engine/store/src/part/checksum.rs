@@ -1,5 +1,5 @@
-//! Checksums of a file: a CRC32C per 64 KiB of the row groups (file bytes 0 up to the end of the last row group),
-//! kept in the footer as `quiver.crc`, and one over the rest, the tail, kept outside the file.
+//! Checksums of a file: one CRC32C per 64 KiB of the row groups (from the start of the file to the end of the last row
+//! group), stored in the footer as `quiver.crc`; and one over everything after them, the tail, stored outside the file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use quiver_types::text::{from_base64, to_base64};
 /// Length of a checked block; the last one of a file is shorter.
 pub const BLOCK_BYTES: u64 = 64 * 1024;
 
-/// The file under a Parquet writer: sums up what passes through.
+/// The file that a Parquet writer writes to; computes the checksums of what passes through.
 #[derive(Debug)]
 pub(super) struct SummedFile {
     file: File,
@@ -31,7 +31,7 @@ impl SummedFile {
         Self { file, written: 0, block: 0, sums: Vec::new(), tail: None }
     }
 
-    /// Ends the row groups: what is written from now on is the tail. Gives the text of `quiver.crc`.
+    /// Marks the end of the row groups: everything written from now on is the tail. Returns the value of `quiver.crc`.
     pub(super) fn begin_tail(&mut self) -> String {
         if !self.written.is_multiple_of(BLOCK_BYTES) {
             self.sums.push(self.block);
@@ -81,12 +81,13 @@ impl Write for SummedFile {
     }
 }
 
-/// Writes the sums as they stand in the footer: little-endian, in base64.
+/// Encodes checksums for the footer: little-endian, then base64.
 fn encode_sums(sums: &[u32]) -> String {
     to_base64(&sums.iter().flat_map(|s| s.to_le_bytes()).collect::<Vec<_>>())
 }
 
-/// Reads the sums of row groups that end at `data_end`; `None` when they are not those of such a file.
+/// Decodes the checksums of row groups that end at `data_end`; `None` if the text is malformed or their number is
+/// wrong.
 pub(super) fn decode_sums(text: &str, data_end: u64) -> Option<Vec<u32>> {
     let bytes = from_base64(text)?;
     let (sums, rest) = bytes.as_chunks::<4>();

@@ -1,42 +1,42 @@
-//! Doubles as decimals: `v == vi / 10^k` bit for bit, with one k per series and part.
+//! Stores doubles as decimals: `v == vi / 10^k` bit for bit, with one exponent k per series and part.
 //!
-//! Telemetry is mostly integers and short decimals; as integers they delta-pack well. What is no short decimal (also
-//! -0, NaN, infinities, stale markers) stays a double. Bytes of memory and disks are often thousands of something: a k
-//! below zero saves ten bits of each of them.
+//! Telemetry is mostly integers and short decimals, and as integers they pack well by their differences. Values that
+//! are not short decimals (also -0, NaN, infinities and stale markers) stay doubles. Byte counts of memory and disks
+//! are often multiples of a thousand: a negative k saves ten bits on each of them.
 
-/// Smallest k. Its power and the two above are no doubles, but those next to them are so near (2^-54 of them) that every
-/// division gives the whole number that is meant. Smaller ones are not for readers elsewhere: the 10^-4 and 10^-5 of
-/// some libraries are not the nearest doubles.
+/// Smallest k. 10^-3 to 10^-1 are not exact as doubles, but the nearest doubles are so close (2^-54 of the value) that
+/// every division still yields the intended integer. Smaller exponents would break readers of other systems: in some
+/// libraries 10^-4 and 10^-5 are not the nearest doubles.
 const LEAST: i32 = -3;
-/// Largest k. Its power is a double, as those below it down to 10^0.
+/// Largest k. All powers from 10^0 to this one are exact as doubles.
 const MOST: i32 = 15;
-/// How many k there are.
+/// Number of possible exponents.
 const EXPONENTS: usize = (MOST - LEAST + 1) as usize;
-/// Powers of ten by k, from [`LEAST`] on; exact from 10^0 on.
+/// Powers of ten by k, starting at [`LEAST`]; exact from 10^0 on.
 const POWERS: [f64; EXPONENTS] =
     [1e-3, 1e-2, 1e-1, 1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15];
 
-/// Gives the power of ten that numerators of an exponent are divided by, if there are such.
+/// The power of ten that belongs to an exponent; `None` if it is out of range.
 pub(super) fn power(exponent: i32) -> Option<f64> {
     usize::try_from(exponent.checked_sub(LEAST)?).ok().and_then(|at| POWERS.get(at)).copied()
 }
 
-/// Place of a k in a table.
+/// Index of k in a table.
 fn at(exponent: i32) -> usize {
     (exponent - LEAST) as usize
 }
 
 const INTEGER_MAX: f64 = 9_007_199_254_740_992.0; // 2^53
-/// Up to here different numerators give different doubles, so a value has only one.
+/// Below this, different numerators give different doubles, so a value has at most one numerator.
 const UNIQUE_MAX: f64 = 4_503_599_627_370_496.0; // 2^52
-/// Values looked at before one k is tried on all.
+/// How many values are sampled to guess the k that is then tried on all of them.
 const PROBES: usize = 24;
-/// Digits by which probed values may differ in length before it is asked whether the long ones are worth it.
+/// If the sampled values differ by more decimal digits than this, other exponents are tried as well.
 const NEAR: i32 = 4;
-/// Differences that Parquet packs with one width (a miniblock).
+/// Number of differences that Parquet packs with one bit width (a miniblock).
 const PACKED: usize = 32;
 
-/// Gives the numerator of a value for a power of ten, if value and numerator are below 2^53 and it has one.
+/// The numerator of a value for a power of ten, if there is one; value and numerator must be below 2^53.
 #[inline]
 fn numerator(v: f64, power: f64) -> Option<i64> {
     let scaled = v * power;
@@ -51,13 +51,13 @@ fn numerator(v: f64, power: f64) -> Option<i64> {
     if whole.unsigned_abs() < 1 << 50 {
         return None;
     }
-    // Up here the product may be off by one.
+    // At this size the product may be off by one.
     let other = if quotient < v { whole + 1 } else { whole - 1 };
     (other.unsigned_abs() < 1 << 53 && (other as f64 / power).to_bits() == v.to_bits()).then_some(other)
 }
 
-/// Gives the smallest and the largest k for which a value has a numerator; between them all have one, because
-/// `vi * 10` is exact as long as it is below 2^53.
+/// The smallest and the largest k for which a value has a numerator. Every k between them works too, because `vi * 10`
+/// is exact as long as it is below 2^53.
 fn exponents(v: f64) -> Option<(i32, i32)> {
     let size = v.abs();
     if size.is_nan() || size >= INTEGER_MAX || (size == 0.0 && v.is_sign_negative()) {
@@ -66,7 +66,7 @@ fn exponents(v: f64) -> Option<(i32, i32)> {
     if size == 0.0 {
         return Some((LEAST, MOST));
     }
-    // The first power, if there is one, that does not keep the numerator below 2^52.
+    // The first power, if any, that makes the numerator 2^52 or more.
     let above = LEAST + POWERS.partition_point(|p| size * p < UNIQUE_MAX) as i32;
     let largest = above - 1;
     if let Some(mut whole) = numerator(v, POWERS[at(largest)]).filter(|&n| n != 0) {
@@ -82,31 +82,31 @@ fn exponents(v: f64) -> Option<(i32, i32)> {
     numerator(v, power).map(|_| (above, above))
 }
 
-/// The values of one series, decomposed; reused from series to series.
+/// The decomposed values of one series; the buffers are reused for the next series.
 #[derive(Debug, Default)]
 pub(super) struct Decimals {
-    /// The one k of the series.
+    /// The exponent of the series.
     pub(super) exponent: i8,
-    /// Numerators; where a value stays a double, the one before is repeated.
+    /// Numerators; where a value stays a double, the previous one is repeated.
     pub(super) numerators: Vec<i64>,
-    /// Positions of the values that stay doubles, ascending.
+    /// Indexes of the values that stay doubles, ascending.
     pub(super) doubles: Vec<u32>,
 }
 
 impl Decimals {
-    /// Decomposes the values of a series with the k that takes least room ([`cost`]), the smallest of such.
-    /// `before` is the numerator repeated when the first value stays a double.
+    /// Decomposes the values of a series with the k that takes the least space (see [`cost`]); of equal ones, the
+    /// smallest. `before` is the numerator to repeat if the first value stays a double.
     pub(super) fn decompose(&mut self, values: &[f64], before: i64) {
         let step = values.len().div_ceil(PROBES).max(1);
         let probes = values.iter().step_by(step).filter(|&&v| v != 0.0);
         let probed = probes.filter_map(|&v| exponents(v)).map(|(smallest, _)| smallest);
         let (least, most) = probed.fold((MOST, LEAST), |(least, most), k| (k.min(least), k.max(most)));
-        // Without a probe, as good as any: nothing is divided.
+        // Without samples any k will do: there is nothing to divide.
         let most = if most < least { 0 } else { most };
         self.encode(values, most, before);
-        // The guess is the best one if it leaves only values that have no numerator anywhere, and if no long value made
-        // the others long: a smaller k would lose the probed value that asked for this one, to save a few digits of the
-        // others. (That some integers end in zeros means nothing.)
+        // The guess is optimal if all values that stayed doubles have no numerator for any k, and if no long value made
+        // the others long: a smaller k would lose the sampled value that required this one, to save a few digits of the
+        // others. (Trailing zeros of some integers do not matter.)
         let near = most <= least.max(0) + NEAR;
         if near && self.doubles.iter().all(|&i| exponents(values[i as usize]).is_none()) {
             return;
@@ -117,8 +117,8 @@ impl Decimals {
         }
     }
 
-    /// Gives the k that takes least room, the smallest of such. Only those are tried that leave fewer doubles than each
-    /// smaller one.
+    /// Finds the k that takes the least space; of equal ones, the smallest. Tries only exponents that leave fewer
+    /// doubles than every smaller one.
     fn cheapest(&mut self, values: &[f64], before: i64) -> i32 {
         let mut change = [0i64; EXPONENTS + 1];
         for (smallest, largest) in values.iter().filter_map(|&v| exponents(v)) {
@@ -141,7 +141,7 @@ impl Decimals {
         best
     }
 
-    /// Bits that the values take, about: numerators packed by their differences, doubles whole.
+    /// Estimated size in bits: numerators as packed differences, doubles in full.
     fn cost(&self, before: i64) -> f64 {
         let mut last = before;
         let packed: u64 = self
@@ -164,7 +164,7 @@ impl Decimals {
         let mut last = before;
         for (i, &v) in values.iter().enumerate() {
             match numerator(v, power) {
-                // 0 stands for +0 only: the comparison of bits above has kept -0 out.
+                // A numerator of 0 means +0: the bitwise comparison above has excluded -0.
                 Some(n) => last = n,
                 None => self.doubles.push(i as u32),
             }

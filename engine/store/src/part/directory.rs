@@ -1,8 +1,8 @@
-//! Where the rows of each label are in an index of labels, as its footer says.
+//! The directory of an index of labels, from the file's footer: which rows belong to which label.
 
 use std::sync::Arc;
 
-/// Where the rows of each label are: names ascending, and where each begins, then the number of all rows.
+/// Label names in ascending order, and the first row of each, followed by the total number of rows.
 #[derive(Debug)]
 pub(super) struct Directory {
     pub(super) names: Vec<Arc<str>>,
@@ -10,7 +10,7 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Reads `[["label", first row, rows], …]`.
+    /// Parses `[["label", first row, rows], …]`; `None` if names are not ascending, or rows have gaps or a wrong total.
     pub(super) fn parse(text: &str, rows: u64) -> Option<Self> {
         let list: Vec<(String, u64, u64)> = serde_json::from_str(text).ok()?;
         let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::with_capacity(list.len()), vec![0]);

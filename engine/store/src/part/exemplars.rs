@@ -1,4 +1,4 @@
-//! Reading `.exemplars`.
+//! Reads `.exemplars`: the exemplars of metric series.
 
 use arrow::array::{Array, AsArray, MapArray};
 use arrow::datatypes::{Float64Type, TimestampMillisecondType};
@@ -15,8 +15,8 @@ use crate::run::RunExemplar;
 const BATCH_ROWS: usize = 8192;
 
 impl Part {
-    /// Reads the exemplars of series, cut to a range: one list per entry of `wanted` (ascending row ranges out of
-    /// [`super::PartSeries::exemplars`]).
+    /// Reads the exemplars of series within a time range. Returns one list per entry of `wanted`; `wanted` must be
+    /// ascending row ranges (from [`super::PartSeries::exemplars`]).
     ///
     /// # Errors
     /// As [`Part::read_floats`].
@@ -68,7 +68,7 @@ impl Part {
     }
 }
 
-/// Reads one map of texts.
+/// Reads the label set in a row of a map column.
 fn label_set(column: &MapArray, row: usize) -> Option<LabelSet> {
     let entries = column.value(row);
     let (names, values) = (entries.column(0).as_string_opt::<i32>()?, entries.column(1).as_string_opt::<i32>()?);

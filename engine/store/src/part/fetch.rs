@@ -1,5 +1,6 @@
-//! Fetching byte ranges of a file: widened to whole blocks where these were not yet checked, merged when close
-//! together, checked, and held for the decoders. Blocks of remote files come out of the cache when they are there.
+//! Fetches byte ranges of a file: widens them to whole blocks where those are not yet verified, merges ranges that are
+//! close together, verifies checksums, and holds the bytes for the decoders. Blocks of remote files are taken from the
+//! cache if possible.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,19 +22,19 @@ use super::reader::Part;
 use super::{FileMeta, kind_number};
 use crate::error::Result;
 
-/// Ranges closer than this are read as one.
+/// Ranges with a smaller gap than this are read in one request.
 const GAP_BYTES_MAX: u64 = 64 * 1024;
 
 /// What a read is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// A query: counts, and keeps remote blocks.
+    /// A query: counted in the statistics, and blocks of remote files are cached.
     Query,
-    /// A background job, which reads everything once: keeps nothing.
+    /// A background job, which reads everything once: nothing is cached.
     Job,
 }
 
-/// Bytes of a file, as far as they were fetched.
+/// Fetched pieces of a file, with the offset of each, ascending.
 #[derive(Debug, Clone)]
 pub(super) struct Fetched(Arc<Vec<(u64, Bytes)>>);
 
@@ -46,7 +47,7 @@ impl Fetched {
         if from + len <= piece.len() {
             return Ok(piece.slice(from..from + len));
         }
-        // Only blocks out of the cache end inside a page.
+        // A requested range spans several pieces only if some of them came from the block cache.
         let mut out = BytesMut::with_capacity(len);
         let mut position = start;
         while out.len() < len {
@@ -96,18 +97,18 @@ fn merge(ranges: impl IntoIterator<Item = Range<u64>>, gap: u64) -> Vec<Range<u6
     out
 }
 
-/// Says whether files of a kind tell where data is.
+/// Tells whether a kind of file serves to locate data, for the statistics.
 fn is_index(kind: &str) -> bool {
     matches!(kind, "series" | "index" | "streams" | "rollup" | "filters" | "labels" | "traces")
 }
 
-/// The counter for the bytes of a kind of file.
+/// The counter of bytes read for a kind of file.
 fn bytes_counter<'a>(kind: &str, stats: &'a ReadStats) -> &'a AtomicU64 {
     if is_index(kind) { &stats.index_bytes_read } else { &stats.bytes_read }
 }
 
 impl Part {
-    /// Fetches ranges of the row groups of a file; `wanted` in any order.
+    /// Fetches byte ranges of a file's row groups. `wanted` may be in any order.
     pub(super) async fn fetch(
         &self,
         file: &FileMeta,
@@ -140,7 +141,7 @@ impl Part {
             }
             stats::add(&stats.cache_hits, pieces.len() as u64);
             stats::add(&stats.cache_misses, missing.len() as u64);
-            // A gap that the cache could fill is not worth a second request either.
+            // A gap that happens to be cached is not worth a second request either.
             merge(missing, GAP_BYTES_MAX)
         } else {
             merge(whole, GAP_BYTES_MAX)
@@ -154,7 +155,7 @@ impl Part {
                 }
                 stats::add(bytes_counter(&file.kind, stats), bytes.len() as u64);
                 self.check(file, footer, range.start, &bytes, remote && purpose == Purpose::Query)?;
-                // The cache may have given a block inside a gap, which came again with this range.
+                // A cached block may lie inside a gap of this range, which was then read again.
                 pieces.retain(|(start, _)| !range.contains(start));
                 pieces.push((range.start, bytes));
             }
@@ -163,7 +164,8 @@ impl Part {
         Ok(Fetched(Arc::new(pieces)))
     }
 
-    /// Checks all blocks that lie wholly in the bytes, unless they were found good; keeps those of remote files.
+    /// Verifies all blocks that lie completely within the bytes, unless they were verified before. With `keep`, caches
+    /// them.
     fn check(&self, file: &FileMeta, footer: &Footer, start: u64, bytes: &Bytes, keep: bool) -> Result<()> {
         let end = start + bytes.len() as u64;
         for block in start.div_ceil(BLOCK_BYTES)..end.div_ceil(BLOCK_BYTES) {
@@ -177,7 +179,7 @@ impl Part {
                 footer.check_block(file, block, content)?;
             }
             if keep {
-                // A copy, or each block would keep the whole read in memory.
+                // Copied, because a slice would keep the whole read in memory.
                 let key = (self.meta.id, kind_number(&file.kind), block as u32);
                 self.cache().blocks.insert(key, Bytes::copy_from_slice(content), content.len() as u64);
             }
@@ -185,7 +187,7 @@ impl Part {
         Ok(())
     }
 
-    /// Reads all of a small file in one go, and checks it; nothing of it is cached.
+    /// Reads and verifies a small file in one request, bypassing the cache.
     pub(super) async fn read_whole(&self, file: &FileMeta, stats: &ReadStats) -> Result<(Footer, Vec<RecordBatch>)> {
         let all = 0..file.bytes;
         let read = self.io().read(&file.key, self.meta.place, std::slice::from_ref(&all)).await?;
@@ -209,8 +211,8 @@ impl Part {
         Ok((footer, batches))
     }
 
-    /// Reads rows of a file as batches; `rows` ascending and disjoint, `columns` by name (none: all). Only the pages
-    /// that hold them are fetched.
+    /// Reads rows of a file as batches, fetching only the pages that hold them. `rows` must be ascending and disjoint;
+    /// `columns` are names, `None` means all.
     #[allow(clippy::too_many_arguments, reason = "what to read, of where, for whom")]
     pub(super) async fn read_batches(
         &self,
@@ -226,8 +228,8 @@ impl Part {
         self.read_batches_as(file, footer, arrow, rows, columns, batch_rows, purpose, stats, Ok).await
     }
 
-    /// The same with columns of the types that `arrow` says, each batch made into what it is wanted as before the next is
-    /// decoded.
+    /// Like `read_batches`, with column types as `arrow` says. Each batch is converted before the next is decoded, so
+    /// that only one is in memory.
     #[allow(clippy::too_many_arguments, reason = "what to read, of where, as what, for whom")]
     pub(super) async fn read_batches_as<T>(
         &self,

@@ -1,4 +1,5 @@
-//! Writing one Parquet file of a part: footer keys, checksums, fsync; deleted again unless the part is finished.
+//! Writes one Parquet file of a part: footer keys, checksums, fsync. The file is deleted again unless the part is
+//! finished.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,10 +19,10 @@ use super::{FileMeta, Origin, PART_FORMAT, PartCompression, PartMeta, PartSpec, 
 use crate::error::{Context, Result, io_error};
 use crate::layout::{create_dir_synced, sync_dir};
 
-/// Rows of a page of samples.
+/// Rows per page of samples.
 pub(crate) const PAGE_ROWS: usize = 8192;
 
-/// What belongs to the names of the footer keys.
+/// Names of the footer keys.
 pub(super) mod keys {
     pub(crate) const FORMAT: &str = "quiver.format";
     pub(crate) const TABLE: &str = "quiver.table";
@@ -39,12 +40,12 @@ pub(super) mod keys {
     pub(crate) const META_CRC: &str = "quiver.meta_crc";
 }
 
-/// Paths of files that exist and are to be deleted unless the part is finished.
+/// Files of a part being written; deleted on drop unless the part is finished.
 #[derive(Debug, Default)]
 pub(super) struct Unfinished(Vec<PathBuf>);
 
 impl Unfinished {
-    /// Keeps the files: the part is finished.
+    /// Marks the part as finished, so that its files stay.
     pub(super) fn keep(&mut self) {
         self.0.clear();
     }
@@ -53,7 +54,7 @@ impl Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         for path in &self.0 {
-            // The keys stand in the catalog as pending, so a file that cannot be deleted now is found again later.
+            // The catalog lists these keys as pending, so a file that cannot be deleted now is deleted by a later run.
             if let Err(error) = std::fs::remove_file(path) {
                 tracing::debug!(path = %path.display(), %error, "cannot delete the file of an unfinished part");
             }
@@ -83,7 +84,8 @@ impl PartFile {
         Self::create_as(root, spec, kind, &schema, &schema, properties, unfinished)
     }
 
-    /// The same, with another Arrow schema in the footer (dictionary types of columns that come as plain text).
+    /// Like `create`, with a separate Arrow schema for the footer (with dictionary types where columns are written as
+    /// plain text).
     pub(super) fn create_as(
         root: &Path,
         spec: &PartSpec,
@@ -111,18 +113,18 @@ impl PartFile {
         self.writer.write(batch).map_err(|e| write_error(&self.key, e))
     }
 
-    /// Ends the row group.
+    /// Ends the open row group.
     pub(super) fn end_group(&mut self) -> Result<()> {
         self.writer.end_group().map_err(|e| write_error(&self.key, e))
     }
 
-    /// Appends a row group whose columns are written already; see [`GroupWriter::append`].
+    /// Appends a row group of already encoded columns; see [`GroupWriter::append`].
     pub(super) fn append_group(&mut self, rows: u64, columns: Vec<Option<ColumnCopy>>) -> Result<()> {
         self.rows += rows;
         self.writer.append(rows as usize, columns).map_err(|e| write_error(&self.key, e))
     }
 
-    /// Says whether columns of another file can stand in this one as they are: its leaves that it shares are the same.
+    /// The leaf columns of the file. Encoded columns of another file can be copied here if they have the same leaf.
     pub(super) fn leaves(&self) -> &[parquet::schema::types::ColumnDescPtr] {
         self.writer.leaves()
     }
@@ -132,7 +134,8 @@ impl PartFile {
         self.writer.put(KeyValue::new(key.to_owned(), value.into()));
     }
 
-    /// Adds the part's description with its own checksum: a rebuild reads it when no other sum of the footer is known.
+    /// Adds the part's description with a checksum of its own: a rebuild of the catalog reads it without knowing the
+    /// footer's checksum.
     pub(super) fn put_meta(&mut self, meta: &PartMeta) -> Result<()> {
         let text = serde_json::to_string(meta).internal("cannot write a part's description")?;
         self.put(keys::META_CRC, crc32c::crc32c(text.as_bytes()).to_string());
@@ -150,7 +153,7 @@ impl PartFile {
         &self.path
     }
 
-    /// Writes the footer and syncs file and directory.
+    /// Writes the footer, and syncs the file and its directory.
     pub(super) fn finish(mut self, spec: &PartSpec, range: (i64, i64), sort_key: &[&str]) -> Result<FileMeta> {
         self.put(keys::FORMAT, PART_FORMAT.to_string());
         self.put(keys::TABLE, spec.table.clone());
@@ -186,7 +189,7 @@ impl PartFile {
     }
 }
 
-/// Turns an error of the Parquet writer into ours; a full disk inside it stays a full disk.
+/// Converts an error of the Parquet writer; a full disk inside it keeps its kind.
 fn write_error(key: &str, error: parquet::errors::ParquetError) -> crate::Error {
     let what = format!("cannot write `{key}`");
     if let parquet::errors::ParquetError::External(source) = &error
@@ -201,7 +204,7 @@ fn origin_text(origin: &Origin) -> Result<String> {
     serde_json::to_string(origin).internal("cannot write a part's origin")
 }
 
-/// How hard to compress what is no sample.
+/// Compression of the columns that are not samples.
 pub(super) fn codec(compression: PartCompression) -> Compression {
     match compression {
         PartCompression::Fresh => Compression::LZ4_RAW,
@@ -217,18 +220,18 @@ pub(super) fn properties() -> WriterPropertiesBuilder {
         .set_offset_index_disabled(false)
 }
 
-/// Names a column; nested ones by their whole path.
+/// Path of a column; for nested columns all parts of the path.
 pub(super) fn column(path: &[&str]) -> ColumnPath {
     ColumnPath::new(path.iter().map(|&p| p.to_owned()).collect())
 }
 
-/// Small helpers for the choices that the files have in common.
+/// Shorthand for encodings that the files have in common.
 pub(super) trait Choices {
-    /// Packs differences; no dictionary.
+    /// Encodes differences, without a dictionary.
     fn delta(self, path: &[&str]) -> Self;
-    /// Splits doubles by byte; no dictionary.
+    /// Encodes doubles with their bytes split into streams, without a dictionary.
     fn split(self, path: &[&str]) -> Self;
-    /// Keeps minimum, maximum and nulls per page.
+    /// Stores minimum, maximum and null count of each page.
     fn page_statistics(self, path: &[&str]) -> Self;
 }
 

@@ -1,7 +1,8 @@
-//! Reading `.samples`: row ranges of series → exactly the pages that hold them → vectors.
+//! Reads `.samples`: finds the pages that hold given row ranges of series, and decodes them into vectors.
 //!
-//! One fetch per file, then each column decodes straight into a vector; no Arrow array, no row selection. A page whose
-//! exponents are all one, or whose doubles are all absent, is known from the page index and not read at all.
+//! There is one fetch per file, then each column is decoded straight into a vector, without Arrow arrays or row
+//! selections. A page with the same exponent in all rows, or without any double, is known from the page index and not
+//! read at all.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,12 +23,12 @@ use super::{FileMeta, SeriesRows};
 use crate::error::{Error, Result};
 use crate::run::FloatRun;
 
-/// Rows decoded at once by a stream.
+/// Rows that a stream decodes at once.
 const CHUNK_ROWS: u64 = 256 * 1024;
-/// Rows fetched at once by a stream: some 5 MB.
+/// Rows that a stream fetches at once: about 5 MB.
 const FETCH_ROWS: u64 = 4 << 20;
 
-/// Numbers of the columns of a `.samples` file.
+/// Column indexes of a `.samples` file.
 #[derive(Debug, Clone, Copy)]
 struct Columns {
     ts: usize,
@@ -37,7 +38,7 @@ struct Columns {
     start: Option<usize>,
 }
 
-/// Rows of one series in one row group.
+/// Rows of one series within one row group.
 #[derive(Debug, Clone)]
 struct Segment {
     wanted: usize,
@@ -45,7 +46,7 @@ struct Segment {
     rows: Range<usize>,
 }
 
-/// A samples file with its footer, ready to be read.
+/// A samples file with its footer, ready for reading.
 #[derive(Debug, Clone)]
 struct Samples<'a> {
     file: &'a FileMeta,
@@ -54,11 +55,11 @@ struct Samples<'a> {
 }
 
 impl Part {
-    /// Reads the float samples of series, cut to a range: one run per entry of `wanted` (ascending row ranges out of
-    /// [`super::PartSeries::samples`]). Start times only `with_start`.
+    /// Reads the float samples of series within a time range. Returns one run per entry of `wanted`; `wanted` must be
+    /// ascending row ranges (from [`super::PartSeries::samples`]). Start times are read only `with_start`.
     ///
     /// # Errors
-    /// Internal: a damaged file. NotFound: it is gone. Unavailable: the store does not answer.
+    /// Damaged: a file is damaged or gone. Unavailable: the store does not answer.
     pub async fn read_floats(
         &self,
         wanted: &[SeriesRows],
@@ -81,7 +82,7 @@ impl Part {
         Ok(out)
     }
 
-    /// Says whether any sample has a start time: few senders give them.
+    /// Tells whether any sample has a start time; few clients send them.
     ///
     /// # Errors
     /// As [`Part::read_floats`].
@@ -91,16 +92,16 @@ impl Part {
     }
 }
 
-/// Streams all float samples of many series for a background job, in the order of `wanted`, series without samples left
-/// out: memory stays at a few MB however many series there are. A series comes whole, with its start times.
+/// Streams all float samples of many series to a background job, in the order of `wanted`, leaving out series without
+/// samples. Memory use stays at a few MB for any number of series. A series comes in one piece, with its start times.
 #[derive(Debug)]
 pub(super) struct FloatChunks {
     part: Arc<Part>,
     wanted: Vec<SeriesRows>,
     stats: Arc<ReadStats>,
-    /// Entries of `wanted` before this one were decoded.
+    /// Entries of `wanted` before this one have been decoded.
     next: usize,
-    /// Bytes for the entries up to this one.
+    /// Fetched bytes, which suffice for the entries before this one.
     fetched: Option<(usize, Arc<Fetched>)>,
     ready: VecDeque<(usize, FloatRun)>,
 }
@@ -110,7 +111,7 @@ impl FloatChunks {
         Self { part, wanted, stats, next: 0, fetched: None, ready: VecDeque::new() }
     }
 
-    /// Gives the next series: its index in `wanted`, and its samples.
+    /// The next series: its index in `wanted`, and its samples. `None` at the end.
     ///
     /// # Errors
     /// As [`Part::read_floats`].
@@ -159,7 +160,7 @@ impl FloatChunks {
         Ok(())
     }
 
-    /// End of the entries from `next` on that have about so many rows; at least one entry.
+    /// End of the entries from `next` on that have at most this many rows; at least one entry.
     fn entries_of(&self, rows_max: u64, end: usize) -> usize {
         let mut rows = 0;
         let fits = self.wanted[self.next..end].iter().take_while(|w| {
@@ -187,7 +188,7 @@ impl<'a> Samples<'a> {
         damaged(&self.file.key, "its samples cannot be decoded").with_source(error)
     }
 
-    /// Cuts row ranges at row groups, and to the pages that can hold times of the range.
+    /// Splits row ranges at row groups, and trims them to pages that may hold times of the range.
     fn segments(&self, wanted: &[SeriesRows], range: MillisRange) -> Result<Vec<Segment>> {
         let starts = self.footer.group_starts();
         let mut out = Vec::with_capacity(wanted.len());
@@ -216,14 +217,14 @@ impl<'a> Samples<'a> {
         Ok(out)
     }
 
-    /// Drops leading and trailing pages whose times are outside. Only pages that lie wholly in the rows tell: in
-    /// others the limits may be those of a neighbour.
+    /// Drops leading and trailing pages whose times are outside the range. Only pages completely within the rows count:
+    /// the bounds of others may come from another series.
     fn prune_by_time(&self, group: usize, mut rows: Range<usize>, range: MillisRange) -> Range<usize> {
         let Some(ColumnIndexMetaData::INT64(index)) = self.column_index(group, self.columns.ts) else { return rows };
         let locations = self.footer.page_locations(group, self.columns.ts);
         let first = locations.partition_point(|p| (p.first_row_index as usize) < rows.start);
         let end = locations.partition_point(|p| (p.first_row_index as usize) < rows.end);
-        // The page at `end - 1` reaches beyond the rows, unless they end with it.
+        // The page at `end - 1` may reach beyond the rows.
         for page in first..end {
             let page_start = locations[page].first_row_index as usize;
             let page_end = locations.get(page + 1).map_or(rows.end, |p| p.first_row_index as usize);
@@ -255,14 +256,14 @@ impl<'a> Samples<'a> {
         self.footer.metadata().column_index()?.get(group)?.get(column)
     }
 
-    /// Numbers of the pages of a column that hold rows of a row group.
+    /// Indexes of the pages of a column that hold rows of a row group.
     fn pages(&self, group: usize, column: usize, rows: &Range<usize>) -> Range<usize> {
         let locations = self.footer.page_locations(group, column);
         let first = locations.partition_point(|p| p.first_row_index as usize <= rows.start).saturating_sub(1);
         first..first + locations[first..].partition_point(|p| (p.first_row_index as usize) < rows.end)
     }
 
-    /// The exponent of a series, if the page index tells.
+    /// The exponent of a series, if the page index tells it.
     fn known_exponent(&self, group: usize, row: usize) -> Option<i32> {
         let Some(ColumnIndexMetaData::INT32(index)) = self.column_index(group, self.columns.exponent) else {
             return None;
@@ -272,7 +273,7 @@ impl<'a> Samples<'a> {
         (min == max).then_some(*min)
     }
 
-    /// Says whether a page of an optional column has nothing but nulls.
+    /// Tells whether a page of an optional column contains only nulls.
     fn is_null_page(&self, group: usize, column: usize, page: usize) -> bool {
         self.column_index(group, column).is_some_and(|index| match index {
             ColumnIndexMetaData::NONE => false,
@@ -280,7 +281,7 @@ impl<'a> Samples<'a> {
         })
     }
 
-    /// Byte ranges of all pages that the segments need; counts them.
+    /// Byte ranges of all pages that the segments need; also counts them for the statistics.
     fn ranges(&self, segments: &[Segment], purpose: Purpose, stats: &ReadStats) -> Vec<Range<u64>> {
         let mut out = Vec::new();
         let Columns { ts, exponent, numerator, double, start } = self.columns;
@@ -326,7 +327,7 @@ impl<'a> Samples<'a> {
         out
     }
 
-    /// Decodes segments and appends them, cut to the range, to the runs that want them.
+    /// Decodes segments and appends their samples within the range to the runs they belong to.
     fn decode(
         &self,
         segments: &[Segment],
@@ -348,7 +349,7 @@ impl<'a> Samples<'a> {
         out: &mut [FloatRun],
     ) -> Result<(), ParquetError> {
         let group = segments[0].group;
-        // Neighbours become one read: when all series are wanted, a row group is one.
+        // Adjacent segments are read together: if all series are wanted, a whole row group is one read.
         let mut spans: Vec<Range<usize>> = Vec::new();
         for s in segments {
             match spans.last_mut() {
@@ -414,7 +415,7 @@ impl<'a> Samples<'a> {
         Ok(ColumnReaderImpl::new(chunk.column_descr_ptr(), Box::new(pages)))
     }
 
-    /// Decodes a required integer column at some rows, one after the other.
+    /// Decodes a non-null integer column at some row ranges, concatenated.
     fn integers(
         &self,
         fetched: &Arc<Fetched>,
@@ -434,7 +435,7 @@ impl<'a> Samples<'a> {
         if out.len() == rows { Ok(out) } else { Err(ParquetError::General("too few rows".to_owned())) }
     }
 
-    /// Gives the exponent of each segment: that of its first row.
+    /// The exponent of each segment, read from its first row.
     fn exponents(&self, fetched: &Arc<Fetched>, group: usize, segments: &[Segment]) -> Result<Vec<i32>, ParquetError> {
         let mut out = Vec::with_capacity(segments.len());
         let mut reader = None;
@@ -456,7 +457,8 @@ impl<'a> Samples<'a> {
         if out.len() == segments.len() { Ok(out) } else { Err(ParquetError::General("too few exponents".to_owned())) }
     }
 
-    /// Decodes what is there of an optional column: position in the decoded rows, value. Null pages are not touched.
+    /// Decodes the non-null values of an optional column, each with its position in the decoded rows. Pages of nulls
+    /// are not touched.
     fn optional<T: DataType>(
         &self,
         fetched: &Arc<Fetched>,
@@ -498,7 +500,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-/// Skips rows; whole pages among them are not read.
+/// Skips rows; pages that are skipped entirely are not read.
 fn skip<T: DataType>(reader: &mut ColumnReaderImpl<T>, rows: usize) -> Result<(), ParquetError> {
     if rows > 0 && reader.skip_records(rows)? != rows {
         return Err(ParquetError::General("too few rows".to_owned()));

@@ -1,4 +1,4 @@
-//! The footer of a file with its page indexes: read in one range, checked, parsed once, cached.
+//! The footer of a file with its page indexes: read in one request, verified, parsed once and cached.
 
 use std::fmt;
 use std::ops::Range;
@@ -20,7 +20,7 @@ use super::spans::MINUTES;
 use super::{FileMeta, PART_FORMAT};
 use crate::error::{Error, ErrorKind, Result};
 
-/// A parsed footer, the checksums of the file's blocks, and which blocks were found good.
+/// A parsed footer with the checksums of the file's blocks, and which blocks have been verified.
 pub struct Footer {
     metadata: Arc<ParquetMetaData>,
     arrow: OnceLock<ArrowReaderMetadata>,
@@ -31,7 +31,7 @@ pub struct Footer {
     sums: Vec<u32>,
     good: Box<[AtomicU64]>,
     data_end: u64,
-    /// First row of each row group, and the number of all rows.
+    /// First row of each row group, followed by the total number of rows.
     group_starts: Vec<u64>,
     pages: u64,
 }
@@ -42,7 +42,7 @@ impl fmt::Debug for Footer {
     }
 }
 
-/// Texts as views, dictionaries as they are: what the columns of `.rows` of a part of logs are read as.
+/// Schema for reading the `.rows` of log parts: strings as views, dictionaries unchanged.
 fn read_schema(written: &Schema) -> Schema {
     let fields = written.fields().iter().map(|field| match field.data_type() {
         DataType::Utf8 => Arc::new(Field::new(field.name(), DataType::Utf8View, field.is_nullable())),
@@ -51,13 +51,13 @@ fn read_schema(written: &Schema) -> Schema {
     Schema::new(fields.collect::<Vec<_>>())
 }
 
-/// Texts by number.
+/// The type of dictionary-encoded strings.
 fn coded() -> DataType {
     DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
 }
 
 impl Footer {
-    /// Checks and parses the tail of a file.
+    /// Verifies and parses the tail of a file.
     pub(super) fn parse(file: &FileMeta, tail: &Bytes) -> Result<Self> {
         if tail.len() as u64 != file.tail_len || crc32c::crc32c(tail) != file.tail_crc {
             return Err(damaged(&file.key, "the checksum of its footer is wrong"));
@@ -95,12 +95,12 @@ impl Footer {
         Ok(Self { metadata, arrow, all_coded, viewed, directory, minutes, sums, good, data_end, group_starts, pages })
     }
 
-    /// Parsed metadata with page indexes.
+    /// The Parquet metadata with page indexes.
     pub fn metadata(&self) -> &Arc<ParquetMetaData> {
         &self.metadata
     }
 
-    /// The same for the Arrow reader.
+    /// Metadata for the Arrow reader.
     pub(super) fn arrow(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
         if let Some(arrow) = self.arrow.get() {
             return Ok(arrow);
@@ -117,12 +117,12 @@ impl Footer {
         Ok(self.arrow.get_or_init(|| arrow))
     }
 
-    /// The same with all texts as dictionaries.
+    /// Metadata for the Arrow reader that reads all strings as dictionaries.
     pub(super) fn all_coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
         self.texts_as(file, &self.all_coded, |_| Some(coded()))
     }
 
-    /// The same with all texts as views.
+    /// Metadata for the Arrow reader that reads all strings as views.
     pub(super) fn viewed(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
         self.texts_as(file, &self.viewed, |_| Some(DataType::Utf8View))
     }
@@ -149,7 +149,7 @@ impl Footer {
         Ok(kept.get_or_init(|| read))
     }
 
-    /// Where the row groups end.
+    /// Offset of the end of the row groups.
     pub(super) fn data_end(&self) -> u64 {
         self.data_end
     }
@@ -164,29 +164,29 @@ impl Footer {
         self.group_starts[self.group_starts.len() - 1]
     }
 
-    /// First row of each row group, then the number of all rows.
+    /// First row of each row group, followed by the total number of rows.
     pub(crate) fn group_starts(&self) -> &[u64] {
         &self.group_starts
     }
 
-    /// Pages of a column of a row group.
+    /// Locations of the pages of a column in a row group.
     pub(crate) fn page_locations(&self, group: usize, column: usize) -> &[PageLocation] {
         let index = self.metadata.offset_index().and_then(|i| i.get(group)).and_then(|g| g.get(column));
         index.map_or(&[], |c| c.page_locations())
     }
 
-    /// Number of a column, by the name of its leaf or of its only leaf's root.
+    /// Index of the first leaf column with this root name.
     pub(crate) fn column(&self, name: &str) -> Option<usize> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         columns.iter().position(|c| c.path().parts().first().is_some_and(|p| p == name))
     }
 
-    /// A value out of the footer's keys.
+    /// Value of a footer key.
     pub(super) fn value(&self, key: &str) -> Option<&str> {
         key_value(&self.metadata, key)
     }
 
-    /// Where the rows of each label are, of an `.index` of metrics; none when it does not say.
+    /// The directory of labels in an `.index` of metrics; `None` if the footer has none.
     pub(super) fn directory(&self, file: &FileMeta) -> Result<Option<&Arc<Directory>>> {
         if let Some(directory) = self.directory.get() {
             return Ok(directory.as_ref());
@@ -198,7 +198,7 @@ impl Footer {
         Ok(self.directory.get_or_init(|| directory).as_ref())
     }
 
-    /// Minutes and the first row of each, ascending, of the `.rows` of spans.
+    /// Each minute with its first row, ascending; only in the `.rows` of spans.
     pub(super) fn minutes(&self, file: &FileMeta) -> Result<&Arc<[(i64, u64)]>> {
         if let Some(minutes) = self.minutes.get() {
             return Ok(minutes);
@@ -208,7 +208,7 @@ impl Footer {
         Ok(self.minutes.get_or_init(|| minutes.into()))
     }
 
-    /// Estimates the decoded bytes of some rows of columns, from the sizes of their pages.
+    /// Estimates the decoded size in bytes of some rows of columns, from the sizes of their pages.
     pub(super) fn decoded_bytes(&self, columns: &[usize], rows: &[Range<u64>]) -> usize {
         let mut sum = 0;
         for (group, bounds) in self.group_starts.windows(2).enumerate() {
@@ -235,12 +235,12 @@ impl Footer {
         sum
     }
 
-    /// Says whether a block was found good before.
+    /// Tells whether a block has been verified.
     pub(super) fn is_good(&self, block: u64) -> bool {
         self.good[(block / 64) as usize].load(Relaxed) & (1 << (block % 64)) != 0
     }
 
-    /// Checks the bytes of a block against its sum, and remembers it when it is good.
+    /// Verifies the bytes of a block against its checksum, and remembers the block as verified.
     pub(super) fn check_block(&self, file: &FileMeta, block: u64, bytes: &[u8]) -> Result<()> {
         if crc32c::crc32c(bytes) != self.sums[block as usize] {
             return Err(damaged(
@@ -252,9 +252,9 @@ impl Footer {
         Ok(())
     }
 
-    /// Bytes in memory, for the cache.
+    /// Approximate size in memory, for the cache.
     pub(super) fn memory_bytes(&self) -> u64 {
-        // Names stand in the text and beside it.
+        // Names are counted twice: in the footer's text and as parsed.
         let directory = self.value(keys::LABEL_ROWS).map_or(0, |text| 3 * text.len());
         let minutes = self.value(MINUTES).map_or(0, str::len);
         let own = directory + minutes + self.sums.len() * 5 + self.group_starts.len() * 8 + 512;
@@ -262,7 +262,7 @@ impl Footer {
     }
 }
 
-/// Gives the end of the last column; `None` when a place in the footer is negative.
+/// End offset of the last column; `None` if the footer contains a negative or overflowing offset.
 pub(super) fn row_groups_end(metadata: &ParquetMetaData) -> Option<u64> {
     let columns = metadata.row_groups().iter().flat_map(RowGroupMetaData::columns);
     let mut ends = columns.map(|c| {
@@ -272,13 +272,13 @@ pub(super) fn row_groups_end(metadata: &ParquetMetaData) -> Option<u64> {
     ends.try_fold(0, |max, end| Some(max.max(end?)))
 }
 
-/// Reads a value of the footer's keys.
+/// Value of a footer key.
 pub(super) fn key_value<'a>(metadata: &'a ParquetMetaData, key: &str) -> Option<&'a str> {
     let pairs = metadata.file_metadata().key_value_metadata()?;
     pairs.iter().find(|kv| kv.key == key)?.value.as_deref()
 }
 
-/// A file that is not what was written.
+/// The error for a file whose content is not what was written.
 pub(super) fn damaged(key: &str, what: &str) -> Error {
     Error::new(ErrorKind::Damaged, format!("file `{key}` is damaged: {what}"))
 }

@@ -1,4 +1,4 @@
-//! Row groups of a file: encoded from batches, or taken over column by column as another file has them.
+//! Writes the row groups of a file: encoded from batches, or copied column by column from another file.
 
 use std::io;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use parquet::schema::types::ColumnDescPtr;
 
 use super::checksum::SummedFile;
 
-/// A column of a row group as it stands in another file.
+/// An encoded column of a row group of another file.
 #[derive(Debug)]
 pub(super) struct ColumnCopy {
-    /// Where its bytes begin there.
+    /// Offset of the first byte in the other file.
     pub(super) start: u64,
-    /// All of them.
+    /// The encoded bytes.
     pub(super) bytes: Bytes,
-    /// What is known of it; offsets are those of the other file.
+    /// Metadata of the column; its offsets refer to the other file.
     pub(super) close: ColumnCloseResult,
 }
 
-/// The bytes of a column, read by their place in the file that they come from.
+/// The bytes of a column, addressed by offsets of the file they come from.
 struct At<'b>(u64, &'b Bytes);
 
 impl Length for At<'_> {
@@ -54,7 +54,7 @@ impl ChunkReader for At<'_> {
     }
 }
 
-/// Rows that are being encoded.
+/// The row group that is being encoded.
 struct Open {
     columns: Vec<ArrowColumnWriter>,
     rows: usize,
@@ -70,7 +70,7 @@ pub(super) struct GroupWriter {
 }
 
 impl GroupWriter {
-    /// Begins a file.
+    /// Starts a file.
     pub(super) fn create(file: SummedFile, schema: SchemaRef, properties: WriterProperties) -> Result<Self> {
         let descriptor = ArrowSchemaConverter::new().with_coerce_types(properties.coerce_types()).convert(&schema)?;
         let rows_max = properties.max_row_group_row_count().unwrap_or(usize::MAX);
@@ -79,7 +79,7 @@ impl GroupWriter {
         Ok(Self { file, factory, schema, rows_max, open: None })
     }
 
-    /// The columns of the file, nested ones by leaf.
+    /// The leaf columns of the file.
     pub(super) fn leaves(&self) -> &[ColumnDescPtr] {
         self.file.schema_descr().columns()
     }
@@ -89,7 +89,7 @@ impl GroupWriter {
         self.file.append_key_value_metadata(value);
     }
 
-    /// Appends rows; a row group that is full ends.
+    /// Appends rows; a full row group is ended and the next one started.
     pub(super) fn write(&mut self, batch: &RecordBatch) -> Result<()> {
         let mut from = 0;
         while from < batch.num_rows() {
@@ -111,7 +111,7 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Ends the row group, if there is one.
+    /// Ends the open row group, if there is one.
     pub(super) fn end_group(&mut self) -> Result<()> {
         let Some(open) = self.open.take() else { return Ok(()) };
         let mut group = self.file.next_row_group()?;
@@ -122,10 +122,10 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Appends a row group of columns that are encoded already, one for each leaf; none: it holds nulls only.
+    /// Appends a row group of encoded columns, one for each leaf; `None` stands for a column of nulls.
     pub(super) fn append(&mut self, rows: usize, columns: Vec<Option<ColumnCopy>>) -> Result<()> {
         self.end_group()?;
-        // Writers of all columns; those of copies are dropped unused.
+        // Creates writers for all columns, but uses only those of the null columns.
         let empty = self.factory.create_column_writers(self.file.flushed_row_groups().len())?;
         let leaves = self.leaves().to_vec();
         let mut group = self.file.next_row_group()?;
@@ -145,7 +145,7 @@ impl GroupWriter {
         Ok(())
     }
 
-    /// Writes out what is buffered.
+    /// Flushes buffered bytes.
     pub(super) fn sync(&mut self) -> io::Result<()> {
         self.file.flush()
     }

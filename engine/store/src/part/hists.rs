@@ -1,4 +1,4 @@
-//! Reading `.histograms`.
+//! Reads `.histograms`: native histograms.
 
 use std::ops::Range;
 
@@ -17,8 +17,8 @@ use crate::run::HistRun;
 const BATCH_ROWS: usize = 4096;
 
 impl Part {
-    /// Reads the native histograms of series, cut to a range: one run per entry of `wanted` (ascending row ranges out
-    /// of [`super::PartSeries::hists`]).
+    /// Reads the native histograms of series within a time range. Returns one run per entry of `wanted`; `wanted` must
+    /// be ascending row ranges (from [`super::PartSeries::hists`]).
     ///
     /// # Errors
     /// As [`Part::read_floats`].
@@ -93,7 +93,7 @@ impl HistColumns {
     }
 }
 
-/// Row ranges of series, neighbours joined.
+/// Row ranges of series, with adjacent ones joined.
 pub(super) fn spans(wanted: &[SeriesRows]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for w in wanted.iter().filter(|w| w.rows > 0) {
@@ -105,7 +105,7 @@ pub(super) fn spans(wanted: &[SeriesRows]) -> Vec<Range<u64>> {
     out
 }
 
-/// Tells for row after row which entry of `wanted` it belongs to.
+/// Tells, row by row, which entry of `wanted` the row belongs to.
 pub(super) struct RowsOf<'a> {
     wanted: &'a [SeriesRows],
     at: usize,

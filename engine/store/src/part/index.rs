@@ -1,9 +1,9 @@
 //! The index of a part of metrics: which series have a label with a value.
 //!
-//! `.index` has a row per (label, value), sorted, and a directory of labels in its footer. A question about one label
-//! reads that label's rows alone: an equality the page that may hold the value and then one bitmap, a pattern the
-//! values and then the bitmaps of those that it likes. Parts written before there was a directory have their index made
-//! in memory out of `.series` ([`MemoryIndex`]).
+//! `.index` has one row per (label, value), sorted, and a directory of labels in its footer. A lookup reads only the
+//! rows of its label: an equality reads the page that may hold the value and then one bitmap; a pattern reads the
+//! values and then the bitmaps of those that match. Parts written before the directory existed have their index built
+//! in memory from `.series` ([`MemoryIndex`]).
 
 pub(super) mod memory;
 mod union;
@@ -28,27 +28,27 @@ use crate::error::Result;
 use memory::MemoryIndex;
 use union::Union;
 
-/// Columns of `.index`.
+/// Column indexes of `.index`.
 const VALUE: usize = 1;
 const SERIES: usize = 2;
 
-/// Pages of values, or rows of bitmaps, that are read at once.
+/// How many pages of values, or rows of bitmaps, are read at once.
 const PAGES_AT_ONCE: usize = 64;
 const BITMAPS_AT_ONCE: usize = 32 * 1024;
-/// A look-up that wants no more than these is kept in the cache; a scan would push everything else out.
+/// Only lookups of at most this size are cached; a scan would evict everything else.
 const PAGES_KEPT: usize = 16;
 const BITMAPS_KEPT: usize = 32;
 
-/// The index of a part; rows are those of `.index`.
+/// The index of a part. Row numbers are those of `.index`, also for an index in memory.
 #[derive(Debug)]
 pub(crate) enum LabelIndex<'a> {
     /// Read from `.index`, page by page.
     File(FileIndex<'a>),
-    /// Made in memory, of a part without one on disk.
+    /// Built in memory, for a part without an index file.
     Memory(Arc<MemoryIndex>),
 }
 
-/// The index of a part as it stands in its file.
+/// The index of a part in its file.
 #[derive(Debug)]
 pub(crate) struct FileIndex<'a> {
     part: &'a Part,
@@ -57,7 +57,7 @@ pub(crate) struct FileIndex<'a> {
     directory: Arc<Directory>,
 }
 
-/// What a look-up holds for a while.
+/// Memory reserved for a lookup, given back on drop.
 struct Taken<'a>(&'a ReadStats, usize);
 
 impl<'a> Taken<'a> {
@@ -75,7 +75,7 @@ impl Drop for Taken<'_> {
 }
 
 impl Part {
-    /// Gives the index of labels.
+    /// The index of labels: from the file if it has one, else built in memory.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -118,14 +118,14 @@ impl LabelIndex<'_> {
         &self.directory().names
     }
 
-    /// Gives the rows of a label.
+    /// The rows of a label; `None` if no series has it.
     pub(crate) fn rows(&self, name: &str) -> Option<Range<u64>> {
         let directory = self.directory();
         let at = directory.names.binary_search_by(|n| (**n).cmp(name)).ok()?;
         Some(directory.starts[at]..directory.starts[at + 1])
     }
 
-    /// Narrows the rows of a label to those whose values may begin with a text: runs of rows, ascending.
+    /// Narrows the rows of a label to those whose values may start with a prefix. Returns ascending ranges.
     pub(crate) fn with_prefix(&self, rows: Range<u64>, prefix: &str) -> Vec<Range<u64>> {
         if prefix.is_empty() {
             return vec![rows];
@@ -147,7 +147,7 @@ impl LabelIndex<'_> {
         }
     }
 
-    /// Shows the values of some runs of rows of one label, in order.
+    /// Calls `show` with the values of row ranges of one label, in order.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -188,7 +188,7 @@ impl LabelIndex<'_> {
         Ok(())
     }
 
-    /// Finds the rows of a label with some values, which ascend.
+    /// Finds the rows of a label that have one of the values; `wanted` must be ascending.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -204,7 +204,7 @@ impl LabelIndex<'_> {
                 for pages in pages.chunks(PAGES_AT_ONCE) {
                     let (_taken, values) = index.pages(pages, pages.len() <= PAGES_KEPT, stats).await?;
                     for (page, values) in pages.iter().zip(&values) {
-                        // Of a page that another label shares, the rows of this one are sorted.
+                        // The page may be shared with another label; only this label's rows are sorted.
                         let own = rows.start.max(page.start)..rows.end.min(page.end);
                         let at = |row: u64| values.value((row - page.start) as usize);
                         let mut from = own.start;
@@ -230,7 +230,7 @@ impl LabelIndex<'_> {
         Ok(found)
     }
 
-    /// Unites the series of some rows, which ascend.
+    /// The union of the series of some rows; `rows` must be ascending.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -266,7 +266,7 @@ impl LabelIndex<'_> {
         Ok(union.finish())
     }
 
-    /// Gives the series of one row.
+    /// The series of one row.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -285,7 +285,7 @@ impl LabelIndex<'_> {
         Ok(one)
     }
 
-    /// Counts the series of all rows.
+    /// The sum of the numbers of series of all rows.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -300,7 +300,7 @@ impl LabelIndex<'_> {
         Ok(sum)
     }
 
-    /// Shows the series of some rows, which ascend, row by row.
+    /// Calls a function with the series of each row, in order; `rows` must be ascending.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -334,7 +334,7 @@ impl LabelIndex<'_> {
     }
 }
 
-/// Gives the first of `0..len` that is not before what is looked for.
+/// Binary search: the first of `0..len` for which `before` is false.
 fn partition(len: u64, before: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, len);
     while low < high {
@@ -349,7 +349,7 @@ fn partition(len: u64, before: impl Fn(u64) -> bool) -> u64 {
 }
 
 impl FileIndex<'_> {
-    /// Gives the pages of values that hold some of the rows and may hold what is looked for, by their bounds.
+    /// The pages of values that hold some of the rows and, by their bounds, may hold what is looked for.
     fn pages_where(&self, rows: &Range<u64>, may: impl Fn(&[u8], &[u8]) -> bool) -> Vec<Range<u64>> {
         let mut out = Vec::new();
         for (group, bounds) in self.footer.group_starts().windows(2).enumerate() {
@@ -382,7 +382,7 @@ impl FileIndex<'_> {
         out
     }
 
-    /// Gives the values of some pages, cached or read.
+    /// The values of some pages, from the cache or read.
     async fn pages<'s>(
         &self,
         pages: &[Range<u64>],
@@ -411,7 +411,7 @@ impl FileIndex<'_> {
             let mut read = Vec::with_capacity(missing.len());
             for (page, batches) in missing.iter().zip(pieces) {
                 let texts = batches.iter().flat_map(|batch| batch.column(0).as_string::<i32>().iter());
-                // A copy, or a page would keep its neighbours.
+                // Copied, because a slice would keep adjacent pages in memory.
                 let values = StringArray::from(texts.map(|text| text.unwrap_or("")).collect::<Vec<_>>());
                 if keep {
                     let bytes = values.get_array_memory_size() as u64 + 128;
@@ -430,7 +430,7 @@ impl FileIndex<'_> {
         part.read_batches(file, footer, rows, Some(&[column]), 8192, Purpose::Query, stats).await
     }
 
-    /// Reads the bitmaps of some rows, packed.
+    /// Reads the serialized bitmaps of some rows.
     async fn bitmaps<'s>(&self, rows: &[u64], stats: &'s ReadStats) -> Result<(Taken<'s>, Vec<RecordBatch>)> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         for &row in rows {
@@ -448,7 +448,7 @@ impl FileIndex<'_> {
         Ok((taken, batches))
     }
 
-    /// Gives the series of few rows, one bitmap each, cached or read.
+    /// The series of a few rows, one bitmap each, from the cache or read.
     async fn several(&self, rows: &[u64], stats: &ReadStats) -> Result<Vec<Arc<RoaringBitmap>>> {
         let cache = &self.part.cache().series;
         let held = |row: &u64| match cache.get(&(self.part.meta.id, Piece::Postings(*row))) {

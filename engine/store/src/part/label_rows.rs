@@ -1,8 +1,8 @@
-//! Rows of postings, sorted by label and value, in a file of their own: how they are written, so that a reader gets at one
-//! value by one page, and the directory that says which rows are of which label.
+//! Posting rows, sorted by label and value, in a file of their own: written so that a reader finds one value by reading
+//! one page, with a directory that tells which rows belong to which label.
 //!
-//! The directory is the footer's key `quiver.label_rows`: `[[kind, label, first row, rows], …]`. What the kinds and the
-//! payloads mean is the matter of the table.
+//! The directory is the footer key `quiver.label_rows`: `[[kind, label, first row, rows], …]`. Each table defines what
+//! its kinds and payloads mean.
 
 use std::ops::Range;
 
@@ -14,16 +14,17 @@ use super::file::{Choices, PartFile, column};
 use super::footer::Footer;
 use crate::error::{Context, Result};
 
-/// Rows of a page.
+/// Rows per page.
 pub(super) const LABEL_PAGE_ROWS: usize = 1024;
-/// Pages of long payloads end earlier.
+/// Size limit of a page; pages with long payloads have fewer rows.
 const LABEL_PAGE_BYTES: usize = 64 * 1024;
-/// How often the size of a page is looked at.
+/// The page size is checked once per this many rows.
 const LABEL_STEP_ROWS: usize = 16;
-/// The footer's key of the directory.
+/// Footer key of the directory.
 const LABEL_ROWS_KEY: &str = "quiver.label_rows";
 
-/// Pages that one value is found by: `value` is the column that is sorted within a label, `payload` what stands beside it.
+/// Sets page sizes and encodings so that one value is found in one page. `value` is the column that is sorted within a
+/// label, `payload` the column with its data.
 pub(super) fn label_pages(builder: WriterPropertiesBuilder, value: &str, payload: &str) -> WriterPropertiesBuilder {
     builder
         .set_data_page_row_count_limit(LABEL_PAGE_ROWS)
@@ -35,7 +36,7 @@ pub(super) fn label_pages(builder: WriterPropertiesBuilder, value: &str, payload
         .page_statistics(&[value])
 }
 
-/// Rows of a label.
+/// Kind, label, first row and number of rows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct LabelRows(u8, String, u64, u64);
 
@@ -44,19 +45,19 @@ struct LabelRows(u8, String, u64, u64);
 pub(crate) struct LabelDirectory(Vec<LabelRows>);
 
 impl LabelDirectory {
-    /// Notes rows of a label behind those of all others; kinds and labels come in order.
+    /// Appends the rows of a label. Kinds and labels must come in order.
     pub(super) fn push(&mut self, kind: u8, label: &str, rows: u64) {
         let first = self.0.last().map_or(0, |last| last.2 + last.3);
         self.0.push(LabelRows(kind, label.to_owned(), first, rows));
     }
 
-    /// Writes it to the footer of a file.
+    /// Adds the directory to the footer of a file.
     pub(super) fn put(&self, file: &mut PartFile) -> Result<()> {
         file.put(LABEL_ROWS_KEY, serde_json::to_string(&self.0).internal("cannot write a directory of labels")?);
         Ok(())
     }
 
-    /// Reads it; `None`: it is not there, or no directory of this file.
+    /// Reads the directory from a footer; `None` if it is missing, malformed, or does not cover the file's rows.
     pub(super) fn read(footer: &Footer) -> Option<Self> {
         let rows: Vec<LabelRows> = serde_json::from_str(footer.value(LABEL_ROWS_KEY)?).ok()?;
         let mut next = 0;
@@ -65,7 +66,7 @@ impl LabelDirectory {
         (follows && sorted && next == footer.rows()).then_some(Self(rows))
     }
 
-    /// The rows of a label; empty when no row is of it.
+    /// The rows of a label; empty if there are none.
     pub(crate) fn rows(&self, kind: u8, label: &str) -> Range<u64> {
         match self.0.binary_search_by(|r| (r.0, r.1.as_str()).cmp(&(kind, label))) {
             Ok(at) => self.0[at].2..self.0[at].2 + self.0[at].3,
@@ -73,26 +74,27 @@ impl LabelDirectory {
         }
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.0.iter().map(|r| r.1.len() as u64 + 56).sum()
     }
 }
 
-/// Cuts rows of a label where pages of a column end.
+/// Splits rows at the page boundaries of a column.
 pub(super) fn pages_of(footer: &Footer, column: &str, rows: &Range<u64>) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     each_page(footer, column, rows, |_, _, page| out.push(page));
     out
 }
 
-/// The same of the pages that may hold a value.
+/// Like `pages_of`, but only the pages that may hold a value.
 pub(super) fn pages_with(footer: &Footer, column: &str, rows: &Range<u64>, value: &str) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     let Some(at) = footer.column(column) else { return out };
     each_page(footer, column, rows, |group, page, range| {
         let index = footer.metadata().column_index().and_then(|i| i.get(group)).and_then(|g| g.get(at));
-        // Long texts are cut in statistics: a greatest value then ends with a greater byte, a least one is shorter.
+        // Bounds of long strings are truncated in the statistics: a maximum is rounded up, a minimum is a prefix. So
+        // they are still bounds.
         let may = match index {
             Some(ColumnIndexMetaData::BYTE_ARRAY(index)) => match (index.min_value(page), index.max_value(page)) {
                 (Some(min), Some(max)) => min <= value.as_bytes() && value.as_bytes() <= max,
@@ -107,7 +109,8 @@ pub(super) fn pages_with(footer: &Footer, column: &str, rows: &Range<u64>, value
     out
 }
 
-/// Calls for each page of a column that has some of the rows: row group, number of the page, the rows.
+/// Calls `visit` for each page of a column that holds some of the rows, with the row group, the page's index and those
+/// rows.
 fn each_page(footer: &Footer, column: &str, rows: &Range<u64>, mut visit: impl FnMut(usize, usize, Range<u64>)) {
     let Some(at) = footer.column(column) else { return };
     for (group, bounds) in footer.group_starts().windows(2).enumerate() {

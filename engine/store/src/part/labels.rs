@@ -1,7 +1,7 @@
-//! Labels of chosen series of a part: only the pages that hold them are read, and only the labels that are wanted.
+//! Reads labels of selected series of a part: only the pages that hold them, and only the labels that are requested.
 //!
-//! The commonest labels have columns of their own in `.series`. One without is picked out of the map of all labels when
-//! few series are chosen, else told by the index: its values are few or its series are.
+//! The most common labels have columns of their own in `.series`. Other labels are read from the map of all labels if
+//! few series are selected, else from the index.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,19 +22,19 @@ use super::reader::Part;
 use super::series::page::PAGE_SERIES;
 use crate::error::Result;
 
-/// Series whose labels are decoded at once.
+/// How many series have their labels decoded at once.
 const SERIES_AT_ONCE: usize = 64 * 1024;
-/// Rows that lie closer together are read as one run: a jump costs more than a few rows.
+/// Rows with a smaller gap than this are read as one run: skipping costs more than a few rows.
 const GAP_ROWS: u64 = 32;
-/// For fewer series than this the map is read, whatever the index could tell.
+/// With fewer series than this the map is always read instead of the index.
 const FROM_MAP: usize = 1024;
-/// What a distinct value costs beside its text.
+/// Estimated memory of a distinct value besides its text.
 const VALUE_BYTES: usize = 56;
-/// What a label of the map costs beside its texts and codes.
+/// Estimated memory of a label from the map besides its texts and codes.
 const LABEL_BYTES: usize = 384;
 
-/// One label of chosen series: distinct values in no order, the first one the empty text (label absent), and for each
-/// series the place of its value.
+/// One label of selected series: its distinct values, unordered, the first one empty (label absent), and for each
+/// series the index of its value.
 #[derive(Debug)]
 pub(crate) struct LabelTexts {
     pub(crate) name: Arc<str>,
@@ -42,7 +42,7 @@ pub(crate) struct LabelTexts {
     pub(crate) codes: Vec<u32>,
 }
 
-/// A label under construction.
+/// Collects the values of one label.
 #[derive(Debug)]
 struct Coder {
     name: Arc<str>,
@@ -76,7 +76,7 @@ impl Coder {
         number
     }
 
-    /// Appends picked rows of a column of texts; most are like the one before.
+    /// Appends selected rows of a string column; most are equal to the previous row.
     fn add_texts(&mut self, column: &ArrayRef, rows: &[usize]) -> Option<()> {
         let column = column.as_string_opt::<i32>()?;
         let mut last = 0;
@@ -90,7 +90,7 @@ impl Coder {
         Some(())
     }
 
-    /// Appends picked rows of a dictionary-coded column: each entry of the dictionary is looked up once, if at all.
+    /// Appends selected rows of a dictionary-encoded column; each dictionary entry is looked up at most once.
     fn add_coded(&mut self, column: &ArrayRef, rows: &[usize]) -> Option<()> {
         let coded = column.as_dictionary_opt::<Int32Type>()?;
         let values = coded.values().as_string_opt::<i32>()?;
@@ -113,7 +113,7 @@ impl Coder {
     }
 }
 
-/// Runs of rows that hold the numbers, which ascend, and gaps between them that are not worth a jump.
+/// Row ranges that cover the ascending numbers, including gaps that are too small to be worth skipping.
 fn runs(numbers: &[u32]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for number in numbers.iter().map(|&n| u64::from(n)) {
@@ -125,7 +125,7 @@ fn runs(numbers: &[u32]) -> Vec<Range<u64>> {
     out
 }
 
-/// Says which rows of each of the batches that were read for some runs are those of the numbers.
+/// For batches that were read for some runs, tells which rows of each batch are the selected ones.
 struct Walk<'a> {
     runs: &'a [Range<u64>],
     run: usize,
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         Self { runs, run: 0, at: runs.first().map_or(0, |r| r.start), numbers, next: 0 }
     }
 
-    /// Gives the places of wanted rows within the next batch.
+    /// Indexes of the selected rows within the next batch.
     fn pick(&mut self, rows: usize) -> Vec<usize> {
         let mut out = Vec::with_capacity(rows.min(self.numbers.len() - self.next));
         let mut passed = 0;
@@ -160,18 +160,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Which labels come from where.
+/// Where each requested label is read from.
 struct Sources<'a> {
-    /// Labels with columns, and these.
+    /// Labels with columns of their own, with their column names.
     columns: Vec<(&'a str, String)>,
-    /// Labels out of the map; none: no map is read.
+    /// Labels from the map; if empty, the map is not read.
     map: Vec<&'a str>,
-    /// Labels out of the index.
+    /// Labels from the index.
     index: Vec<&'a str>,
 }
 
 impl Part {
-    /// Label names of its series, ascending.
+    /// Names of all labels in the part, ascending.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -186,8 +186,8 @@ impl Part {
         Ok((file, self.footer(file, stats).await?))
     }
 
-    /// Reads labels of some series, whose numbers ascend: those named, or all. Labels that none of them has may be
-    /// among them.
+    /// Reads labels of some series: those in `wanted`, or all if `None`. `numbers` must be ascending. The result may
+    /// include labels that none of the series has.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -271,7 +271,7 @@ impl Part {
         Ok(out)
     }
 
-    /// Reads the label sets of a run of series.
+    /// Reads the label sets of a range of series.
     pub(super) async fn label_sets(
         &self,
         numbers: Range<u32>,
@@ -295,7 +295,7 @@ impl Part {
         Ok(out)
     }
 
-    /// Gives the label set of a series.
+    /// The label set of one series.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -304,7 +304,7 @@ impl Part {
         sets.into_iter().next().ok_or_else(|| damaged(&self.meta.id.to_string(), "it is shorter than it was written"))
     }
 
-    /// Reads all labels, for an index in memory.
+    /// Reads all labels of all series, to build an index in memory.
     pub(super) async fn read_pairs(&self, stats: &ReadStats) -> Result<PairTable> {
         let (file, footer) = self.series_footer(stats).await?;
         let mut table = PairTable::default();
@@ -321,7 +321,7 @@ impl Part {
                 let read = each_set(batch, |pairs| table.push(pairs));
                 read.ok_or_else(|| damaged(&file.key, "its columns are not those of series"))?;
             }
-            // The table, and what it becomes.
+            // Twice the size, for the table and for the index made from it.
             stats.take(2 * (table.memory_bytes() - before))?;
         }
         Ok(table)
@@ -341,12 +341,12 @@ impl<'a> Sources<'a> {
             let columns = own.into_iter().map(|name| (name, column(name))).collect();
             return Self { columns, map: Vec::new(), index: rest };
         }
-        // The map has all of them.
+        // All labels are in the map, so one source is enough.
         Self { columns: Vec::new(), map: names.to_vec(), index: Vec::new() }
     }
 }
 
-/// Walks the label sets of a batch with the map of labels.
+/// Calls `show` with the label set of each row of a batch.
 fn each_set(
     batch: &RecordBatch,
     mut show: impl for<'t> FnMut(&mut dyn Iterator<Item = (&'t str, &'t str)>),
@@ -359,11 +359,12 @@ fn each_set(
     Some(())
 }
 
-/// Picks labels of some rows out of the map; `done` rows of so many came before. `wanted`: sorted, none: all. A label has
-/// a code for each series, whoever has it, so its memory is asked for when it is first met: names may be as many as series.
+/// Picks labels of selected rows from the map column; `done` of the rows were handled in earlier batches. `wanted` is
+/// sorted; `None` means all. Each label takes a code for every series, even where it is absent, so its memory is
+/// reserved when it first appears: there may be as many names as series.
 ///
 /// # Errors
-/// Those of the gate. `None`: the columns are not those of series.
+/// Those of the memory gate. `Ok(None)` if the columns are not those of `.series`.
 fn add_map(
     batch: &RecordBatch,
     rows: &[usize],
@@ -398,7 +399,7 @@ fn add_map(
     Ok(Some(()))
 }
 
-/// Tells a label of some series by the index.
+/// Reads a label of some series from the index.
 async fn from_index(index: &LabelIndex<'_>, name: &str, numbers: &[u32], stats: &ReadStats) -> Result<LabelTexts> {
     let mut out = LabelTexts { name: Arc::from(name), values: vec![Arc::from("")], codes: Vec::new() };
     let Some(rows) = index.rows(name) else {

@@ -1,5 +1,5 @@
-//! A part of logs: what its columns are ([`LogColumns`]), writing ([`LogPartWriter`]) and reading ([`PartLogs`]), its
-//! streams ([`StreamBlocks`]) and which of them have a label ([`Part::each_label_value`](super::Part)).
+//! Parts of logs: their columns ([`LogColumns`]), writing ([`LogPartWriter`]) and reading ([`PartLogs`]) them, their
+//! streams ([`StreamBlocks`]), and which streams have a label ([`Part::each_label_value`](super::Part)).
 
 mod columns;
 mod known;

@@ -1,10 +1,10 @@
-//! Which metric names a part may hold: the sorted list while it is short, a Bloom filter beyond. It stands in the
-//! catalog, so that an unknown name opens no part.
+//! Tells which metric names a part may contain: a sorted list while it is short, else a Bloom filter. It is stored in
+//! the catalog, so that a query for an unknown name opens no part.
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// Longest list in bytes (names with a separator each); beyond it a filter of 10 bits per name is smaller.
+/// Maximum size of the list in bytes; above that a filter of 10 bits per name is smaller.
 const LIST_BYTES_MAX: usize = 4096;
 const BITS_PER_NAME: usize = 10;
 const PROBES: u64 = 7;
@@ -15,7 +15,8 @@ const PROBES: u64 = 7;
 pub enum NameFilter {
     /// All of them, sorted.
     List(Vec<String>),
-    /// A Bloom filter: 7 probes `h1 + i * h2` into the bits, h1 and h2 the halves of XXH3-64; bytes in base64.
+    /// A Bloom filter with 7 probes at bits `h1 + i * h2`, where h1 and h2 are the halves of XXH3-64. Serialized as
+    /// base64.
     #[serde(with = "bloom_text")]
     Bloom(Vec<u8>),
 }
@@ -27,7 +28,7 @@ impl Default for NameFilter {
 }
 
 impl NameFilter {
-    /// Makes a filter of sorted, unique names.
+    /// Builds the filter from sorted, unique names.
     pub fn of(names: &[&str]) -> Self {
         if names.iter().map(|n| n.len() + 3).sum::<usize>() <= LIST_BYTES_MAX {
             return Self::List(names.iter().map(|&n| n.to_owned()).collect());
@@ -41,7 +42,7 @@ impl NameFilter {
         Self::Bloom(bytes)
     }
 
-    /// Says whether a name may be there; a list never errs, the filter says yes to about 1 % of other names.
+    /// Tells whether a name may be in the part. The list is exact; the filter has about 1 % false positives.
     pub fn may_contain(&self, name: &str) -> bool {
         match self {
             Self::List(names) => names.binary_search_by(|n| n.as_str().cmp(name)).is_ok(),
@@ -49,7 +50,7 @@ impl NameFilter {
         }
     }
 
-    /// Gives all names when the list is exact.
+    /// All names if they are known exactly; `None` for a filter.
     pub fn list(&self) -> Option<&[String]> {
         match self {
             Self::List(names) => Some(names),

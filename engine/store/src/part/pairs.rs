@@ -1,13 +1,14 @@
-//! Label pairs of many series: each (label, value) once, and of each series the numbers of its pairs.
+//! A table of the label pairs of many series: each distinct (label, value) is stored once, and each series has the
+//! numbers of its pairs.
 //!
-//! A series costs what it has: 4 bytes a label, however many label names there are overall. Turned around by sorting
-//! the pairs, the table is an index: for each pair the series that have it.
+//! A series takes 4 bytes per label it has, however many label names exist overall. Inverted, with the pairs sorted,
+//! the table is an index from each pair to the series that have it.
 
 use std::hash::BuildHasher;
 
 use hashbrown::HashTable;
 
-/// Distinct texts with a number each; number 0 is the empty text.
+/// Distinct texts, numbered; number 0 is the empty text.
 #[derive(Debug)]
 pub(super) struct Texts {
     pub(super) list: Vec<Box<str>>,
@@ -22,7 +23,7 @@ impl Default for Texts {
 }
 
 impl Texts {
-    /// Gives the number of a text.
+    /// The number of a text; adds it if it is new.
     pub(super) fn number(&mut self, text: &str) -> u32 {
         if text.is_empty() {
             return 0;
@@ -38,7 +39,7 @@ impl Texts {
         number
     }
 
-    /// Positions of all texts but the empty one, in the order of the texts.
+    /// Numbers of all texts except the empty one, sorted by text.
     pub(super) fn sorted(&self) -> Vec<u32> {
         let mut order: Vec<u32> = (1..self.list.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| self.list[a as usize].cmp(&self.list[b as usize]));
@@ -46,29 +47,29 @@ impl Texts {
     }
 }
 
-/// See the module.
+/// Label pairs of many series; see the module documentation.
 #[derive(Debug, Default)]
 pub(super) struct PairTable {
-    /// Label names; number 0, the empty one, is no label's.
+    /// Label names. Number 0, the empty name, is never a label.
     pub(super) names: Texts,
-    /// How many series have each label.
+    /// For each label, how many series have it.
     pub(super) present: Vec<u32>,
-    /// Number of the name of each pair.
+    /// For each pair, the number of its label name.
     labels: Vec<u32>,
-    /// All values, one after the other, and where each ends.
+    /// All values concatenated, and the end of each.
     texts: String,
     ends: Vec<usize>,
     numbers: HashTable<u32>,
     hasher: foldhash::fast::FixedState,
-    /// Pairs of all series, and where those of each series end.
+    /// Pairs of all series concatenated, and the end of each series.
     pairs: Vec<u32>,
     series_ends: Vec<usize>,
 }
 
 impl PairTable {
-    /// Appends a series with its labels, which come in name order.
+    /// Appends a series; its labels must be sorted by name.
     pub(super) fn push<'a>(&mut self, labels: impl Iterator<Item = (&'a str, &'a str)>) {
-        // Most series have the labels of the one before, and many of its values.
+        // Most series have the same labels as the previous one, and many of its values.
         let (mut before, end) = (self.series_start(self.len().saturating_sub(1)), self.pairs.len());
         for (name, value) in labels {
             let guess = (before < end).then(|| self.pairs[before]);
@@ -111,28 +112,28 @@ impl PairTable {
         if series == 0 { 0 } else { self.series_ends[series - 1] }
     }
 
-    /// Gives the pairs of a series, in name order.
+    /// The pairs of a series, sorted by name.
     pub(super) fn of(&self, series: usize) -> &[u32] {
         if series >= self.len() { &[] } else { &self.pairs[self.series_start(series)..self.series_ends[series]] }
     }
 
-    /// Gives the number of the name of a pair.
+    /// The number of a pair's label name.
     pub(super) fn label(&self, pair: u32) -> u32 {
         self.labels[pair as usize]
     }
 
-    /// Gives the name of a pair.
+    /// The label name of a pair.
     pub(super) fn name(&self, pair: u32) -> &str {
         &self.names.list[self.label(pair) as usize]
     }
 
-    /// Gives the value of a pair.
+    /// The value of a pair.
     pub(super) fn value(&self, pair: u32) -> &str {
         let n = pair as usize;
         &self.texts[if n == 0 { 0 } else { self.ends[n - 1] }..self.ends[n]]
     }
 
-    /// Gives the pairs in the order of names, then values.
+    /// All pairs, sorted by name, then value.
     pub(super) fn sorted(&self) -> Vec<u32> {
         let mut ranks = vec![0u32; self.names.list.len()];
         self.names.sorted().into_iter().zip(1..).for_each(|(name, rank)| ranks[name as usize] = rank);
@@ -142,7 +143,7 @@ impl PairTable {
         order
     }
 
-    /// Turns the table around.
+    /// Inverts the table.
     pub(super) fn postings(&self) -> Postings {
         let mut starts = vec![0usize; self.labels.len() + 1];
         self.pairs.iter().for_each(|&pair| starts[pair as usize + 1] += 1);
@@ -160,20 +161,20 @@ impl PairTable {
         Postings { starts, series }
     }
 
-    /// Lets go of what only the making of the table needs: what is left is names and values.
+    /// Frees what is only needed while the table is built; names and values stay.
     pub(super) fn forget_series(&mut self) {
         (self.pairs, self.series_ends, self.numbers) = (Vec::new(), Vec::new(), HashTable::new());
         self.texts.shrink_to_fit();
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let names: usize = self.names.list.iter().map(|name| name.len() + 32).sum();
         names + self.texts.len() + 20 * self.labels.len() + 4 * self.pairs.len() + 8 * self.series_ends.len()
     }
 }
 
-/// For each pair the series that have it, ascending.
+/// For each pair, the series that have it, ascending.
 #[derive(Debug)]
 pub(super) struct Postings {
     starts: Vec<usize>,
@@ -181,12 +182,12 @@ pub(super) struct Postings {
 }
 
 impl Postings {
-    /// Gives the series of a pair.
+    /// The series that have a pair.
     pub(super) fn of(&self, pair: u32) -> &[u32] {
         &self.series[self.starts[pair as usize]..self.starts[pair as usize + 1]]
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         8 * self.starts.len() + 4 * self.series.len()
     }

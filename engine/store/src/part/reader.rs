@@ -1,4 +1,4 @@
-//! Reading a part: nothing is opened before it is asked for, and what was parsed once stays in the caches.
+//! Reads a part. Files are opened only when needed, and parsed metadata stays in the caches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,19 +17,20 @@ use crate::decoded::DecodedCache;
 use crate::error::{Context, Result};
 use crate::io::PartIo;
 
-/// Remote files up to this length are read as a whole when their footer is: another request costs more.
+/// Remote files up to this size are read completely together with their footer, because a second request would cost
+/// more.
 const WHOLE_BYTES_MAX: u64 = 2 * BLOCK_BYTES;
 
-/// A part that can be read. Snapshots share it: as long as somebody holds its `Arc`, its files must stay.
+/// A readable part, shared by snapshots. Its files must not be deleted while anyone holds its `Arc`.
 #[derive(Debug)]
 pub struct Part {
-    /// What the catalog knows.
+    /// Description of the part from the catalog.
     pub meta: PartMeta,
     io: Arc<dyn PartIo>,
     cache: Arc<Caches>,
-    /// Two queries that need the index of an older part at once make it once.
+    /// Makes queries that need the in-memory index of an older part at the same time build it only once.
     decoding: tokio::sync::Mutex<()>,
-    /// Threads that need a footer at once read it once.
+    /// Makes threads that need a footer at the same time read it only once.
     opening: Mutex<()>,
 }
 
@@ -39,7 +40,7 @@ impl Part {
         Self { meta, io, cache, decoding: tokio::sync::Mutex::new(()), opening: Mutex::new(()) }
     }
 
-    /// The same part as it was before a kind of file was known, with caches of its own.
+    /// The same part as if it had no file of this kind, with caches of its own.
     #[cfg(test)]
     pub(crate) fn without(&self, kind: &str) -> Self {
         let mut meta = self.meta.clone();
@@ -47,7 +48,7 @@ impl Part {
         Self::new(meta, Arc::clone(&self.io), Arc::new(Caches::new(64 << 20, false)))
     }
 
-    /// Says whether reading it means asking a remote store.
+    /// Tells whether the part's files are in a remote store.
     pub(crate) fn is_remote(&self) -> bool {
         self.io.remote(self.meta.place)
     }
@@ -60,12 +61,12 @@ impl Part {
         &self.cache
     }
 
-    /// Gives the decoded columns of logs.
+    /// The cache of decoded log columns.
     pub(crate) fn decoded(&self) -> &DecodedCache {
         &self.cache.decoded
     }
 
-    /// Gives the footer of a file; the cache's or, checked against the catalog's sum, the file's.
+    /// The footer of a file, from the cache; or read from the file and verified against the catalog's checksum.
     pub(super) async fn footer(&self, file: &FileMeta, stats: &ReadStats) -> Result<Arc<Footer>> {
         let key = (self.meta.id, kind_number(&file.kind));
         if let Some(footer) = self.known_footer(key, stats) {
@@ -92,8 +93,8 @@ impl Part {
         footer
     }
 
-    /// Reads the footer of a local file, if it is one. Others may wait for that on their threads: the read ends whoever polls
-    /// its query.
+    /// Reads the footer if the file is local; `None` if it is remote. Other threads may block on this read; that is
+    /// safe because it runs synchronously, so it completes whichever query is polled.
     fn footer_here(&self, key: (PartId, u8), file: &FileMeta, stats: &ReadStats) -> Result<Option<Arc<Footer>>> {
         if self.is_remote() {
             return Ok(None);
@@ -117,7 +118,7 @@ impl Part {
         parse(file, &tail, stats)
     }
 
-    /// Reads a small remote file in one go: its blocks are kept as if they had been asked for.
+    /// Reads a small remote file in one request and caches its blocks as if they had been requested.
     async fn read_small(&self, file: &FileMeta, stats: &ReadStats) -> Result<Footer> {
         let data = file.bytes.checked_sub(file.tail_len).ok_or_else(|| damaged(&file.key, "its sizes do not fit"))?;
         let bytes = self.read_range(file, 0..file.bytes).await?;
@@ -128,7 +129,7 @@ impl Part {
         }
         let footer = Footer::parse(file, &bytes.slice(data as usize..))?;
         for (block, content) in bytes[..data as usize].chunks(BLOCK_BYTES as usize).enumerate() {
-            // A damaged block is found again, and told, by whoever needs it.
+            // A damaged block is not cached; whoever needs it will find and report the damage.
             if footer.check_block(file, block as u64, content).is_ok() {
                 let key = (self.meta.id, kind_number(&file.kind), block as u32);
                 self.cache.blocks.insert(key, Bytes::copy_from_slice(content), content.len() as u64);
@@ -137,7 +138,8 @@ impl Part {
         Ok(footer)
     }
 
-    /// Reads the footers that a question about series needs, all at once. What fails here is told by whoever needs it.
+    /// Prefetches the footers that a query for series needs, concurrently. Errors are ignored here; whoever needs the
+    /// footer reports them.
     pub(crate) async fn warm(&self, stats: &ReadStats) {
         let files = ["index", "series"].iter().filter_map(|kind| self.meta.file(kind));
         futures::future::join_all(files.map(|file| self.footer(file, stats))).await;
@@ -148,12 +150,12 @@ impl Part {
         read.into_iter().next().ok_or_else(|| damaged(&file.key, "nothing came back"))
     }
 
-    /// Waits until nobody else makes the index of the part in memory.
+    /// Lock held while the in-memory index of the part is built.
     pub(super) async fn decoding(&self) -> tokio::sync::MutexGuard<'_, ()> {
         self.decoding.lock().await
     }
 
-    /// Reads every byte of every file and checks it. Caches are neither asked nor filled.
+    /// Reads and verifies every byte of every file, without using the caches.
     ///
     /// # Errors
     /// As [`Part::series_pages`]; the error names the file.

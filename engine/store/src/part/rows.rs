@@ -1,5 +1,5 @@
-//! The part of a table that has one file, `.rows` (metric metadata, and what the server records of itself): written a
-//! batch after the other, read a piece at a time.
+//! Parts of tables that have a single file, `.rows` (metric metadata, and the records that the server keeps about
+//! itself): written batch by batch, read in pieces.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,13 +16,13 @@ use super::file::{PartFile, Unfinished, codec, column, properties};
 use super::{FileMeta, Footer, NameFilter, Part, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Error, Result};
 
-/// Rows of a row group: who writes one holds it packed.
+/// Rows per row group. A writer holds one row group in encoded form.
 const GROUP_ROWS: usize = 65_536;
-/// Most rows of a batch that is read.
+/// Maximum rows of a batch when reading.
 const BATCH_ROWS: usize = 8192;
 
-/// Writes a whole part. Rows must come in the order of the table's sort key; the table's time column is in
-/// milliseconds, and its service column, if any, is called `__q_service`.
+/// Writes a whole part. Rows must come in the order of the table's sort key. The table's time column is in
+/// milliseconds, and its service column, if it has one, is called `__q_service`.
 pub(crate) struct RowsPartWriter {
     table: &'static TableDef,
     spec: PartSpec,
@@ -34,10 +34,10 @@ pub(crate) struct RowsPartWriter {
 }
 
 impl RowsPartWriter {
-    /// Creates the file.
+    /// Creates the part's file.
     ///
     /// # Errors
-    /// Invalid: an unknown table. Those of the disk.
+    /// Invalid: unknown table. Otherwise I/O errors.
     pub(crate) fn create(root: &Path, spec: PartSpec) -> Result<Self> {
         let table = table_of(&spec)?;
         let mut unfinished = Unfinished::default();
@@ -55,7 +55,7 @@ impl RowsPartWriter {
     /// Appends rows.
     ///
     /// # Errors
-    /// Invalid: columns that are not the table's. Those of the disk.
+    /// Invalid: the columns are not those of the table. Otherwise I/O errors.
     pub(crate) fn push(&mut self, batch: &RecordBatch) -> Result<()> {
         fits(self.table, batch)?;
         let times = batch.column_by_name(self.table.time_column);
@@ -71,10 +71,10 @@ impl RowsPartWriter {
         self.file.write(batch)
     }
 
-    /// Ends the part.
+    /// Finishes the part and returns its description.
     ///
     /// # Errors
-    /// Invalid: no rows. Those of the disk.
+    /// Invalid: no rows were written. Otherwise I/O errors.
     pub(crate) fn finish(mut self) -> Result<PartMeta> {
         let (min_ts, max_ts) = self.times.ok_or_else(|| Error::invalid(no_rows_of(self.table)))?;
         let services_all = self.services.len() > SERVICES_MAX;
@@ -107,7 +107,7 @@ impl RowsPartWriter {
     }
 }
 
-/// Writes a part of rows that are there as a whole; see [`RowsPartWriter`].
+/// Writes a part from a single batch; see [`RowsPartWriter`].
 ///
 /// # Errors
 /// Invalid: no rows, an unknown table or columns that are not the table's.
@@ -137,7 +137,7 @@ fn no_rows_of(table: &TableDef) -> String {
     format!("no rows of table `{}`", table.name)
 }
 
-/// Adds the texts of a column, if it is there, until there are so many.
+/// Collects distinct texts of a column, if the batch has it, up to a maximum number.
 fn distinct(batch: &RecordBatch, name: &str, most: usize, out: &mut BTreeSet<String>) {
     let Some(column) = batch.column_by_name(name).filter(|c| *c.data_type() == DataType::Utf8) else { return };
     for text in column.as_string::<i32>().iter().flatten() {
@@ -148,7 +148,7 @@ fn distinct(batch: &RecordBatch, name: &str, most: usize, out: &mut BTreeSet<Str
 }
 
 impl Part {
-    /// Reads all rows of the one file of a table without series.
+    /// Reads all rows of a part of a table with a single file.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -161,7 +161,7 @@ impl Part {
     }
 }
 
-/// The rows of such a part, read a piece after the other.
+/// Reads the rows of such a part in pieces.
 pub(crate) struct RowPieces<'a> {
     part: &'a Part,
     file: &'a FileMeta,
@@ -170,7 +170,7 @@ pub(crate) struct RowPieces<'a> {
 }
 
 impl<'a> RowPieces<'a> {
-    /// Opens a part; none where its table is another.
+    /// Opens a part; `None` if it has no file `.rows`.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -186,12 +186,12 @@ impl<'a> RowPieces<'a> {
         self.footer.rows()
     }
 
-    /// Whether all of them were read.
+    /// Tells whether all rows have been read.
     pub(crate) fn is_read(&self) -> bool {
         self.next >= self.total()
     }
 
-    /// Reads the next rows, at most so many, and some columns of them (none: all).
+    /// Reads the next rows, at most as many as given, with the given columns (`None` means all).
     ///
     /// # Errors
     /// As [`Part::series_pages`].

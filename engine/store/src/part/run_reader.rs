@@ -1,4 +1,5 @@
-//! The whole content of a part by series, for compaction: reads each file once from front to back, a few MB at a time.
+//! Reads the whole content of a part series by series, for compaction. Each file is read once from front to back, a few
+//! MB at a time.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,26 +15,26 @@ use super::{SeriesPage, SeriesRows};
 use crate::error::Result;
 use crate::run::{HistRun, RunExemplar, SeriesRun};
 
-/// Histograms or exemplars read at once.
+/// Rows of histograms or exemplars that are read at once.
 const AHEAD_ROWS: u64 = 4096;
 
-/// Streams the runs of a part in series order; made by [`Part::runs`].
+/// Streams the series of a part with their data, in series order; see [`Part::runs`].
 #[derive(Debug)]
 pub struct RunReader {
     part: Arc<Part>,
     stats: Arc<ReadStats>,
     open: Option<Open>,
-    /// First series that is not held.
+    /// First series that has not been loaded yet.
     next: u32,
 }
 
-/// Series whose labels and places are held at once, per open part.
+/// How many series have their labels and row ranges loaded at once, per open part.
 const SERIES_AT_ONCE: u32 = 2 * PAGE_SERIES;
 
-/// The series at hand.
+/// The series that are loaded.
 #[derive(Debug)]
 struct Open {
-    /// All that are held, and the next one.
+    /// Loaded series that have not been returned yet.
     numbers: Range<u32>,
     pages: Vec<Arc<SeriesPage>>,
     labels: VecDeque<LabelSet>,
@@ -43,7 +44,7 @@ struct Open {
 }
 
 impl Part {
-    /// Streams the whole content by series, for compaction; bypasses the caches.
+    /// Streams the whole content of the part by series, for compaction. Bypasses the caches.
     pub fn runs(self: &Arc<Self>) -> RunReader {
         RunReader::new(Arc::clone(self))
     }
@@ -54,7 +55,7 @@ impl RunReader {
         Self { part, stats: Arc::new(ReadStats::default()), open: None, next: 0 }
     }
 
-    /// Reads the places and labels of the next series.
+    /// Loads row ranges and labels of the next series; `None` at the end.
     async fn step(&mut self) -> Result<Option<Open>> {
         let numbers = self.next..(self.next + SERIES_AT_ONCE).min(self.part.series_count());
         if numbers.is_empty() {
@@ -71,10 +72,10 @@ impl RunReader {
         Ok(Some(Open { numbers, pages, labels: labels.into(), floats, hists, exemplars }))
     }
 
-    /// Gives the next series with all its samples, histograms and exemplars.
+    /// The next series with all its samples, histograms and exemplars; `None` at the end.
     ///
     /// # Errors
-    /// Internal: a damaged file, which the message names. NotFound: it is gone. Unavailable: the store does not answer.
+    /// Damaged: a file is damaged (the message names it) or gone. Unavailable: the store does not answer.
     pub async fn next(&mut self) -> Result<Option<SeriesRun>> {
         if self.open.as_ref().is_none_or(|open| open.numbers.is_empty()) {
             self.open = None;
@@ -113,7 +114,7 @@ fn page_of(pages: &[Arc<SeriesPage>], number: u32) -> &SeriesPage {
     &pages[pages.partition_point(|page| page.numbers().end <= number)]
 }
 
-/// Row ranges of the first of some series, until they have enough rows; at least one.
+/// Row ranges of the first few series, until they have enough rows; at least one series.
 fn ahead(
     pages: &[Arc<SeriesPage>],
     numbers: Range<u32>,

@@ -1,4 +1,4 @@
-//! Writing `.samples`: a row per float sample, sorted by series, then time; values decomposed by series.
+//! Writes `.samples`: one row per float sample, sorted by series and time, with values stored as decimals per series.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,16 +19,17 @@ use super::{FileMeta, PartCompression, PartSpec};
 use crate::error::{Context, Result, io_error};
 use crate::run::FloatRun;
 
-/// Rows of a row group.
+/// Rows per row group.
 const GROUP_ROWS: usize = 1 << 20;
-/// A page with so many rows ends before a series that it cannot hold whole: from one series to the next a numerator
-/// leaps, which makes 64 differences as wide as the leap, and who wants a series then reads no page of another.
+/// A page with at least this many rows ends before a series that does not fit completely. Numerators jump from one
+/// series to the next, which would widen 64 packed differences; and a query for a series then reads no page of another
+/// one.
 const PAGE_ROWS_ENOUGH: usize = PAGE_ROWS / 2;
-/// Rows of a batch: whole pages.
+/// Rows of a batch: a whole number of pages.
 const BATCH_ROWS: usize = 8 * PAGE_ROWS;
 
-/// `.samples` being written. The file is created with its first rows; it has a column `start_ts` only if a sender
-/// gave a start time.
+/// The `.samples` file being written. It is created with its first rows, and has a column `start_ts` only if some
+/// sample has a start time.
 #[derive(Default)]
 pub(super) struct SamplesFile {
     file: Option<PartFile>,
@@ -38,10 +39,10 @@ pub(super) struct SamplesFile {
     ts: Vec<i64>,
     exponents: Vec<i8>,
     numerators: Vec<i64>,
-    /// Positions in the batch and values of what stays a double.
+    /// Row index in the batch and value of each value that stays a double.
     doubles: Vec<(u32, f64)>,
     starts: Vec<i64>,
-    /// Where pages end in the batch; the last one may be open.
+    /// Ends of pages in the batch. Rows after the last end are in the page that is being filled.
     pages: Vec<usize>,
     decimals: Decimals,
     last: i64,
@@ -112,7 +113,7 @@ impl SamplesFile {
         self.rows
     }
 
-    /// Completes the file, if there is any row.
+    /// Writes the rest and finishes the file; `None` if there were no rows.
     pub(super) fn finish(
         mut self,
         root: &Path,
@@ -133,7 +134,7 @@ impl SamplesFile {
             Some(file) => file,
             none => none.insert(create(root, spec, self.with_starts, unfinished)?),
         };
-        // Each call makes a page ([`sample_properties`]).
+        // Each call writes one page (see [`sample_properties`]).
         let mut from = 0;
         for to in self.pages.drain(..).chain([batch.num_rows()]) {
             if from < to {
@@ -175,8 +176,8 @@ impl SamplesFile {
         RecordBatch::try_new(schema(self.with_starts), columns).internal("cannot build a batch of samples")
     }
 
-    /// Adds the column of start times. Rows that are in the file already are copied into a new one: it happens at most
-    /// once per part, and not at all when the first 64 k samples have a start time or none has.
+    /// Adds the column of start times. Rows already in the file are copied to a new one; this happens at most once per
+    /// part, and never if either some of the first 64 k samples have a start time or none has.
     fn begin_starts(&mut self, root: &Path, spec: &PartSpec, unfinished: &mut Unfinished) -> Result<()> {
         self.with_starts = true;
         self.starts.resize(self.ts.len(), 0);
@@ -187,7 +188,7 @@ impl SamplesFile {
         let failed = |e| io_error("cannot rewrite samples with start times", e);
         std::fs::rename(&path, &aside).map_err(failed)?;
         let old = std::fs::File::open(&aside).map_err(failed)?;
-        // The open handle is all that is needed of it; so nothing is left behind, whatever happens.
+        // Only the open handle is needed from now on; so nothing is left behind if something fails.
         std::fs::remove_file(&aside).map_err(failed)?;
         let damaged = "cannot read back samples to rewrite";
         let mut copy = create(root, spec, true, unfinished)?;
@@ -216,8 +217,8 @@ fn create(root: &Path, spec: &PartSpec, with_starts: bool, unfinished: &mut Unfi
     PartFile::create(root, spec, "samples", schema(with_starts), properties, unfinished)
 }
 
-/// Numerators are packed so tightly that little is left to save: what decodes fastest. The other columns are long
-/// runs, and doubles that repeat. What is handed over at once becomes a page.
+/// Numerators are packed so tightly that compression saves little, so they get the fastest codec. The other columns are
+/// long runs, and doubles that repeat. Each write becomes one page.
 fn sample_properties(with_starts: bool, compression: PartCompression) -> WriterProperties {
     let mut p = properties()
         .set_max_row_group_row_count(Some(GROUP_ROWS))
@@ -225,7 +226,8 @@ fn sample_properties(with_starts: bool, compression: PartCompression) -> WriterP
         .set_write_batch_size(PAGE_ROWS)
         .set_compression(codec(compression))
         .set_column_compression(column(&["vi"]), Compression::LZ4_RAW)
-        // A row group with more series than the dictionary page takes goes on with differences, which are 0 or 1.
+        // In a row group with too many series for the dictionary page, the writer falls back to differences, which are
+        // 0 or 1.
         .set_column_encoding(column(&["series"]), Encoding::DELTA_BINARY_PACKED)
         .delta(&["ts"])
         .delta(&["vi"])

@@ -1,8 +1,8 @@
-//! The series of a part, by pages: identities, services, times, and where the rows of each series stand.
+//! The series of a part, in pages: identities, services, time ranges, and the row ranges of each series in the other
+//! files.
 //!
-//! A query decodes the pages that hold series it has chosen, nothing of the others, and no label. Of a page of which it
-//! wants few series it keeps these alone. Pages are cached; which labels the series have is said by `index` and
-//! `labels`.
+//! A query decodes only pages that hold selected series, and no labels. Of a page with few selected series it keeps
+//! only those. Pages are cached; labels are read by `index` and `labels`.
 
 pub(super) mod page;
 
@@ -22,10 +22,11 @@ use crate::sample_blocks::block_starts;
 
 use page::{PAGE_SERIES, SIBLINGS, SeriesPage, SeriesRows};
 
-/// Of a page with fewer chosen series than this part of it, a query keeps these alone.
+/// If fewer than one in this many series of a page are selected, a query keeps only those instead of the whole page.
 const FEW: usize = 16;
 
-/// Splits batches of rows that were read in one go into pieces of the given numbers of rows.
+/// Splits batches that were read in one go into pieces with the given numbers of rows; `None` if the numbers do not
+/// match.
 pub(super) fn split(batches: &[RecordBatch], lens: impl Iterator<Item = usize>) -> Option<Vec<Vec<RecordBatch>>> {
     let (mut at, mut from) = (0, 0);
     let mut out = Vec::new();
@@ -47,7 +48,7 @@ pub(super) fn split(batches: &[RecordBatch], lens: impl Iterator<Item = usize>) 
     Some(out)
 }
 
-/// Merges ascending numbers of pieces of equal size into ranges of rows.
+/// Merges ascending numbers of equally sized pages into row ranges.
 fn rows_of_pages(pages: &[u32], series: u64) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for &page in pages {
@@ -71,7 +72,7 @@ impl Part {
         self.meta.file("series").map_or(0, |file| file.rows) as u32
     }
 
-    /// Gives the page that holds a series.
+    /// The page that holds a series.
     ///
     /// # Errors
     /// As [`Part::series_pages`].
@@ -81,10 +82,10 @@ impl Part {
         pages.into_iter().next().ok_or_else(|| damaged(&file.key, "it is shorter than it was written"))
     }
 
-    /// Gives the pages that hold some series, by ascending number, cached or read.
+    /// The pages that hold some series, from the cache or read; `numbers` must be ascending.
     ///
     /// # Errors
-    /// Internal: the file is damaged. NotFound: it is gone. Unavailable: the store does not answer. Those of the gate.
+    /// Damaged: a file is damaged or gone. Unavailable: the store does not answer. Those of the memory gate.
     pub async fn series_pages(&self, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Arc<SeriesPage>>> {
         let mut pages: Vec<u32> = numbers.chunk_by(|a, b| a / PAGE_SERIES == b / PAGE_SERIES).map(|c| c[0]).collect();
         for number in &mut pages {
@@ -117,10 +118,10 @@ impl Part {
         Ok(out.into_iter().flatten().collect())
     }
 
-    /// Reads all series and the whole index as a reader does, a few pages at a time, and gives the number of series.
+    /// Reads all series and the whole index a few pages at a time, like a query would; returns the number of series.
     ///
     /// # Errors
-    /// As [`Part::series_pages`]; Internal when the index does not speak of each label of each series.
+    /// As [`Part::series_pages`]; also if the index does not cover every label of every series.
     pub(crate) async fn confirm_series(&self, stats: &ReadStats) -> Result<u64> {
         const PAGES: usize = 16;
         let file = self.series_file()?;
@@ -185,7 +186,7 @@ impl Part {
     }
 }
 
-/// What is kept of one chosen series.
+/// What is kept of one selected series.
 #[derive(Debug, Clone, Copy)]
 struct Few {
     series: u32,
@@ -201,18 +202,19 @@ enum Kept {
     Few(Vec<Few>),
 }
 
-/// What a query knows of the series that it chose of a part.
+/// What a query knows about the series it selected in a part.
 #[derive(Debug, Default)]
 pub struct ChosenSeries {
-    /// By number of the page.
+    /// Pages by number, ascending.
     pages: Vec<(u32, Kept)>,
 }
 
 impl ChosenSeries {
-    /// Keeps what a query needs of its series; `numbers` ascend and lie in the pages. Takes the memory that it holds.
+    /// Keeps what a query needs of its series, and reserves the memory for it. `numbers` must be ascending and lie in
+    /// the pages.
     ///
     /// # Errors
-    /// Those of the gate.
+    /// Those of the memory gate.
     pub(crate) fn new(pages: &[Arc<SeriesPage>], numbers: &[u32], stats: &ReadStats) -> Result<Self> {
         let mut out = Vec::with_capacity(pages.len());
         let mut rest = numbers;
@@ -243,7 +245,7 @@ impl ChosenSeries {
     fn kept(&self, series: u32) -> &Kept {
         let page = series / PAGE_SERIES;
         let first = self.pages.first().map_or(0, |(number, _)| *number);
-        // Pages follow each other mostly.
+        // Pages are usually consecutive.
         let guess = self.pages.get((page - first) as usize).filter(|(number, _)| *number == page);
         let found = guess.or_else(|| Some(&self.pages[self.pages.binary_search_by_key(&page, |p| p.0).ok()?]));
         &found.expect("asked for a chosen series").1
@@ -279,7 +281,7 @@ impl ChosenSeries {
         self.rows(2, series)
     }
 
-    /// First and last time of a series.
+    /// Times of the first and last sample of a series.
     pub fn range(&self, series: u32) -> MillisRange {
         match self.kept(series) {
             Kept::Page(page) => page.range(series),
@@ -287,7 +289,7 @@ impl ChosenSeries {
         }
     }
 
-    /// Gives the series of the block of decoded samples that holds a series.
+    /// The series in the same block of decoded samples as a series.
     pub(crate) fn block(&self, series: u32) -> Range<u32> {
         match self.kept(series) {
             Kept::Page(page) => page.block(series),
@@ -298,7 +300,7 @@ impl ChosenSeries {
         }
     }
 
-    /// Samples of that block.
+    /// Number of samples in that block.
     pub(crate) fn block_samples(&self, series: u32) -> u64 {
         match self.kept(series) {
             Kept::Page(page) => page.block_samples(series),
@@ -306,7 +308,7 @@ impl ChosenSeries {
         }
     }
 
-    /// Number of pages that it was made of.
+    /// Number of pages that hold the selected series.
     pub(crate) fn pages(&self) -> usize {
         self.pages.len()
     }

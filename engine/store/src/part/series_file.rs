@@ -1,7 +1,7 @@
-//! Writing `.series` (a row per series) and `.index` (label value → bitmap of series).
+//! Writes `.series` (one row per series) and `.index` (label value → bitmap of series).
 //!
-//! Until the part is complete the table stands in memory, some 80 bytes for a series and 4 for each label that it has.
-//! Only the end tells which labels are the commonest.
+//! The table is held in memory until the part is complete, because only then is it known which labels are the most
+//! common. It takes about 80 bytes per series, plus 4 per label of a series.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::run::SeriesRun;
 
 /// Rows of `.series` that are built at once.
 const BATCH_ROWS: usize = 8 * 1024;
-/// Rows of a row group of `.series`: what a dictionary of a label reaches over.
+/// Rows per row group of `.series`; a label's dictionary covers one row group.
 const SERIES_GROUP_ROWS: usize = 32 * 1024;
-/// Rows of a page of `.series`.
+/// Rows per page of `.series`.
 const SERIES_PAGE_ROWS: usize = 4096;
-/// Rows of a page of `.index`; fewer where bitmaps are large.
+/// Rows per page of `.index`; fewer where bitmaps are large.
 pub(super) const INDEX_PAGE_ROWS: usize = 1024;
-/// Bitmaps of a page of `.index`, in bytes.
+/// Size limit for the bitmaps of a page of `.index`.
 const INDEX_PAGE_BYTES: usize = 64 << 10;
 
 /// The series of a part being written.
@@ -41,14 +41,15 @@ pub(super) struct SeriesTableWriter {
     labels: PairTable,
     services: Texts,
     service_codes: Vec<u32>,
-    /// First row and number of rows in each sibling.
+    /// First row and number of rows of each series in samples, histograms and exemplars.
     rows: [(Vec<u64>, Vec<u64>); 3],
     min_ts: Vec<i64>,
     max_ts: Vec<i64>,
 }
 
 impl SeriesTableWriter {
-    /// Appends a series; `first` are the rows at which its data begins in samples, histograms and exemplars.
+    /// Appends a series. `first` is the first row of its data in samples, histograms and exemplars; `range` its first
+    /// and last time.
     pub(super) fn push(&mut self, run: &SeriesRun, first: [u64; 3], range: (i64, i64)) {
         self.ids.extend_from_slice(&run.id.to_bytes());
         self.labels.push(run.labels.iter());
@@ -67,7 +68,7 @@ impl SeriesTableWriter {
         self.min_ts.len()
     }
 
-    /// Services of the series, sorted; the empty text stands for series without one.
+    /// Distinct services of the series, sorted; includes the empty text if some series has none.
     pub(super) fn services(&self) -> Vec<String> {
         let mut services: Vec<String> =
             self.services.sorted().iter().map(|&s| self.services.list[s as usize].to_string()).collect();
@@ -77,7 +78,7 @@ impl SeriesTableWriter {
         services
     }
 
-    /// Metric names, sorted: series order begins with them.
+    /// Distinct metric names, sorted. Series are sorted by metric name first.
     pub(super) fn metrics(&self) -> Vec<&str> {
         let mut metrics: Vec<&str> = (0..self.len()).map(|row| self.metric(row)).filter(|m| !m.is_empty()).collect();
         metrics.dedup();
@@ -89,7 +90,7 @@ impl SeriesTableWriter {
         self.labels.of(row).iter().find(of_metric).map_or("", |&pair| self.labels.value(pair))
     }
 
-    /// The labels that get a column of their own, in name order, by number.
+    /// Numbers of the labels that get columns of their own, sorted by name.
     fn commonest(&self) -> Vec<u32> {
         let (names, present) = (&self.labels.names, &self.labels.present);
         let mut labels = names.sorted();
@@ -100,7 +101,7 @@ impl SeriesTableWriter {
         labels
     }
 
-    /// Writes `.series`. `meta` goes into its footer: what is known of the part but this file.
+    /// Writes `.series`. Its footer gets `meta`, the description of the part without this file.
     pub(super) fn write(
         &self,
         root: &Path,
@@ -117,7 +118,7 @@ impl SeriesTableWriter {
             Arc::new(Schema::new(fields))
         };
         let schema = fields(&DataType::Utf8);
-        // Readers get dictionaries.
+        // Readers get these columns as dictionaries.
         let shown = fields(&DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8)));
         let mut p = properties()
             .set_max_row_group_row_count(Some(SERIES_GROUP_ROWS))
@@ -138,7 +139,7 @@ impl SeriesTableWriter {
             self.labels.names.sorted().iter().map(|&l| &*self.labels.names.list[l as usize]).collect();
         file.put(keys::LABELS, serde_json::to_string(&names).internal("cannot write label names")?);
         file.put_meta(meta)?;
-        // Place of each label among those with a column.
+        // Index of each label among those with a column.
         let mut places = vec![usize::MAX; self.labels.names.list.len()];
         own.iter().enumerate().for_each(|(place, &label)| places[label as usize] = place);
         for start in (0..self.len()).step_by(BATCH_ROWS) {
@@ -201,7 +202,7 @@ impl SeriesTableWriter {
         map_of(offsets, names, values)
     }
 
-    /// Writes `.index`; none when no series has a label.
+    /// Writes `.index`; `None` if no series has a label.
     pub(super) fn write_index(
         &self,
         root: &Path,
@@ -234,7 +235,7 @@ impl SeriesTableWriter {
                 _ => directory.push((name, row, 1)),
             }
             batch.push(name, self.labels.value(pair), postings.of(pair))?;
-            // A batch that is full of bitmaps ends their page.
+            // A batch whose bitmaps reach the size limit ends the page.
             if batch.rows == INDEX_PAGE_ROWS || batch.bytes >= INDEX_PAGE_BYTES {
                 batch.write(&mut file)?;
             }
@@ -276,7 +277,7 @@ impl IndexBatch {
     }
 }
 
-/// Gives a map column of the type of `labels` out of its pairs.
+/// Builds a map column, with the type of the column `labels`, from its pairs.
 pub(super) fn map_of(offsets: Vec<i32>, mut names: StringBuilder, mut values: StringBuilder) -> Result<MapArray> {
     let fields =
         Fields::from(vec![Field::new("key", DataType::Utf8, false), Field::new("value", DataType::Utf8, false)]);

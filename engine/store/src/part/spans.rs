@@ -1,4 +1,4 @@
-//! The part of the table `spans`: how batches of spans become columns and come back.
+//! Parts of the table `spans`: converts batches of spans to columns and back.
 
 mod chunks;
 mod columns;
@@ -30,10 +30,10 @@ pub(crate) use write::{GROUP_ROWS, SpanPartWriter, equal_but_received, roll_up, 
 use quiver_types::spans::Place;
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, RESOURCE_PREFIX};
 
-/// Footer key: first row of each minute, as JSON `[[minute, row], …]`.
+/// Footer key: each minute with its first row, as JSON `[[minute, row], …]`.
 pub(super) const MINUTES: &str = "quiver.minutes";
 
-/// The types that a column of an attribute may have.
+/// The possible types of an attribute's own column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum OwnType {
     Text,
@@ -43,10 +43,10 @@ pub(crate) enum OwnType {
 }
 
 impl OwnType {
-    /// All of them, in order.
+    /// All types, in order.
     pub(crate) const ALL: [Self; 4] = [Self::Text, Self::Int, Self::Double, Self::Bool];
 
-    /// Gives the type of the column that a value fits, by the letter of its type.
+    /// The type of the column for values with this type letter; `None` for values that fit no column, such as lists.
     pub(crate) fn of_letter(letter: u8) -> Option<Self> {
         match letter {
             b's' => Some(Self::Text),
@@ -58,7 +58,7 @@ impl OwnType {
     }
 }
 
-/// Gives the name of the column of an attribute.
+/// Column name of an attribute.
 pub(crate) fn column_name(place: Place, key: &str) -> String {
     let prefix = if place == Place::Resource { RESOURCE_PREFIX } else { ATTRIBUTE_PREFIX };
     format!("{prefix}{key}")

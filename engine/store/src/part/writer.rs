@@ -1,4 +1,4 @@
-//! Writing a part of metrics: series in series order, streamed into the files; finished as a whole or not at all.
+//! Writes a part of metrics: series in series order, streamed into the files. A part is finished completely or deleted.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,12 +16,12 @@ use super::{FileMeta, NameFilter, PartMeta, PartSpec, SERVICES_MAX};
 use crate::error::{Context, Result};
 use crate::run::{HistRun, RunExemplar, SeriesRun};
 
-/// Rows of histograms or exemplars handed on at once.
+/// Rows of histograms or exemplars that are written at once.
 const BATCH_ROWS: usize = 1024;
 
-/// Writes a part of metrics under a local directory. Dropped before [`PartWriter::finish`], it deletes its files.
+/// Writes a part of metrics under a local directory. If dropped before [`PartWriter::finish`], it deletes its files.
 ///
-/// Memory: one row group of each file in its packed form, and the series table (`series_file`).
+/// Memory: one encoded row group of each file, plus the series table (see `series_file`).
 pub struct PartWriter {
     root: PathBuf,
     spec: PartSpec,
@@ -44,7 +44,7 @@ impl std::fmt::Debug for PartWriter {
 }
 
 impl PartWriter {
-    /// Begins a part; its files will be `root/<key>`. They are created with their first rows.
+    /// Starts a part; its files will be `root/<key>`, created with their first rows.
     pub fn metrics(root: &Path, spec: PartSpec) -> Self {
         assert_eq!(spec.table, metrics::TABLE.name, "a part of metrics");
         Self {
@@ -60,10 +60,11 @@ impl PartWriter {
         }
     }
 
-    /// Appends a series; series come in series order, each once and normalized. An empty one is left out.
+    /// Appends a series. Series must come in series order, each only once, with normalized data. A series without data
+    /// is ignored.
     ///
     /// # Errors
-    /// A file cannot be made or written.
+    /// I/O errors.
     pub fn push(&mut self, run: &SeriesRun) -> Result<()> {
         let Some(range) = run.time_range() else { return Ok(()) };
         assert!(
@@ -102,10 +103,10 @@ impl PartWriter {
         self.series.len() as u64
     }
 
-    /// Completes all files and syncs them and their directories.
+    /// Finishes all files, and syncs them and their directories.
     ///
     /// # Errors
-    /// [`crate::ErrorKind::Invalid`] when no series was pushed: an empty part must not exist.
+    /// [`crate::ErrorKind::Invalid`] if no series was written: a part must not be empty.
     pub fn finish(mut self) -> Result<PartMeta> {
         let Some(range) = self.range else {
             return Err(crate::Error::invalid("a part without rows"));
@@ -150,7 +151,7 @@ impl PartWriter {
     }
 }
 
-/// `.histograms` being written.
+/// The `.histograms` file being written.
 #[derive(Default)]
 struct HistsFile {
     file: Option<PartFile>,
@@ -224,7 +225,7 @@ fn hist_properties(spec: &PartSpec) -> WriterProperties {
     p.build()
 }
 
-/// `.exemplars` being written.
+/// The `.exemplars` file being written.
 #[derive(Default)]
 struct ExemplarsFile {
     file: Option<PartFile>,

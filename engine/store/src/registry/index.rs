@@ -1,8 +1,9 @@
-//! What readers need of the registry: label pairs as symbols, the pairs of each series, postings per pair.
+//! What readers need of the registry: label pairs as symbols, the pairs of each series, and a posting list for each
+//! pair.
 //!
-//! A pair (label, value) is interned once, in the canonical bytes of `LabelSet`, and has a number; a series is the
-//! list of its pairs' numbers, 4 bytes a label, and its label set is their bytes one after the other. How matchers are
-//! answered is said in `matching`.
+//! A (label, value) pair is interned once, in the canonical encoding of `LabelSet`, and numbered. A series is the list
+//! of its pairs' numbers, 4 bytes per label; its label set is their encodings concatenated. `matching` describes how
+//! matchers are evaluated.
 
 use std::sync::Arc;
 
@@ -19,10 +20,10 @@ use super::postings::Postings;
 /// A label pair.
 #[derive(Debug)]
 pub(crate) struct Pair {
-    /// Canonical bytes: name and value, each with its length.
+    /// Canonical encoding: name and value, each preceded by its length.
     bytes: Arc<[u8]>,
     name: u32,
-    /// Where it stands in the list of its name.
+    /// Its position in the list of its name's pairs.
     position: u32,
     postings: Postings,
 }
@@ -36,11 +37,11 @@ struct Name {
 #[derive(Debug)]
 struct Series {
     id: SeriesId,
-    /// Pairs in canonical order.
+    /// Numbers of its pairs in canonical order.
     pairs: Box<[u32]>,
 }
 
-/// Symbols, label sets and postings of all live series.
+/// Symbols, label sets and posting lists of all live series.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
     pairs: Vec<Option<Pair>>,
@@ -51,16 +52,16 @@ pub(crate) struct Index {
     by_name: HashMap<Arc<str>, u32, FixedState>,
     series: Paged<Series>,
     all: RoaringBitmap,
-    /// Heap bytes of entries: pairs, lists of pairs, postings.
+    /// Heap memory of entries: pairs, lists of pairs, posting lists.
     heap_bytes: usize,
     scratch: Vec<u8>,
 }
 
-/// What a pair costs beside its bytes: slab entry, header of the shared bytes, hash entry, entry in its name's list.
+/// Memory of a pair besides its bytes: slab entry, header of the shared bytes, hash entry, entry in its name's list.
 const PAIR_BYTES: usize = size_of::<Option<Pair>>() + 16 + 8 + 4;
-/// What a name costs beside its text: slab entry, map entry, headers.
+/// Memory of a name besides its text: slab entry, map entry, headers.
 const NAME_BYTES: usize = size_of::<Option<Name>>() + 64;
-/// What one posting costs, on average of lists and bitmaps.
+/// Average memory of one posting, in lists and bitmaps.
 const POSTING_BYTES: usize = 4;
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -76,7 +77,7 @@ impl Index {
         self.by_bytes.find(hash(bytes), |&p| *self.pair(p).bytes == *bytes).copied()
     }
 
-    /// Adds a series under a number that none has.
+    /// Adds a series under an unused number.
     pub(crate) fn define(&mut self, number: u32, id: SeriesId, canonical: &[u8]) {
         let mut pairs = Vec::with_capacity(16);
         let mut scratch = std::mem::take(&mut self.scratch);
@@ -126,7 +127,7 @@ impl Index {
         number
     }
 
-    /// Takes a series out.
+    /// Removes a series.
     pub(crate) fn remove(&mut self, number: u32) {
         let Some(series) = self.series.remove(number) else { return };
         self.all.remove(number);
@@ -148,7 +149,7 @@ impl Index {
                 self.pairs[moved as usize].as_mut().expect("in the list of its name").position = pair.position;
             }
             if list.is_empty() {
-                // The last pair takes its name with it.
+                // When the last pair of a name goes, the name goes as well.
                 self.heap_bytes -= NAME_BYTES + name.text.len();
                 self.by_name.remove(&name.text);
                 self.names[pair.name as usize] = None;
@@ -173,12 +174,12 @@ impl Index {
         self.heap_bytes + self.series.bytes()
     }
 
-    /// Gives the identity of a live series.
+    /// The identity of a live series.
     pub(crate) fn id(&self, number: u32) -> Option<SeriesId> {
         self.series.get(number).map(|s| s.id)
     }
 
-    /// Gives the label set of a live series; `scratch` is a buffer to build it in.
+    /// The label set of a live series; `scratch` is a reusable buffer.
     pub(crate) fn labels(&self, number: u32, scratch: &mut Vec<u8>) -> Option<(SeriesId, LabelSet)> {
         let series = self.series.get(number)?;
         scratch.clear();
@@ -188,12 +189,12 @@ impl Index {
         Some((series.id, LabelSet::from_canonical(scratch)))
     }
 
-    /// Gives the pairs of a live series in canonical order, as symbols.
+    /// The pairs of a live series in canonical order, as symbols.
     pub(crate) fn pairs_of(&self, number: u32) -> Option<(SeriesId, &[u32])> {
         self.series.get(number).map(|s| (s.id, &*s.pairs))
     }
 
-    /// Gives the canonical bytes of a pair.
+    /// The canonical encoding of a pair.
     pub(crate) fn pair_bytes(&self, pair: u32) -> Arc<[u8]> {
         Arc::clone(&self.pair(pair).bytes)
     }
@@ -203,27 +204,27 @@ impl Index {
         &self.all
     }
 
-    /// Finds a name.
+    /// The number of a name.
     pub(super) fn name(&self, text: &str) -> Option<u32> {
         self.by_name.get(text).copied()
     }
 
-    /// Gives the pairs of a name.
+    /// The pairs of a name.
     pub(super) fn pairs_of_name(&self, name: u32) -> &[u32] {
         self.names.get(name as usize).and_then(Option::as_ref).map_or(&[], |name| &name.pairs)
     }
 
-    /// Gives the name and the bytes of a pair, when there is one of this number.
+    /// The name and the encoding of a pair, if it exists.
     pub(super) fn pair_of(&self, pair: u32) -> Option<(u32, &Arc<[u8]>)> {
         self.pairs.get(pair as usize)?.as_ref().map(|pair| (pair.name, &pair.bytes))
     }
 
-    /// Gives the series of a pair.
+    /// The posting list of a pair.
     pub(super) fn postings(&self, pair: u32) -> Option<&Postings> {
         self.pairs.get(pair as usize)?.as_ref().map(|pair| &pair.postings)
     }
 
-    /// Gives the series that have a label with a value.
+    /// The series that have a label with this value.
     pub(super) fn having(&self, name: &str, value: &str) -> RoaringBitmap {
         let mut bytes = Vec::with_capacity(name.len() + value.len() + 4);
         push_pair(&mut bytes, name, value);

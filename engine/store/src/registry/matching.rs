@@ -1,12 +1,12 @@
-//! Matchers over the live series.
+//! Evaluates matchers on the live series.
 //!
-//! A writer that waits for the index holds up acknowledgements, so no pattern is judged under its lock, and nothing that
-//! grows with the number of values or series is done in one hold of it: values are handed out in batches as shared bytes,
-//! judged, and the postings of the liked ones are united in batches again.
+//! A writer that waits for the index delays acknowledgements. So no pattern is tested under its lock, and no hold of
+//! the lock takes time proportional to the number of values or series: values are copied out in batches as shared
+//! bytes, tested, and the posting lists of the matching ones are united, again in batches.
 //!
-//! Series come and go between two holds. Those that the caller may see belong to generations that it holds, so they stay,
-//! with their pairs and their numbers; of others the answer may have some or not: a number in it that was let go and
-//! given to another series meanwhile stands for one that is newer than the caller's snapshot.
+//! Series come and go between two holds of the lock. Those that the caller may see belong to generations it holds, so
+//! they stay, with their pairs and numbers. Others may or may not be in the result; if a number is released and reused
+//! in the meantime, it stands for a series newer than the caller's snapshot.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use roaring::RoaringBitmap;
 use super::postings::Union;
 use super::{Index, Registry};
 
-/// Pairs or series that are looked at in one hold of the lock.
+/// Pairs or series that are handled in one hold of the lock.
 const PER_LOCK: usize = 1024;
 
-/// A pair that was handed out.
+/// A pair that was copied out.
 struct Handed {
     pair: u32,
     bytes: Arc<[u8]>,
@@ -33,7 +33,7 @@ fn value(bytes: &[u8]) -> &str {
 }
 
 impl Registry {
-    /// Gives the numbers of all series that the matchers match, whatever generation holds them.
+    /// Numbers of all series that match, in any generation.
     pub fn matching(&self, matchers: &[Matcher]) -> RoaringBitmap {
         let mut order: Vec<&Matcher> = matchers.iter().collect();
         order.sort_by_key(|m| match m.op {
@@ -55,7 +55,7 @@ impl Registry {
         self.with_index(|index| index.all().clone())
     }
 
-    /// Keeps of `found` (none: everything) what a matcher matches.
+    /// Keeps those of `found` (`None` means all series) that match a matcher.
     fn narrow(&self, matcher: &Matcher, found: &mut Option<RoaringBitmap>) {
         let takes_empty = matcher.matches_empty();
         let known = self.with_index(|index| {
@@ -84,13 +84,14 @@ impl Registry {
         }
     }
 
-    /// Unites the postings of the values that the matcher matches (`wanted`) or does not match.
+    /// Unites the posting lists of the values that match (`wanted`) or do not match.
     fn postings_where(&self, matcher: &Matcher, name: u32, wanted: bool) -> RoaringBitmap {
         if let Some(value) = matcher.single_value() {
-            // `a="x"` needs what has x; `a!="x"` takes the empty value and needs the same to leave it out.
+            // `a="x"` needs the series with x; `a!="x"` also matches the empty value, and needs the same series to
+            // exclude them.
             return self.with_index(|index| index.having(&matcher.name, value));
         }
-        // All at once: pairs change their places in the list when others go.
+        // Copied at once, because pairs move within the list when others are removed.
         let pairs = self.with_index(|index| index.pairs_of_name(name).to_vec());
         let mut union = Union::default();
         for pairs in pairs.chunks(PER_LOCK) {
@@ -116,7 +117,7 @@ impl Registry {
         union.finish()
     }
 
-    /// Judges the candidates one by one, each distinct value once: cheaper when the label has far more values.
+    /// Tests the candidates one by one, each distinct value once: cheaper if the label has far more values.
     fn narrow_few(&self, matcher: &Matcher, name: u32, candidates: &RoaringBitmap) -> RoaringBitmap {
         let candidates: Vec<u32> = candidates.iter().collect();
         let mut places: Vec<Option<u32>> = Vec::with_capacity(candidates.len());
@@ -143,7 +144,7 @@ impl Registry {
     }
 }
 
-/// Finds the pair that a series has of a name.
+/// The pair of a series with a given name.
 fn pair_named(index: &Index, number: u32, name: u32) -> Option<(u32, &Arc<[u8]>)> {
     let (_, pairs) = index.pairs_of(number)?;
     pairs.iter().find_map(|&pair| index.pair_of(pair).filter(|(of, _)| *of == name).map(|(_, bytes)| (pair, bytes)))

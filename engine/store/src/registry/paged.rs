@@ -1,7 +1,7 @@
-//! A table from series numbers to values, in pages of 1024.
+//! A table from series numbers to values, in pages of 1024 entries.
 //!
-//! The least number that is free is handed out, so live ones lie close together; a page goes when its last entry goes,
-//! and the directory ends with the last page, which keeps churn from growing the table.
+//! The smallest free number is assigned first, so numbers in use are close together. A page is freed with its last
+//! entry, and the directory ends with the last page, so churn does not make the table grow.
 
 const PAGE: usize = 1024;
 
@@ -32,7 +32,7 @@ impl<T> Paged<T> {
         page.items[number as usize % PAGE].as_ref()
     }
 
-    /// Puts an entry, replacing what was there.
+    /// Sets an entry, replacing an existing one.
     pub(crate) fn insert(&mut self, number: u32, value: T) {
         let at = number as usize / PAGE;
         if self.pages.len() <= at {
@@ -49,7 +49,7 @@ impl<T> Paged<T> {
         }
     }
 
-    /// Takes an entry out.
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, number: u32) -> Option<T> {
         let slot = self.pages.get_mut(number as usize / PAGE)?;
         let page = slot.as_mut()?;
@@ -73,7 +73,7 @@ impl<T> Paged<T> {
         self.len
     }
 
-    /// Bytes of the table itself, without what entries hold on the heap.
+    /// Memory of the table itself, without heap memory of the entries.
     pub(crate) fn bytes(&self) -> usize {
         self.live_pages * PAGE * size_of::<Option<T>>() + self.pages.capacity() * size_of::<usize>()
     }

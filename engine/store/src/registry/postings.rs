@@ -1,9 +1,9 @@
-//! The series numbers that have one label pair. Most pairs belong to one series or to very many, so there are three
-//! forms: one number, a short sorted list, a roaring bitmap.
+//! The numbers of the series that have one label pair. Most pairs belong to one series or to very many, so there are
+//! three forms: one number, a short sorted list, a Roaring bitmap.
 
 use roaring::RoaringBitmap;
 
-/// Longest list before it becomes a bitmap.
+/// Longest list; more numbers become a bitmap.
 const LIST_MAX: usize = 128;
 
 /// Ascending series numbers.
@@ -18,7 +18,7 @@ pub(crate) enum Postings {
 }
 
 impl Postings {
-    /// Adds a number that is not among them; mostly it is greater than all.
+    /// Adds a number that is not in the list yet; mostly it is the greatest.
     pub(crate) fn insert(&mut self, number: u32) {
         match self {
             Self::One(first) => *self = Self::List(vec![(*first).min(number), (*first).max(number)]),
@@ -37,7 +37,7 @@ impl Postings {
         }
     }
 
-    /// Takes a number out; says whether none is left.
+    /// Removes a number; returns whether none is left.
     pub(crate) fn remove(&mut self, number: u32) -> bool {
         match self {
             Self::One(first) => *first == number,
@@ -64,7 +64,7 @@ impl Postings {
     }
 }
 
-/// Unites postings: short ones are gathered and sorted once.
+/// Unites posting lists; short ones are collected, and sorted once.
 #[derive(Debug, Default)]
 pub(crate) struct Union {
     bitmap: RoaringBitmap,

@@ -1,10 +1,10 @@
-//! The time that retention goes by. A machine that boots with a wrong clock must not lose its data, so the wall clock is
-//! believed only as long as it moves with the monotonic one, from a time that was believed before.
+//! The time that retention uses. A machine that boots with a wrong clock must not lose its data, so the wall clock is
+//! trusted only while it advances in step with the monotonic clock, starting from a time that was trusted before.
 //!
-//! That time stands in the file `CLOCK` of the data directory; where there is none, the newest commit or sample of the
-//! store gives it. A wall clock that is more than a day ahead of it (a jump, or a store that was off for long) is held
-//! against the monotonic clock for hours: it is believed when it kept in step with it and samples of its time have
-//! kept coming. Until then time goes on from where it was.
+//! The trusted time is stored in the file `CLOCK` of the data directory; without the file, the time of the newest
+//! commit or sample in the store is used. A wall clock that is more than a day ahead (it jumped, or the store was off
+//! for long) is compared with the monotonic clock for hours. It is trusted if it kept in step and samples with its time
+//! kept arriving. Until then the time continues from the last trusted one.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,37 +19,37 @@ use crate::error::{Context, Result, chain, io_error};
 use crate::layout::sync_dir;
 use crate::metrics::METRICS;
 
-/// How far the wall clock may be from where it is expected.
+/// Maximum accepted difference between the wall clock and the expected time.
 pub(crate) const LEAP_MAX: Millis = DAY_MS;
-/// How much the believed time moves before it is written again.
+/// How far the trusted time advances before it is written again.
 const WRITE_EVERY: Millis = 10 * 60_000;
-/// How often a clock that is not believed is logged.
+/// How often a distrusted clock is logged.
 const SAY_EVERY: Duration = Duration::from_hours(1);
 
-/// What is known of the time at one moment.
+/// The clocks at one moment.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reading {
     /// The wall clock.
     pub(super) wall: Millis,
     /// The monotonic clock.
     pub(super) elapsed: Duration,
-    /// Newest sample in parts.
+    /// Time of the newest sample in parts.
     pub(super) newest: Option<Millis>,
 }
 
-/// A wall clock that is not where it is expected.
+/// A wall clock that differs from the expected time.
 #[derive(Debug, Clone, Copy)]
 struct Leap {
     wall: Millis,
     since: Duration,
-    /// When it was logged last.
+    /// When it was last logged.
     said: Option<Duration>,
 }
 
-/// See the module.
+/// The clock that retention uses; see the module documentation.
 #[derive(Debug)]
 pub(crate) struct TrustedClock {
-    /// A time that is believed, and when that was.
+    /// The last trusted time, and the monotonic clock at that moment.
     anchor: (Millis, Duration),
     confirm: Duration,
     leap: Option<Leap>,
@@ -61,17 +61,17 @@ fn millis(time: Duration) -> Millis {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// Gives the file that holds the believed time.
+/// Path of the file with the trusted time.
 pub(crate) fn file(data_dir: &Path) -> PathBuf {
     data_dir.join("CLOCK")
 }
 
-/// Reads the believed time; none when there is none yet, or it is damaged.
+/// Reads the trusted time; `None` if there is no file, or it is damaged.
 pub(crate) fn believed(file: &Path) -> Option<Millis> {
     std::fs::read_to_string(file).ok()?.trim().parse().ok()
 }
 
-/// Says in words how far the wall clock is from the believed time.
+/// Describes how far the wall clock is from the trusted time.
 pub(crate) fn words(wall: Millis, believed: Millis) -> String {
     let days = wall.abs_diff(believed) as f64 / DAY_MS as f64;
     let side = if wall > believed { "ahead of" } else { "behind" };
@@ -83,13 +83,13 @@ pub(crate) fn words(wall: Millis, believed: Millis) -> String {
 }
 
 impl TrustedClock {
-    /// Begins with a time that is believed, `elapsed` by the monotonic clock. The wall clock is believed again once it has
-    /// held for `confirm`.
+    /// Starts with a trusted time, which it was at `elapsed` of the monotonic clock. A deviating wall clock is trusted
+    /// again once it has been in step for `confirm`.
     pub(super) fn new(file: PathBuf, time: Millis, elapsed: Duration, confirm: Duration) -> Self {
         Self { anchor: (time, elapsed), confirm, leap: None, file, written: None }
     }
 
-    /// Gives the time that retention may go by now, and notes when that is not the wall clock's.
+    /// The time that retention may use now. Sets `note` to a message if that is not the wall clock's time.
     pub(super) async fn read(&mut self, now: Reading, note: &Mutex<Option<String>>) -> Millis {
         let time = self.judge(now);
         METRICS.retention_clock_lead.set_time(Duration::from_millis(now.wall.abs_diff(self.expected(now.elapsed))));
@@ -105,7 +105,7 @@ impl TrustedClock {
         time
     }
 
-    /// Where the wall clock should be.
+    /// The time the wall clock should have.
     fn expected(&self, elapsed: Duration) -> Millis {
         self.anchor.0.saturating_add(millis(elapsed.saturating_sub(self.anchor.1)))
     }
@@ -121,10 +121,10 @@ impl TrustedClock {
         let leap = *self.leap.get_or_insert(new);
         let held = now.elapsed.saturating_sub(leap.since);
         if off(now.wall, leap.wall.saturating_add(millis(held))) {
-            // Another jump: all begins anew.
+            // Another jump: start over.
             self.leap = Some(new);
         } else if held >= self.confirm {
-            // Forwards, samples must have come in the second half of that time.
+            // A clock that is ahead also needs samples from the second half of the period.
             let half = leap.wall.saturating_add(millis(self.confirm / 2));
             if now.wall < expected || now.newest.is_some_and(|newest| newest >= half) {
                 tracing::info!(
@@ -138,7 +138,7 @@ impl TrustedClock {
         expected.min(now.wall)
     }
 
-    /// Says in words that the wall clock is not believed, and logs that from time to time.
+    /// A message if the wall clock is not trusted; also logs it from time to time.
     fn told(&mut self, now: Reading) -> Option<String> {
         let expected = self.expected(now.elapsed);
         self.leap.as_mut().map(|leap| {
@@ -152,7 +152,7 @@ impl TrustedClock {
     }
 }
 
-/// Notes a time that is believed.
+/// Writes the trusted time.
 pub(crate) fn write(file: &Path, time: Millis) -> Result<()> {
     let temporary = file.with_extension("tmp");
     let put = || {

@@ -1,4 +1,4 @@
-//! Which parts go: days past the retention of their table, and the oldest days of a store that is too large.
+//! Selects the parts to drop: days past the retention of their table, and the oldest days of a store that is too large.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,15 +10,16 @@ use crate::part::{Part, PartMeta, Place};
 use crate::settings::StoreSettings;
 use crate::snapshot::Visible;
 
-/// Most days of a table that one round drops for their age: a mistake is seen before it is complete.
+/// Maximum number of days of a table that one round drops for their age, so that a wrong setting is noticed before
+/// everything is gone.
 const DAYS_MAX: usize = 7;
 
-/// What the store does not have yet goes there first: its commit object waits for it.
+/// Whether a part has been uploaded. Others are uploaded first, because their commit object waits for that.
 fn stored(part: &PartMeta) -> bool {
     part.place == Place::Store
 }
 
-/// Gives the parts whose day is past the retention of its table at `time`, of the oldest days that are.
+/// The parts whose day is past the retention of its table at `time`; only the oldest such days.
 pub(super) fn past(settings: &StoreSettings, now: &Visible, time: Millis) -> Vec<Arc<Part>> {
     let past = |part: &PartMeta| {
         let Some(retention) = settings.retention_of(&part.table) else { return false };
@@ -26,7 +27,7 @@ pub(super) fn past(settings: &StoreSettings, now: &Visible, time: Millis) -> Vec
         (i64::from(part.day) + 1) * DAY_MS <= keep_from && stored(part)
     };
     let mut days: BTreeMap<&str, BTreeSet<i32>> = BTreeMap::new();
-    // Sorted by table and day: the first days that come are the oldest.
+    // Parts are sorted by table and day, so the first days are the oldest.
     let chosen = now.parts.iter().filter(|p| past(&p.meta)).filter(|p| {
         let days = days.entry(&p.meta.table).or_default();
         days.contains(&p.meta.day) || (days.len() < DAYS_MAX && days.insert(p.meta.day))
@@ -34,9 +35,9 @@ pub(super) fn past(settings: &StoreSettings, now: &Visible, time: Millis) -> Vec
     chosen.map(Arc::clone).collect()
 }
 
-/// Gives the parts of the oldest days, of all tables, without which the store has at most `limit` bytes. The newest day
-/// stays, whatever its size, and so does the newest that is not after `time`: that one is being written, though somebody
-/// may have sent rows of days to come.
+/// The parts of the oldest days, over all tables, that must go so that the store has at most `limit` bytes. Keeps the
+/// newest day, whatever its size, and also the newest day that is not after `time`: it is being written, even if
+/// someone sent rows dated in the future.
 pub(super) fn over(limit: u64, now: &Visible, time: Millis) -> Vec<Arc<Part>> {
     let mut bytes: u64 = now.parts.iter().map(|p| p.meta.bytes).sum();
     let newest = |last: i32| now.parts.iter().map(|p| p.meta.day).filter(|&day| day <= last).max();
@@ -56,7 +57,7 @@ pub(super) fn over(limit: u64, now: &Visible, time: Millis) -> Vec<Arc<Part>> {
     chosen
 }
 
-/// Gives the first and the last day of parts, for the log.
+/// Names of the first and the last day of parts, for the log.
 pub(super) fn days(parts: &[Arc<Part>]) -> (String, String) {
     let name = |day: Option<i32>| day.map_or_else(String::new, day_name);
     let days = || parts.iter().map(|p| p.meta.day);

@@ -1,7 +1,7 @@
-//! Builds the batches of a sample scan: one row per series, its samples as lists.
+//! Builds the batches of a sample scan: one row per series, with its samples as lists.
 //!
-//! The samples of a series come as one run per source. Runs that do not overlap in time are copied one after the
-//! other; where they overlap they are merged by the equal-key rule of `run`.
+//! The samples of a series come as one run per source. Runs that do not overlap in time are copied one after the other;
+//! overlapping ones are merged by the rule for equal times in `run`.
 
 use std::sync::{Arc, LazyLock, OnceLock};
 
@@ -20,10 +20,10 @@ fn item(data_type: DataType) -> FieldRef {
     Arc::new(Field::new("item", data_type, false))
 }
 
-/// A list of histograms without any.
+/// A column value for series without histograms.
 static NO_HISTOGRAMS: LazyLock<ArrayRef> = LazyLock::new(|| Arc::new(HistogramBuilder::default().finish()));
 
-/// Gives the schema of a scan before projection; each is made once.
+/// The schema of a scan before projection; each variant is created once.
 pub(super) fn schema(request: &SampleRequest) -> SchemaRef {
     static MADE: [OnceLock<SchemaRef>; 8] = [const { OnceLock::new() }; 8];
     let bits = [request.floats, request.start_times, request.histograms];
@@ -48,7 +48,7 @@ fn make_schema(request: &SampleRequest) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// Samples of one source of a series; `starts` is empty when none is known.
+/// Samples of a series from one source; `starts` is empty if no start time is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct FloatView<'a> {
     ts: &'a [Millis],
@@ -87,21 +87,22 @@ impl<'a> FloatView<'a> {
     }
 }
 
-/// Float samples of the rows so far. A row's `starts` are empty when none is known. Rows one behind the other that have the same
-/// times, as series of one target have, share them: half as much is copied, and who looks for windows of time finds them once.
+/// Float samples of the rows so far. A row's `starts` are empty if no start time is known. Consecutive rows with the
+/// same times, such as series of one target, share them: this halves the copying, and operators that look for time
+/// windows find them only once.
 #[derive(Debug)]
 struct Floats {
     ts: Vec<Millis>,
     values: Vec<f64>,
-    /// Per row, where its times begin.
+    /// For each row, the index where its times start.
     ts_at: Vec<i32>,
-    /// Where the values of a row end, behind a zero.
+    /// End of each row's values, after a leading zero.
     ends: Vec<i32>,
-    /// Where the times of the current row begin.
+    /// Start of the current row's times.
     row_ts: usize,
     starts: Vec<Millis>,
     start_ends: Vec<i32>,
-    /// Whether start times of the current row are kept.
+    /// Whether the current row has start times.
     row_has_starts: bool,
 }
 
@@ -142,7 +143,7 @@ impl Floats {
         }
     }
 
-    /// Says where the times of the row before stand, when the views, one behind the other, have the same.
+    /// If the views, concatenated, have the same times as the previous row, the index where those start.
     fn times_before(&self, views: &FloatViews<'_>) -> Option<usize> {
         let (&at, [.., start, end]) = (self.ts_at.last()?, &self.ends[..]) else { return None };
         let mut before = &self.ts[at as usize..][..(end - start) as usize];
@@ -156,7 +157,7 @@ impl Floats {
         before.is_empty().then_some(at as usize)
     }
 
-    /// Appends the samples of a series without those at the given times.
+    /// Appends the samples of a series, except those at the given times.
     fn append(&mut self, views: &mut FloatViews<'_>, without: &[Millis], with_starts: bool) {
         let (first, first_start) = (self.values.len(), self.starts.len());
         self.row_ts = self.ts.len();
@@ -167,7 +168,7 @@ impl Floats {
         }
         if views.windows(2).all(|w| w[0].last_ts() < w[1].ts[0]) {
             match self.times_before(views) {
-                // Those that go are taken out of times of its own.
+                // With samples to drop, the row needs times of its own.
                 Some(at) if without.is_empty() => {
                     self.row_ts = at;
                     views.iter().for_each(|view| self.copy_values(view));
@@ -185,7 +186,7 @@ impl Floats {
         }
     }
 
-    /// Merges views that overlap.
+    /// Merges overlapping views.
     fn merge(&mut self, views: &mut FloatViews<'_>) {
         while !views.is_empty() {
             let mut first = 0;
@@ -217,7 +218,7 @@ impl Floats {
         }
     }
 
-    /// Drops samples of the current row, whose values begin at `first`, that stand at one of the ascending times.
+    /// Drops samples of the current row at the given ascending times; its values start at `first`.
     fn drop_times(&mut self, first: usize, first_start: usize, times: &[Millis]) {
         let first_ts = self.row_ts;
         let mut kept = 0;
@@ -254,7 +255,7 @@ impl Floats {
 struct Hists {
     ts: Vec<Millis>,
     starts: Vec<Millis>,
-    /// Made with the first one: it has many columns.
+    /// Created with the first histogram, because it has many columns.
     builder: Option<HistogramBuilder>,
     ends: Vec<i32>,
     start_ends: Vec<i32>,
@@ -278,7 +279,7 @@ impl Hists {
     }
 }
 
-/// Collects whole series until a batch is full.
+/// Collects whole series until the batch is full.
 #[derive(Debug)]
 pub(super) struct BatchBuilder {
     request: SampleRequest,
@@ -303,8 +304,8 @@ impl BatchBuilder {
         self.floats.values.len() + 10 * self.hists.ts.len()
     }
 
-    /// Adds a series. A histogram hides the float sample at its time, also when histograms are not asked for. A series
-    /// without samples is left out.
+    /// Adds a series. A histogram hides the float sample at the same time, even if histograms were not requested. A
+    /// series without samples is skipped.
     pub(super) fn push(&mut self, row: u32, floats: &mut FloatViews<'_>, hists: &HistRun) {
         let before = self.floats.values.len();
         if self.request.floats {
@@ -321,7 +322,7 @@ impl BatchBuilder {
         }
     }
 
-    /// Gives the batch and starts a new one.
+    /// Returns the batch and starts a new one.
     pub(super) fn finish(&mut self) -> arrow::error::Result<RecordBatch> {
         let floats = std::mem::replace(&mut self.floats, Floats::new());
         let mut hists = std::mem::replace(&mut self.hists, Hists::new());
@@ -348,7 +349,7 @@ impl BatchBuilder {
     }
 }
 
-/// Makes a batch of rows that stand in one block, without a copy of their samples. Blocks hold none with start times.
+/// Makes a batch of rows that lie in one decoded block, without copying their samples. Blocks contain no start times.
 pub(super) fn of_block(
     request: &SampleRequest,
     rows: Vec<u32>,

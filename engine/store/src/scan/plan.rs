@@ -1,7 +1,7 @@
-//! How a scan is cut: rows into partitions, partitions into windows that are read at once.
+//! Divides a scan: rows into partitions, and partitions into windows that are read at once.
 //!
-//! Both follow an estimate of the samples that are decoded per row: what a part says of a series, cut by the share of
-//! its time that the range covers, to whole pages.
+//! Both are based on an estimate of the samples to decode per row: what a part says about a series, scaled by the share
+//! of its time that the range covers, plus whole pages.
 
 use std::ops::Range;
 
@@ -10,18 +10,18 @@ use quiver_types::MillisRange;
 use crate::part::{ChosenSeries, PAGE_ROWS};
 use crate::select::Selection;
 
-/// A partition is not worth its thread below this many samples.
+/// A partition with fewer samples is not worth a thread.
 const PARTITION_SAMPLES_MIN: u64 = 1 << 15;
-/// Samples that a window holds of each part: many pages, so that those that two windows share count little.
+/// Samples of each part in a window: many pages, so that pages read by two windows hardly matter.
 const WINDOW_SAMPLES_PER_PART: u64 = 1 << 17;
-/// Bounds of a window over all parts, in samples. The greater one bounds memory: some 24 bytes each.
+/// Limits for a window over all parts, in samples. The upper one bounds the memory, at about 24 bytes each.
 const WINDOW_SAMPLES: Range<u64> = (1 << 17)..(1 << 20);
-/// What a series of a live generation counts: its samples are not known without asking for each.
+/// Weight of a series of a memtable generation; counting its samples would be too expensive.
 pub(super) const LIVE_WEIGHT: u32 = 64;
-/// Samples that a histogram counts as.
+/// How many samples a histogram counts as.
 pub(super) const HIST_WEIGHT: u64 = 10;
 
-/// Estimated samples to decode per row.
+/// Estimated samples to decode, per row.
 #[derive(Debug)]
 pub(super) struct Weights(Vec<u32>);
 
@@ -40,7 +40,7 @@ impl Weights {
         Self(weights)
     }
 
-    /// Cuts the rows into at most `partitions` ranges of about equal weight, fewer when there is little to read.
+    /// Splits the rows into at most `partitions` ranges of about equal weight; fewer if there is little to read.
     pub(super) fn partitions(&self, partitions: usize) -> Vec<Range<u32>> {
         let total: u64 = self.0.iter().map(|&w| u64::from(w)).sum();
         let wanted = (total / PARTITION_SAMPLES_MIN).clamp(1, partitions.max(1) as u64);
@@ -57,7 +57,7 @@ impl Weights {
         out
     }
 
-    /// Gives the end of the window that begins at a row; at least one row.
+    /// End of the window that starts at a row; the window has at least one row.
     pub(super) fn window_end(&self, rows: Range<u32>, parts: usize) -> u32 {
         let wanted = parts as u64 * WINDOW_SAMPLES_PER_PART;
         let limit = wanted.clamp(WINDOW_SAMPLES.start, WINDOW_SAMPLES.end);
@@ -71,32 +71,32 @@ impl Weights {
         rows.end
     }
 
-    /// Estimates the samples of some rows.
+    /// Estimated samples of some rows.
     pub(super) fn samples(&self, rows: Range<u32>) -> u64 {
         self.0[rows.start as usize..rows.end as usize].iter().map(|&w| u64::from(w)).sum()
     }
 }
 
-/// Estimates what is decoded of a series of a part for the range; a histogram counts as [`HIST_WEIGHT`].
+/// Estimates what is decoded of a part's series for the range; a histogram counts as [`HIST_WEIGHT`].
 pub(super) fn samples_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u32 {
     let rows = series.samples(number).rows + HIST_WEIGHT * series.hists(number).rows;
     decoded(rows, series.range(number), range) as u32
 }
 
-/// The same of its floats.
+/// Like `samples_in`, for floats only.
 pub(super) fn floats_in(series: &ChosenSeries, number: u32, range: MillisRange) -> u64 {
     decoded(series.samples(number).rows, series.range(number), range)
 }
 
-/// What is decoded of so many rows, which last over a range of their own.
+/// Estimates how many of these rows, which are spread over `own`, are decoded for the range.
 fn decoded(rows: u64, own: MillisRange, range: MillisRange) -> u64 {
     if range.min <= own.min && own.max <= range.max {
         return rows;
     }
-    // In floating point: the ends may be those of all time.
+    // In floating point, because the range may be all of time and overflow.
     let (min, max) = (own.min.max(range.min) as f64, own.max.min(range.max) as f64);
     let share = (max - min + 1.0) / (own.max as f64 - own.min as f64 + 1.0);
-    // Pages are decoded whole: whatever is wanted of a series costs up to a page at its ends, too.
+    // Pages are decoded completely, so up to a page is added for the ends.
     rows.min((rows as f64 * share.clamp(0.0, 1.0)) as u64 + PAGE_ROWS as u64)
 }
 

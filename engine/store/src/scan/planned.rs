@@ -1,4 +1,4 @@
-//! The scan of samples as it stands in a plan.
+//! The scan of samples as a node of a query plan.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -16,22 +16,22 @@ use crate::error::Context;
 use crate::explained;
 use crate::select::Selection;
 
-/// What the label phase counts, and not the node.
+/// Metrics that are counted when labels are resolved, so not by this node.
 const OF_THE_QUERY: [&str; 3] = ["parts_total", "parts_read", "series"];
 
-/// Reads the samples of selected series: one row per series, rows ascending, each partition a range of rows.
+/// Reads the samples of selected series: one row per series, in ascending order; each partition covers a range of rows.
 #[derive(Debug)]
 pub(crate) struct SamplesScan {
     scan: Arc<ScanShared>,
     schema: SchemaRef,
     shape: ScanShape,
     partitions: Vec<Range<u32>>,
-    /// Whether series are hidden from whoever asks: then plans do not show where the others lie.
+    /// Whether the user must not see some series: then plans do not show where the others are stored.
     hidden: bool,
 }
 
-/// The written form of a scan of samples. The selection, which was made with the rights of whoever asks, goes by its
-/// number in this process.
+/// The serialized form of a sample scan. The selection, which was made with the user's access rights, is referred to by
+/// its number in this process.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SamplesForm {
     selection: u64,
@@ -41,7 +41,7 @@ pub(crate) struct SamplesForm {
 }
 
 impl SamplesForm {
-    /// Plans the scan again, over the same selection.
+    /// Recreates the scan over the same selection.
     pub(crate) fn scan(self) -> Result<SamplesScan> {
         let selection = Pins::of_process().pinned(self.selection)?;
         SamplesScan::try_new(selection, self.request, self.hidden, self.shape)
@@ -49,7 +49,7 @@ impl SamplesForm {
 }
 
 impl SamplesScan {
-    /// Gives its written form.
+    /// The serialized form of the scan.
     pub(crate) fn form(&self) -> SamplesForm {
         let selection = Pins::of_process().pin(&self.scan.selection);
         SamplesForm { selection, request: self.scan.request, hidden: self.hidden, shape: self.shape.clone() }
@@ -71,7 +71,7 @@ impl SamplesScan {
         Ok(Self { scan, schema, shape, partitions, hidden })
     }
 
-    /// Where the partitions of one run meet. Without an engine around them each counts alone.
+    /// The state that all partitions of a run share. Without a surrounding engine each partition has its own.
     fn run(&self, task: &ScanTask) -> Arc<ScanRun> {
         let make = || ScanRun::new(&self.scan, Arc::clone(&task.stats));
         match &task.shared {
@@ -85,12 +85,12 @@ impl SamplesScan {
         self.scan.selection.rows - self.scan.selection.dropped
     }
 
-    /// Parts of the table and parts that hold a selected series.
+    /// Number of parts of the table, and of parts that hold a selected series.
     fn parts(&self) -> (usize, usize) {
         (self.scan.selection.pruned.total, self.scan.selection.parts.len())
     }
 
-    /// Says by what parts were left out, with the number of each: `time`, `service`, `name`, `series`.
+    /// Number of parts that were pruned, by reason: `time`, `service`, `name`, `series`.
     fn pruned_by(&self) -> Vec<(&'static str, usize)> {
         let p = &self.scan.selection.pruned;
         let opened = p.total - p.time - p.service - p.name;
@@ -121,7 +121,7 @@ impl PlannedScan for SamplesScan {
     fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parts_total, parts) = self.parts();
         let range = self.scan.request.range;
-        // Where the series lie, and among how many, is not for those who may not see all of them.
+        // Users who may not see all series must not learn where they are stored, and among how many.
         let whole = !self.hidden;
         if text == ScanText::Drawn {
             writeln!(f, "selector={}", self.scan.selection.selector)?;

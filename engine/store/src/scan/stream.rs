@@ -1,7 +1,7 @@
-//! One partition of a sample scan: windows of rows, read from all parts at once, given out as batches of whole series.
+//! One partition of a sample scan: reads windows of rows from all parts at once, and returns batches of whole series.
 //!
-//! Decoding happens on the thread that polls. Between two batches the stream gives way, so that a dropped or
-//! cancelled query ends soon; memory is one window (see `plan`), one batch, and accounted in the query's pool.
+//! Decoding happens on the polling thread. The stream yields between batches, so that a dropped or cancelled query ends
+//! soon. Memory is one window (see `plan`) and one batch, accounted in the query's pool.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -22,17 +22,17 @@ use crate::run::{FloatRun, HistRun};
 use crate::sample_blocks::{Place, SampleBlock, Use, Window as Times};
 use crate::select::{LiveRows, PartRows, Selection};
 
-/// A batch is given out when it has about so many samples.
+/// A batch is returned when it has about this many samples.
 const BATCH_SAMPLES: usize = 1 << 17;
-/// A batch has no more series than this.
+/// Maximum series of a batch.
 const BATCH_ROWS: usize = 1 << 14;
-/// Fewer samples of a decoded block are copied, so that batches do not get too small.
+/// Fewer samples than this are copied out of a decoded block, so that batches do not get too small.
 const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
-/// What a batch that cannot be made is told as.
+/// Error message if a batch cannot be built.
 const NO_BATCH: &str = "cannot make a batch of samples";
-/// Memory per sample of a window: as read, and as it stands in the batch.
+/// Memory per sample of a window: as read, plus in the batch.
 const SAMPLE_BYTES: u64 = 48;
-/// The same of one that stands in the batch alone.
+/// Memory per sample that is only in the batch.
 const BATCH_SAMPLE_BYTES: usize = 16;
 
 /// What the partitions of one scan share.
@@ -41,7 +41,8 @@ pub(super) struct ScanShared {
     pub(super) selection: Arc<Selection>,
     pub(super) request: SampleRequest,
     pub(super) weights: Weights,
-    /// Histograms are read although they are not asked for: one in a source hides the float of another source.
+    /// Whether histograms must be read though they are not requested: a histogram in one source hides the float sample
+    /// of another.
     hists_hide_floats: bool,
 }
 
@@ -64,9 +65,9 @@ impl ScanShared {
 /// What the partitions of one run of a scan share.
 #[derive(Debug)]
 pub(super) struct ScanRun {
-    /// Per part: its pages stand in `pages_total`.
+    /// For each part, whether its pages have been added to `pages_total`.
     counted: Vec<AtomicBool>,
-    /// What the query read.
+    /// Statistics of the query.
     stats: Arc<ReadStats>,
 }
 
@@ -75,7 +76,7 @@ impl ScanRun {
         Self { counted: scan.selection.parts.iter().map(|_| AtomicBool::new(false)).collect(), stats }
     }
 
-    /// Adds what one read of a part counted to the query; the pages of a part count once per run.
+    /// Adds the statistics of one read of a part to the query's. The pages of a part count once per run.
     fn count(&self, part: usize, read: &ReadStats, counters: &dyn ScanCounters) {
         if read.pages_total.load(Relaxed) > 0 && self.counted[part].swap(true, Relaxed) {
             read.pages_total.store(0, Relaxed);
@@ -84,20 +85,20 @@ impl ScanRun {
     }
 }
 
-/// What a part holds of the rows of a window: one run per entry of its rows.
+/// What a part holds of the rows of a window: one run for each of its entries.
 #[derive(Debug)]
 struct PartWindow {
-    /// Which part of the selection.
+    /// Index of the part in the selection.
     part: usize,
     entries: Range<usize>,
-    /// Empty when floats are not asked for.
+    /// Empty if floats are not requested.
     floats: Vec<Floats>,
-    /// Empty when the part has no histogram of these series, or none is wanted.
+    /// Empty if the part has no histograms of these series, or none are wanted.
     hists: Vec<HistRun>,
 }
 
 impl PartWindow {
-    /// Samples that it holds; a histogram counts as [`HIST_WEIGHT`].
+    /// Number of samples; a histogram counts as [`HIST_WEIGHT`].
     fn samples(&self) -> u64 {
         let floats: usize = self.floats.iter().map(Floats::len).sum();
         let hists: usize = self.hists.iter().map(HistRun::len).sum();
@@ -110,7 +111,7 @@ impl PartWindow {
 enum Floats {
     /// Read for this scan.
     Read(FloatRun),
-    /// In a decoded block.
+    /// Held in a decoded block.
     Held(Arc<SampleBlock>, Place),
 }
 
@@ -130,7 +131,7 @@ impl Floats {
     }
 }
 
-/// Rows that were read and not yet given out.
+/// Rows that were read but not returned yet.
 #[derive(Debug, Default)]
 struct Window {
     rows: Range<u32>,
@@ -144,14 +145,14 @@ pub(super) struct SampleStream {
     run: Arc<ScanRun>,
     rows: Range<u32>,
     window: Window,
-    /// First entry of each part that no window had yet.
+    /// First entry of each part that no window has covered yet.
     part_at: Vec<usize>,
-    /// First entry of each generation that was not given out.
+    /// First entry of each generation that was not returned yet.
     live_at: Vec<usize>,
     batch: BatchBuilder,
-    /// Batches that come before what `batch` collects.
+    /// Batches that precede the one being collected in `batch`.
     ready: VecDeque<RecordBatch>,
-    /// Columns that are given out; none: all.
+    /// Columns that are returned; `None` means all.
     projection: Option<Vec<usize>>,
     rows_left: usize,
     memory: Arc<dyn ScanMemory>,
@@ -183,7 +184,7 @@ impl SampleStream {
         }
     }
 
-    /// Gives the next batch with all columns.
+    /// The next batch with all columns; `None` at the end.
     async fn next_whole(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         loop {
@@ -213,7 +214,7 @@ impl SampleStream {
         Ok(Some(self.give(batch)))
     }
 
-    /// Cuts a batch to what is still wanted.
+    /// Trims a batch to the requested columns and remaining rows.
     fn give(&mut self, mut batch: RecordBatch) -> RecordBatch {
         if batch.num_rows() > self.rows_left {
             batch = batch.slice(0, self.rows_left);
@@ -226,10 +227,10 @@ impl SampleStream {
         batch
     }
 
-    /// Reads the next window from all parts that have rows in it, all at once.
+    /// Reads the next window from all parts that have rows in it, concurrently.
     async fn load(&mut self) -> Result<()> {
         let start = self.window.rows.end;
-        // The window before goes first.
+        // Free the previous window first.
         self.window.parts = Vec::new();
         let (scan, run) = (Arc::clone(&self.scan), Arc::clone(&self.run));
         let end = scan.weights.window_end(start..self.rows.end, scan.selection.parts.len());
@@ -252,7 +253,7 @@ impl SampleStream {
             self.window.parts.push(window);
         }
         self.window.rows = start..end;
-        // Pages that were read for a few samples are gone, and blocks are the cache's.
+        // The pages have been freed by now, and decoded blocks count towards the cache.
         self.memory.try_resize(bytes.min(self.window_bytes()))?;
         if self.has_one_source() {
             self.give_out_blocks()?;
@@ -260,7 +261,7 @@ impl SampleStream {
         Ok(())
     }
 
-    /// What the rows of the window take: those of parts as they were read, those of generations by an estimate.
+    /// Memory of the window's rows: of parts as they were read, of generations estimated.
     fn window_bytes(&self) -> usize {
         let Range { start, end } = self.window.rows;
         let read: u64 = self.window.parts.iter().map(PartWindow::samples).sum();
@@ -268,11 +269,11 @@ impl SampleStream {
             |live: &LiveRows| live.rows.partition_point(|&r| r < end) - live.rows.partition_point(|&r| r < start);
         let live: usize = self.scan.selection.live.iter().map(rows).sum();
         let window = (read + live as u64 * u64::from(LIVE_WEIGHT)) * SAMPLE_BYTES;
-        // The batch has rows of earlier windows, too.
+        // The batch also has rows of earlier windows.
         window as usize + self.batch.weight() * BATCH_SAMPLE_BYTES
     }
 
-    /// Says whether all samples of the window come from one part, as floats.
+    /// Tells whether all samples of the window come from one part, and are floats.
     fn has_one_source(&self) -> bool {
         let rows = &self.window.rows;
         let lives = |(live, &at): (&LiveRows, &usize)| live.rows.get(at).is_some_and(|r| *r < rows.end);
@@ -282,7 +283,7 @@ impl SampleStream {
             && !self.scan.selection.live.iter().zip(&self.live_at).any(lives)
     }
 
-    /// Turns a window of one part into batches: what is held in blocks as it stands there, the rest by copying.
+    /// Converts a window of one part to batches: samples in decoded blocks without copying, others by copying.
     fn give_out_blocks(&mut self) -> Result<()> {
         let Some(part) = self.window.parts.pop() else { return Ok(()) };
         self.window.rows.start = self.window.rows.end;
@@ -321,7 +322,7 @@ impl SampleStream {
         Ok(())
     }
 
-    /// Moves rows of the window into the batch until one of them is at its end.
+    /// Moves rows of the window into the batch until either is exhausted.
     fn fill(&mut self) {
         let selection = Arc::clone(&self.scan.selection);
         let range = self.scan.request.range;
@@ -392,7 +393,7 @@ impl ScanBatches for SampleStream {
     }
 }
 
-/// Reads some entries of a part; nothing of one that is damaged, where the answer can tell.
+/// Reads some entries of a part. A damaged part counts as empty if the response can report that it was left out.
 async fn read_part(
     scan: &ScanShared,
     run: &ScanRun,
@@ -429,7 +430,7 @@ async fn read_entries(scan: &ScanShared, part: usize, entries: Range<usize>) -> 
     Ok((window, stats))
 }
 
-/// Adds what one of several reads of a part counted; the pages that the part has count once.
+/// Merges the statistics of one of several reads of a part; the part's pages count once.
 fn count_once(read: &ReadStats, all: &ReadStats) {
     if stats::get(&all.pages_total) > 0 {
         read.pages_total.store(0, Relaxed);
@@ -437,8 +438,8 @@ fn count_once(read: &ReadStats, all: &ReadStats) {
     read.drain_into(all);
 }
 
-/// Reads the float samples of some series of a part: out of decoded blocks, or out of the file, then by whole blocks
-/// where these are worth keeping.
+/// Reads the float samples of some series of a part: from decoded blocks, or from the file; the file is decoded in
+/// whole blocks if these are worth caching.
 async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Floats>> {
     let PartRows { part: source, series, .. } = &scan.selection.parts[part];
     let SampleRequest { range, again, .. } = scan.request;
@@ -450,7 +451,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
     while at < numbers.len() {
         let block_of = numbers[at];
         let members = series.block(block_of);
-        // Blocks are known by their first series.
+        // The cache knows blocks by their first series.
         let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
         let asked = &numbers[at..end];
@@ -463,7 +464,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         stats::add(&stats.cache_misses, 1);
         let samples = series.block_samples(block_of);
         let kept = times.samples_of(samples, source.meta.range());
-        // Where less than all of a series is kept, up to a page of each is decoded for it.
+        // If only part of each series is kept, up to a page more is decoded for each.
         let pages = if kept < samples { PAGE_ROWS * members.len() } else { 0 };
         let wanted = asked.iter().map(|&n| floats_in(series, n, range)).sum();
         let own = Use { wanted, decoded: samples.min(kept + pages as u64), kept };
@@ -471,7 +472,7 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
         let decoded = if admitted { block_of_part(source, members, times, stats).await } else { None };
         if let Some(decoded) = decoded {
             cache.insert((id, block, times), &decoded);
-            // A batch of a few samples would hold all of the block, in the cache or not.
+            // A batch of a few samples would keep the whole block in memory, cached or not.
             let give = |&n: &u32| {
                 let place = decoded.place(n, range);
                 if own.is_small() {
@@ -495,8 +496,8 @@ async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &Re
     Ok(floats.into_iter().map(read).collect())
 }
 
-/// Decodes a block of a part. None where a page of it is damaged: of a series that nobody asks for this is no error, and
-/// that of another says so when it is read by itself.
+/// Decodes a block of a part. `None` if a page is damaged: for a series that was not requested this is no error, and a
+/// requested one reports it when it is read by itself.
 async fn block_of_part(
     source: &Part,
     members: Range<u32>,
@@ -508,7 +509,7 @@ async fn block_of_part(
     let all: Vec<SeriesRows> = members.map(|n| page.samples(n)).collect();
     let own = ReadStats::default();
     let runs = source.read_floats(&all, times.range(), false, &own).await.ok()?;
-    // Those that are wanted are counted by who asks.
+    // Samples are counted by the caller, only for the requested series.
     own.samples.store(0, Relaxed);
     count_once(&own, stats);
     Some(Arc::new(SampleBlock::new(first, &runs)))

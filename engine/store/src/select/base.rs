@@ -1,8 +1,8 @@
-//! The series of the parts of a question, united, and a small cache of them.
+//! The united series of the parts that a question concerns, with a small cache.
 //!
-//! Parts are immutable, so what a set of parts answers to (selectors, access) never changes. It is resolved for all of
-//! time and cut to the question's range afterwards: a dashboard that asks for "the last hour" again and again finds
-//! its series resolved. The cache holds no `Part`, so it keeps no file alive.
+//! Parts are immutable, so the result of a set of parts for given selectors and access never changes. It is computed
+//! for all of time and then narrowed to the question's range: so a dashboard that keeps asking for "the last hour"
+//! finds its series already resolved. The cache does not hold a `Part`, so it keeps no files alive.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,10 +21,10 @@ use super::union::{SeriesList, unite};
 use crate::error::leave_out;
 use crate::part::{ChosenSeries, Part, PartId};
 
-/// Rows and series numbers of a part, both ascending.
+/// Rows and series numbers of a part; both ascending.
 type PartNumbers = (Arc<Vec<u32>>, Arc<Vec<u32>>);
 
-/// United series of some parts.
+/// The united series of some parts.
 #[derive(Debug)]
 pub(crate) struct Base {
     pub(crate) ids: Arc<Vec<SeriesId>>,
@@ -32,7 +32,7 @@ pub(crate) struct Base {
     parts: Vec<PartNumbers>,
 }
 
-/// Chosen series of a part.
+/// Selected series of a part.
 struct PartList<'a> {
     part: &'a Part,
     numbers: &'a [u32],
@@ -74,7 +74,7 @@ impl SeriesList for PartList<'_> {
 }
 
 impl Base {
-    /// Bytes that it holds; texts are shared with others mostly and counted by their pointers.
+    /// Approximate memory; texts are mostly shared with others and counted as pointers.
     fn bytes(&self) -> usize {
         let columns = self.table.columns().map(|(_, c)| 4 * c.codes.len() + 16 * c.values.len());
         16 * self.ids.len() + columns.sum::<usize>() + self.parts.iter().map(|p| 8 * p.0.len() + 64).sum::<usize>()
@@ -91,17 +91,17 @@ impl Base {
     }
 }
 
-/// A part, and which of its series a question chose.
+/// A part with its selected series.
 struct Opened {
     part: Arc<Part>,
     numbers: Arc<Vec<u32>>,
-    /// Of these series; empty when a [`Base`] has them.
+    /// Identities of these series; empty if a [`Base`] has them.
     ids: Vec<SeriesId>,
     series: Arc<ChosenSeries>,
 }
 
 impl Opened {
-    /// Asks the index of a part, for all of time.
+    /// Looks up the matching series in the index of a part, for all of time.
     async fn find(part: Arc<Part>, question: &Question<'_>, stats: &ReadStats) -> Result<Self> {
         let mut numbers = question.of_part(&part, stats).await?;
         let pages = part.series_pages(&numbers, stats).await?;
@@ -118,7 +118,7 @@ impl Opened {
         Ok(Self { part, numbers: Arc::new(numbers), ids, series })
     }
 
-    /// Opens a part whose chosen series are known.
+    /// Opens a part whose matching series are known from the cache.
     async fn again(part: Arc<Part>, numbers: Arc<Vec<u32>>, stats: &ReadStats) -> Result<Self> {
         let pages = part.series_pages(&numbers, stats).await?;
         let series = Arc::new(ChosenSeries::new(&pages, &numbers, stats)?);
@@ -170,7 +170,7 @@ impl SeriesList for Narrowed {
     }
 }
 
-/// Keeps some rows of a table, and of labels and values those that they have.
+/// Keeps some rows of a table, and only the labels and values that these rows have.
 fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
     let columns = table.columns().map(|(name, column)| {
         let codes = rows.iter().map(|&row| column.codes[row as usize]).collect();
@@ -181,7 +181,7 @@ fn compact(table: &SeriesTable, rows: &[u32]) -> SeriesTable {
     SeriesTable::new(rows.len(), columns.collect())
 }
 
-/// Keeps the series that may have samples in the range. A part without an entry in `opened` could not be read.
+/// Keeps the series that may have samples in the range. Parts that are `None` in `opened` could not be read.
 fn narrow(base: &Base, opened: Vec<Option<Opened>>, range: MillisRange, stats: &ReadStats) -> Result<Narrowed> {
     let mut out = Vec::with_capacity(opened.len());
     for (opened, (rows, numbers)) in opened.into_iter().zip(&base.parts) {
@@ -225,19 +225,19 @@ struct Key {
 
 #[derive(Debug, Default)]
 struct Entries {
-    /// Least recently used first.
+    /// Entries, least recently used first.
     list: VecDeque<(Key, Arc<Base>, usize)>,
     bytes: usize,
 }
 
-/// Keeps united series of parts, up to a number of bytes.
+/// A cache of united series, limited in bytes.
 #[derive(Debug)]
 pub(crate) struct BaseCache {
     entries: Mutex<Entries>,
     bytes_max: usize,
 }
 
-/// Most entries; they are searched one by one.
+/// Maximum number of entries; lookup is a linear search.
 const ENTRIES_MAX: usize = 256;
 
 impl BaseCache {
@@ -256,7 +256,7 @@ impl BaseCache {
 
     fn put(&self, key: Key, base: &Arc<Base>) {
         let bytes = base.bytes() + 256;
-        // One answer must not push out all others.
+        // A single entry must not evict all others.
         if bytes > self.bytes_max / 4 {
             return;
         }
@@ -302,7 +302,7 @@ impl BaseCache {
         let found = futures::stream::iter(parts).map(find).buffered(PARTS_OPENED_AT_ONCE);
         let mut opened: Vec<Opened> =
             found.try_filter_map(|opened| std::future::ready(Ok(opened))).try_collect().await?;
-        // Without those that could not be read.
+        // The key must not include parts that could not be read.
         key.parts = opened.iter().map(|opened| opened.part.meta.id).collect();
         let base = Arc::new(Base::of(&opened, question.labels.map(|names| &**names), stats).await?);
         for opened in &mut opened {
@@ -313,7 +313,7 @@ impl BaseCache {
     }
 }
 
-/// Leaves out a part that cannot be read, where the query may go on without it.
+/// Turns an error into `None` if the query may continue without the part.
 fn or_left_out(opened: Result<Opened>, stats: &ReadStats) -> Result<Option<Opened>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),

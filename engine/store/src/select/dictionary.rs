@@ -1,16 +1,15 @@
-//! Label columns of one source of series, and their union over sources.
+//! Label columns of one source of series, and their union over several sources.
 //!
-//! A [`CodedColumn`] has sorted values, so that comparing codes is comparing texts. The union of the same label over
-//! several sources maps the values of each to the union's once per distinct value; rows are then remapped by code and
-//! no text is touched per row.
+//! The values of a [`CodedColumn`] are sorted, so comparing codes compares texts. A union maps each distinct value of
+//! each source to the united values once; then rows are remapped by code, without handling text per row.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-/// Values of a label: sorted, unique, the first one the empty text (label absent).
+/// Values of a label: sorted, distinct, the first one empty (label absent).
 pub(crate) type Values = Arc<Vec<Arc<str>>>;
 
-/// One label of some series: `codes[i]` is the position of the value of the i-th series in `values`.
+/// One label of some series: `codes[i]` is the index in `values` of the i-th series' value.
 #[derive(Debug, Clone)]
 pub(crate) struct CodedColumn {
     pub(crate) name: Arc<str>,
@@ -19,7 +18,7 @@ pub(crate) struct CodedColumn {
 }
 
 impl CodedColumn {
-    /// Makes a column of distinct values in any order, the first one the empty text.
+    /// Makes a column from distinct values in any order, of which the first is the empty text.
     pub(crate) fn sorted(name: Arc<str>, values: &[Arc<str>], mut codes: Vec<u32>) -> Self {
         let mut order: Vec<u32> = (0..values.len() as u32).collect();
         order.sort_unstable_by(|&a, &b| values[a as usize].cmp(&values[b as usize]));
@@ -34,7 +33,7 @@ impl CodedColumn {
         Self { name, values: Arc::new(values), codes }
     }
 
-    /// Drops the values that no series has; the others keep their order.
+    /// Drops values that no series has; the others keep their order.
     pub(crate) fn compact(mut self) -> Self {
         let used = used_codes(&self.codes, self.values.len());
         if used.len() == self.values.len() {
@@ -54,13 +53,14 @@ impl CodedColumn {
         Self { values: Arc::new(values), ..self }
     }
 
-    /// Says whether no series has this label.
+    /// Tells whether no series has this label.
     pub(crate) fn is_absent(&self) -> bool {
         self.codes.iter().all(|&code| code == 0)
     }
 }
 
-/// Gives the codes in use, ascending, 0 always among them. Costs what the smaller of series and values costs.
+/// The codes in use, ascending, always including 0. The cost is proportional to the smaller of the numbers of series
+/// and values.
 fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
     if values <= codes.len() * 4 {
         let mut used = vec![false; values];
@@ -78,7 +78,7 @@ fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
     }
 }
 
-/// Merges two lists of values.
+/// Merges two sorted lists of values.
 fn merge_values(a: &[Arc<str>], b: &[Arc<str>]) -> Vec<Arc<str>> {
     let mut out = Vec::with_capacity(a.len().max(b.len()) + a.len().min(b.len()) / 4);
     let (mut i, mut j) = (0, 0);
@@ -97,7 +97,7 @@ fn compare_values(a: &Arc<str>, b: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
-/// Gives for each value its position in `all`, which holds them all.
+/// For each value, its index in `all`, which must contain all of them.
 fn positions(values: &[Arc<str>], all: &[Arc<str>]) -> Vec<u32> {
     let mut at = 0;
     let mut out = Vec::with_capacity(values.len());
@@ -111,7 +111,7 @@ fn positions(values: &[Arc<str>], all: &[Arc<str>]) -> Vec<u32> {
     out
 }
 
-/// Unites the columns of one label. Each comes with the position of its first series among `rows` series; series that
+/// Unites columns of the same label. Each comes with the position of its first series among `rows` series; series that
 /// no column covers lack the label.
 pub(crate) fn unite_columns(name: Arc<str>, rows: usize, mut columns: Vec<(usize, CodedColumn)>) -> CodedColumn {
     if columns.len() == 1 && columns[0].1.codes.len() == rows {

@@ -1,4 +1,4 @@
-//! Exemplars of selected series. There are few of them, so all of an answer are held at once.
+//! Exemplars of selected series. As there are few, the whole result is held in memory at once.
 
 use futures::{StreamExt, TryStreamExt};
 use quiver_types::source::SeriesExemplars;
@@ -10,10 +10,10 @@ use crate::error::leave_out;
 use crate::part::SeriesRows;
 use crate::run::{RunExemplar, normalize_exemplars};
 
-/// What an exemplar takes, its labels included, as long as it is read and listed.
+/// Estimated memory of an exemplar with its labels, while it is read and listed.
 const EXEMPLAR_BYTES: usize = 384;
 
-/// Gives the exemplars inside a range, by series in series order; series without one are left out.
+/// The exemplars within a range, by series in series order; series without any are left out.
 pub(crate) async fn read(
     table: &SeriesTable,
     selection: &Selection,

@@ -1,4 +1,4 @@
-//! Where the samples of selected series are: per source, which of its series stand in which row.
+//! Locates the samples of selected series: for each source, its series and their rows.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,32 +9,32 @@ use super::prune::Pruned;
 use crate::memtable::Generation;
 use crate::part::{ChosenSeries, Part};
 
-/// What `SelectedSeries::handle` is. Holds the parts and generations that it names, so that they stay readable.
+/// The handle of a `SelectedSeries`. It holds the parts and generations that it refers to, so that they stay readable.
 ///
-/// Rows are in series order and so are the series of a part: reading the rows of a source in order reads it from
-/// front to back.
+/// Rows are in series order, and so are the series of a part: reading a source in order of rows reads it from front to
+/// back.
 #[derive(Debug)]
 pub(crate) struct Selection {
     /// Number of series.
     pub(crate) rows: usize,
-    /// Parts by time, those without a row left out.
+    /// Parts by time; only those with rows.
     pub(crate) parts: Vec<PartRows>,
-    /// Generations, oldest first, those without a row left out.
+    /// Generations, oldest first; only those with rows.
     pub(crate) live: Vec<LiveRows>,
-    /// Live reads stop after the record with this number.
+    /// Live data of writes after this number is not read.
     pub(crate) seq: u64,
-    /// What the catalog left out.
+    /// What pruning by the catalog excluded.
     pub(crate) pruned: Pruned,
     /// The selector, for `explain`.
     pub(crate) selector: String,
-    /// Rows that nobody wants after all; they are in no source.
+    /// Number of rows that are not wanted after all; no source has them.
     pub(crate) dropped: usize,
-    /// Series of all sources that were asked, chosen or not.
+    /// Number of series of all sources that were searched, selected or not.
     pub(crate) considered: u64,
 }
 
 impl Selection {
-    /// Leaves out the rows that `keep` does not have; the others keep their numbers.
+    /// Drops the rows that are `false` in `keep`; the others keep their numbers.
     pub(crate) fn kept(&self, keep: &[bool]) -> Self {
         let wanted = |row: &u32| keep.get(*row as usize).copied().unwrap_or(true);
         let filter = |rows: &[u32], others: &[u32]| -> (Vec<u32>, Vec<u32>) {
@@ -64,7 +64,7 @@ impl Selection {
         }
     }
 
-    /// Says whether any series may have native histograms.
+    /// Tells whether any series may have native histograms.
     pub(crate) fn has_histograms(&self) -> bool {
         self.live.iter().any(|live| live.may_have_histograms) || self.parts.iter().any(PartRows::has_histograms)
     }
@@ -80,23 +80,23 @@ pub(crate) struct PartRows {
 }
 
 impl PartRows {
-    /// Says whether any of these series has native histograms in the part.
+    /// Tells whether any of these series has native histograms in the part.
     pub(crate) fn has_histograms(&self) -> bool {
         self.part.meta.has_histograms && self.numbers.iter().any(|&number| self.series.hists(number).rows > 0)
     }
 }
 
-/// Series of a generation; `rows` ascending.
+/// Series of a generation; `rows` must be ascending.
 #[derive(Debug)]
 pub(crate) struct LiveRows {
     pub(crate) generation: Arc<Generation>,
     pub(crate) rows: Vec<u32>,
     pub(crate) slots: Vec<u32>,
-    /// Whether any of them may have histograms.
+    /// Whether any of them may have native histograms.
     pub(crate) may_have_histograms: bool,
 }
 
-/// Writes selectors as PromQL does its matchers.
+/// Writes selectors in PromQL syntax.
 pub(crate) fn selector_text(selectors: &[Vec<Matcher>]) -> String {
     let mut out = String::new();
     for (n, matchers) in selectors.iter().enumerate() {

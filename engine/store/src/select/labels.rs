@@ -1,4 +1,4 @@
-//! Label names and label values, from indexes alone.
+//! Label names and label values, from indexes only.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,24 +13,24 @@ use crate::error::leave_out;
 use crate::part::Part;
 use crate::snapshot::Snapshot;
 
-/// What a text takes beside its bytes, on its way into a list.
+/// Estimated memory of a text besides its bytes while a list is collected.
 const TEXT_BYTES: usize = 64;
 
 type Texts = HashSet<Arc<str>, foldhash::fast::RandomState>;
 
-/// Series whose labels are looked at before the next ones: mostly these have all names that there are.
+/// Number of series whose labels are read at a time; the first ones mostly have all names that exist.
 const SERIES_AT_ONCE: usize = 4096;
 
-/// What of a label set is asked for.
+/// What is requested of label sets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Wanted<'a> {
-    /// Its label names.
+    /// The label names.
     Names,
     /// The value of this label.
     Values(&'a str),
 }
 
-/// Gives the sorted names or values of all series of the question.
+/// The sorted names or values of all series that a question selects.
 pub(crate) async fn labels(
     question: &Question<'_>,
     wanted: Wanted<'_>,
@@ -71,11 +71,11 @@ fn insert(found: &mut Texts, text: &str, stats: &ReadStats) -> Result<()> {
     Ok(())
 }
 
-/// Gives the names or values that the series of a part have.
+/// The names or values that the series of a part have.
 async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats: &ReadStats) -> Result<Vec<Arc<str>>> {
     let range = part.meta.range();
     let whole_range = question.range.min <= range.min && range.max <= question.range.max;
-    // All series of a part that lies in the range as a whole: its dictionaries are the answer.
+    // All series of the part are selected: the answer is in its dictionaries.
     let whole = question.selectors.is_empty() && question.access.is_full() && whole_range;
     if whole && let Wanted::Names = wanted {
         let names = part.label_names(stats).await?;

@@ -1,7 +1,7 @@
-//! Series of live generations: found by number, labelled by the registry's symbols, no label set built.
+//! Series of live generations: found by number, with labels from the registry's symbols, without building label sets.
 //!
-//! All generations of a process share one registry, so matchers are judged once for all of them. Labels are coded by
-//! the number of their (label, value) pair: a text is parsed once per distinct pair, not once per series.
+//! All generations of a process share one registry, so matchers are evaluated once for all of them. Labels are coded by
+//! the number of their (label, value) pair: a text is decoded once per distinct pair, not once per series.
 
 mod order;
 
@@ -22,30 +22,30 @@ use crate::memtable::Generation;
 use crate::registry::{Index, Registry};
 use crate::snapshot::Snapshot;
 
-/// Series that are read under one lock: a writer that waits for it holds up acknowledgements.
+/// Series that are read in one hold of the lock; a writer waiting for it delays acknowledgements.
 const SERIES_PER_LOCK: usize = 4096;
-/// What a label costs beside its texts and codes, and a value of it.
+/// Estimated memory of a label, and of a value, besides texts and codes.
 const TEXT_BYTES: usize = 128;
-/// What it costs to know that a pair was seen.
+/// Estimated memory to remember that a pair was seen.
 const PAIR_BYTES: usize = 16;
 
-/// A pair's number → what was made of it.
+/// Maps the number of a pair to what was derived from it.
 pub(crate) type ByPair<T> = HashMap<u32, T, foldhash::fast::RandomState>;
 
-/// The series of a generation that match.
+/// The matching series of a generation.
 pub(crate) struct LiveMatches {
     pub(crate) generation: Arc<Generation>,
-    /// Slot, registry number, whether there are histograms; ascending slots, or series order.
+    /// Slot, registry number, and whether there are histograms; sorted by slot, or in series order.
     pub(crate) found: Vec<(u32, u32, bool)>,
     ids: Vec<SeriesId>,
-    /// Whether they are in series order.
+    /// Whether `found` is in series order.
     sorted: bool,
 }
 
 /// Resolves a question over the generations of a snapshot; those without a match are left out.
 ///
 /// # Errors
-/// Those of the gate.
+/// Those of the memory gate.
 pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Result<Vec<LiveMatches>> {
     let inside =
         |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
@@ -89,10 +89,10 @@ fn by_chunk(registry: &Registry, found: &[(u32, u32, bool)], mut read: impl FnMu
 }
 
 impl LiveMatches {
-    /// Shows each distinct (label, value) pair of the series once.
+    /// Calls a function once for each distinct (label, value) pair of the series.
     ///
     /// # Errors
-    /// Those of the gate, and of whom they are shown.
+    /// Those of the memory gate, and of the function.
     pub(crate) fn for_pairs(&self, stats: &ReadStats, mut show: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
         let mut seen: ByPair<()> = ByPair::default();
         let mut outcome = Ok(());
@@ -111,7 +111,7 @@ impl LiveMatches {
     }
 }
 
-/// A column under construction: values in order of appearance.
+/// A column being built; values in order of appearance.
 struct Growing {
     name: Arc<str>,
     values: Vec<Arc<str>>,
@@ -121,12 +121,12 @@ struct Growing {
 /// Codes the labels of some series.
 struct Coder<'a> {
     rows: usize,
-    /// Labels that are wanted; `None`: all.
+    /// Labels that are wanted; `None` means all.
     names: Option<&'a [String]>,
     stats: &'a ReadStats,
     columns: Vec<Growing>,
     by_name: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
-    /// Column and code of each pair; `None`: of a label that is not wanted.
+    /// Column and code of each pair; `None` if the label is not wanted.
     places: ByPair<Option<(u32, u32)>>,
 }
 
@@ -136,8 +136,8 @@ impl<'a> Coder<'a> {
         Self { rows, names, stats, columns: Vec::new(), by_name, places }
     }
 
-    /// Gives column and code of a pair. A label has a code for each series, whoever has it, so its memory is asked for
-    /// when it is first met: names may be as many as series.
+    /// Column and code of a pair. Each label has a code for every series, even where it is absent, so its memory is
+    /// reserved when it first appears: there may be as many names as series.
     fn place(&mut self, index: &Index, pair: u32) -> Result<Option<(u32, u32)>> {
         let vacant = match self.places.entry(pair) {
             Entry::Occupied(known) => return Ok(*known.get()),
@@ -165,7 +165,7 @@ impl<'a> Coder<'a> {
         Ok(*vacant.insert(Some((column, values.len() as u32 - 1))))
     }
 
-    /// Codes the pairs of the series of a row.
+    /// Codes the pairs of a row's series.
     fn add(&mut self, index: &Index, pairs: &[u32], row: usize) -> Result<()> {
         for &pair in pairs {
             if let Some((column, code)) = self.place(index, pair)? {
@@ -192,7 +192,7 @@ impl SeriesList for LiveMatches {
     }
 
     fn is_sorted(&self) -> bool {
-        // They come in the order in which they were first seen, unless they were put in another one.
+        // Series come in the order in which they first appeared, unless they have been sorted.
         self.sorted
     }
 

@@ -1,8 +1,9 @@
-//! Matchers over the index of a part: bitmaps of series, the most selective ones first.
+//! Evaluates matchers with the index of a part, as bitmaps of series, most selective matchers first.
 //!
-//! A matcher that takes no empty value gives the union of what has a liked value; one that takes it (a negative one, an
-//! absent label) all but what has a disliked value. A value is judged once. Where few series are left and a label has
-//! far more values than these, their labels are read and judged instead.
+//! A matcher that does not match the empty value gives the union of the series with a matching value. One that does (a
+//! negative one, or one for an absent label) gives all series except those with a value that does not match. Each value
+//! is tested once. If few series are left and a label has far more values than that, the labels of these series are
+//! read and tested instead.
 
 use hashbrown::HashMap;
 use quiver_types::{MatchOp, Matcher, ReadStats, Result};
@@ -11,14 +12,14 @@ use roaring::RoaringBitmap;
 use super::prune::{literal_values, prefix};
 use crate::part::{LabelIndex, Part};
 
-/// Values per candidate from which on the labels of candidates are read.
+/// The labels of candidates are read if the label has at least this many values per candidate.
 const VALUES_PER_CANDIDATE: u64 = 4;
-/// Fewer values than this are read whatever there are candidates.
+/// With fewer values than this, the values are always read.
 const VALUES_FEW: u64 = 8 * 1024;
-/// More candidates than this are not read.
+/// With more candidates than this, their labels are never read.
 const CANDIDATES_MAX: u64 = 64 * 1024;
 
-/// How much a matcher leaves, as far as can be told without reading.
+/// Estimates how much a matcher leaves, without reading; selective ones get a low rank.
 fn rank(matcher: &Matcher) -> u8 {
     match matcher.op {
         MatchOp::Equal if !matcher.value.is_empty() => 0,
@@ -27,7 +28,7 @@ fn rank(matcher: &Matcher) -> u8 {
     }
 }
 
-/// Gives the numbers of the series of a part that all matchers match.
+/// Numbers of the series of a part that match all matchers.
 pub(super) async fn matching(
     part: &Part,
     index: &LabelIndex<'_>,
@@ -52,7 +53,7 @@ fn all(part: &Part) -> RoaringBitmap {
     all
 }
 
-/// Keeps of `found` (none: everything) what a matcher matches.
+/// Keeps those of `found` (`None` means all series) that match a matcher.
 async fn narrow(
     part: &Part,
     index: &LabelIndex<'_>,
@@ -83,7 +84,7 @@ async fn narrow(
             if let Some(found) = found.as_ref().filter(|found| few(found, values)) {
                 return judge(part, matcher, found, stats).await.map(Some);
             }
-            // What is united is what the matcher says of the values of series that have the label.
+            // Collect the values for which the result of the matcher is as needed; their series are then united.
             let mut chosen = Vec::new();
             index
                 .values(&runs, stats, &mut |row, value| {
@@ -105,7 +106,7 @@ async fn narrow(
     }))
 }
 
-/// Judges candidates by their labels, each distinct value once.
+/// Tests candidates by their labels, each distinct value once.
 async fn judge(part: &Part, matcher: &Matcher, found: &RoaringBitmap, stats: &ReadStats) -> Result<RoaringBitmap> {
     let numbers: Vec<u32> = found.iter().collect();
     let labels = part.labels(&numbers, Some(std::slice::from_ref(&matcher.name)), stats).await?;

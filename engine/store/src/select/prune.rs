@@ -1,5 +1,5 @@
-//! Which parts of a snapshot can hold matching series, from what the catalog knows alone: time range, services, metric
-//! names. Nothing is opened here, so an unknown metric name costs no read.
+//! Selects the parts of a snapshot that may contain matching series, using only the catalog: time range, services,
+//! metric names. Nothing is opened here, so a query for an unknown metric reads nothing.
 
 use std::sync::Arc;
 
@@ -11,25 +11,26 @@ use regex_syntax::hir::literal::Extractor;
 
 use crate::part::{Part, PartMeta};
 
-/// Most literals that a pattern over the metric name is expanded to; one with more is not used for pruning.
+/// A pattern for the metric name that expands to more literals than this is not used for pruning.
 const LITERALS_MAX: usize = 1024;
-/// Longest literal, in bytes.
+/// Maximum length of a literal in bytes.
 const LITERAL_BYTES_MAX: usize = 4096;
 
-/// What the catalog was asked with, and what that left out.
+/// The result of pruning: how many parts were excluded for which reason.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Pruned {
-    /// Parts of the table.
+    /// Number of parts of the table.
     pub(crate) total: usize,
-    /// Left out by time.
+    /// Excluded by time.
     pub(crate) time: usize,
-    /// Left out since they hold no service that the caller may see.
+    /// Excluded because they have no service that the caller may see.
     pub(crate) service: usize,
-    /// Left out since they hold no metric of that name.
+    /// Excluded because they have no metric with a matching name.
     pub(crate) name: usize,
 }
 
-/// Gives the parts that may hold series of any of the selectors (none: all series) for this caller.
+/// The parts that may contain series which match any of the selectors (all series if there are none) and which this
+/// caller may see.
 pub(crate) fn prune(
     parts: &[Arc<Part>],
     selectors: &[Vec<Matcher>],
@@ -56,7 +57,7 @@ pub(crate) fn prune(
     (kept, pruned)
 }
 
-/// Says whether a part may hold a metric that matches; `literals` are the only names that can, when they are known.
+/// Tells whether a part may contain a metric that matches. `literals` are the only possible names, if they are known.
 fn may_name(meta: &PartMeta, matchers: &[Matcher], literals: Option<&[String]>) -> bool {
     if let Some(literals) = literals {
         return literals.iter().any(|name| meta.names.may_contain(name));
@@ -66,24 +67,24 @@ fn may_name(meta: &PartMeta, matchers: &[Matcher], literals: Option<&[String]>) 
     by_name().all(Matcher::matches_empty) || names.iter().any(|name| by_name().all(|m| m.matches(name)))
 }
 
-/// Gives the only metric names that matchers can match, when they can be listed: an equality, or a pattern that is an
-/// alternation of texts. An empty list means that nothing matches.
+/// The only metric names that the matchers can match, if they can be listed: from an equality, or from a pattern that
+/// is an alternation of literals. An empty list means that nothing matches.
 pub(crate) fn literal_names(matchers: &[Matcher]) -> Option<Vec<String>> {
     let by_name = || matchers.iter().filter(|m| m.name == METRIC_NAME);
     let mut names = by_name().filter_map(literals).min_by_key(Vec::len)?;
     names.retain(|name| by_name().all(|m| m.matches(name)));
-    // A series without a name would match the empty text; no name filter knows it.
+    // A series without a name would match the empty text, but name filters do not contain it.
     names.iter().all(|name| !name.is_empty()).then_some(names)
 }
 
-/// Gives the only values that a matcher can match, sorted, when they can be listed and the empty one is not among them.
+/// The only values that a matcher can match, sorted, if they can be listed and do not include the empty one.
 pub(super) fn literal_values(matcher: &Matcher) -> Option<Vec<String>> {
     let mut values = literals(matcher)?;
     values.retain(|value| matcher.matches(value));
     values.iter().all(|value| !value.is_empty()).then_some(values)
 }
 
-/// Gives a text with which every value begins that a pattern matches, maybe the empty one.
+/// A prefix, maybe empty, of all values that a pattern matches.
 pub(super) fn prefix(matcher: &Matcher) -> String {
     let parsed = (matcher.op == MatchOp::Regex).then(|| parse(&matcher.value));
     let Some(hir) = parsed.flatten() else { return String::new() };
@@ -91,7 +92,7 @@ pub(super) fn prefix(matcher: &Matcher) -> String {
     extractor.limit_total(LITERALS_MAX).limit_literal_len(LITERAL_BYTES_MAX).limit_repeat(16).limit_class(16);
     let found = extractor.extract(&hir);
     let Some(common) = found.longest_common_prefix() else { return String::new() };
-    // Bytes of a character that was cut are no text.
+    // The common prefix may end within a character; drop the incomplete bytes.
     match std::str::from_utf8(common) {
         Ok(text) => text.to_owned(),
         Err(e) => String::from_utf8_lossy(&common[..e.valid_up_to()]).into_owned(),
@@ -101,21 +102,21 @@ pub(super) fn prefix(matcher: &Matcher) -> String {
 fn literals(matcher: &Matcher) -> Option<Vec<String>> {
     match matcher.op {
         MatchOp::Equal => Some(vec![matcher.value.clone()]),
-        // Literals leave the empty text out, and with it series without the label.
+        // The list would not include the empty text, and so miss series without the label.
         MatchOp::Regex if matcher.matches_empty() => None,
         MatchOp::Regex => pattern_literals(&matcher.value),
         MatchOp::NotEqual | MatchOp::NotRegex => None,
     }
 }
 
-/// Reads a pattern as its matcher does: what is `[a&&b]` to Go is nothing at all as it stands here.
+/// Parses a pattern as its matcher does, with Go's syntax: for example `[a&&b]` means something else in Go.
 fn parse(pattern: &str) -> Option<Hir> {
     let text = translate(pattern).ok()?;
     regex_syntax::ParserBuilder::new().dot_matches_new_line(true).build().parse(&text).ok()
 }
 
-/// Lists all texts that a pattern can match, when there are few. Look-arounds are taken as the empty text, so the list
-/// may be too long; [`literal_names`] asks the pattern itself about each text.
+/// Lists all texts that a pattern can match, if there are few. Assertions are treated as empty, so the list may be too
+/// long; [`literal_names`] tests each text with the pattern itself.
 fn pattern_literals(pattern: &str) -> Option<Vec<String>> {
     let hir = parse(pattern)?;
     let mut extractor = Extractor::new();

@@ -1,6 +1,7 @@
-//! From matchers to series: which parts may hold any, which series of them match, and which live ones.
+//! Resolves matchers to series: which parts may contain any, which of their series match, and which live ones.
 //!
-//! Access is applied where a source lists its series, so nothing above sees a series that the caller may not see.
+//! Access rights are applied where a source lists its series, so code above never sees a series that the caller may not
+//! see.
 
 use std::sync::Arc;
 
@@ -14,27 +15,28 @@ use super::prune::{Pruned, literal_names, prune};
 use crate::part::{Part, SeriesPage};
 use crate::snapshot::Snapshot;
 
-/// How many parts are opened at once.
+/// Number of parts that are opened concurrently.
 pub(crate) const PARTS_OPENED_AT_ONCE: usize = 16;
 
-/// What is asked for: series that match one of the selectors (none: all series) and may have samples in the range.
+/// A request for the series that match one of the selectors (all series if there are none) and may have samples in the
+/// range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) access: &'a Access,
     pub(crate) selectors: &'a [Vec<Matcher>],
     pub(crate) range: MillisRange,
-    /// Labels that the table needs; `None`: all.
+    /// Labels that the result table needs; `None` means all.
     pub(crate) labels: Option<&'a Arc<[String]>>,
 }
 
 impl Question<'_> {
-    /// Says whether no series can match, whatever is stored.
+    /// Tells whether no series can match, whatever is stored.
     pub(crate) fn is_void(&self) -> bool {
         let void = |matchers: &Vec<Matcher>| literal_names(matchers).is_some_and(|names| names.is_empty());
         self.range.min > self.range.max || (!self.selectors.is_empty() && self.selectors.iter().all(void))
     }
 
-    /// Gives the parts that may hold an answer.
+    /// The parts that may contain matching series.
     pub(crate) fn parts(&self, snapshot: &Snapshot, stats: &ReadStats) -> (Vec<Arc<Part>>, Pruned) {
         let parts = snapshot.visible.table(metrics::TABLE.name);
         let (kept, pruned) = if self.is_void() {
@@ -50,7 +52,7 @@ impl Question<'_> {
         (kept, pruned)
     }
 
-    /// Gives the numbers of the matching series of a part, whoever may see them and whatever their times are.
+    /// Numbers of the matching series of a part, regardless of access rights and of their times.
     pub(crate) async fn of_part(&self, part: &Part, stats: &ReadStats) -> Result<Vec<u32>> {
         let series = part.series_count();
         if self.selectors.iter().all(Vec::is_empty) {
@@ -69,7 +71,7 @@ impl Question<'_> {
         Ok(found.into_iter().collect())
     }
 
-    /// Keeps the series that the caller may see; `numbers` ascend and lie in the pages.
+    /// Keeps the series that the caller may see; `numbers` must be ascending and lie in the pages.
     pub(crate) fn keep_allowed(&self, pages: &[Arc<SeriesPage>], numbers: &mut Vec<u32>) {
         if self.access.is_full() {
             return;

@@ -1,4 +1,4 @@
-//! A small store for the tests of the read side: parts and generations put together by hand, without WAL or catalog.
+//! A small store for tests of the read side: parts and generations built by hand, without WAL or catalog.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::run::{RunExemplar, SeriesRun};
 use crate::scan::{SampleRequest, samples_table};
 use crate::snapshot::{Shared, Visible};
 
-/// What one series has at one time.
+/// A data point of a series at one time.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     Float(f64, Millis),
@@ -67,7 +67,7 @@ impl World {
         }
     }
 
-    /// Adds a part; all times are of day 0.
+    /// Adds a part; all times must be of day 0.
     pub(crate) fn add_part(&mut self, items: &[(LabelSet, Millis, Item)]) {
         let mut runs: Vec<SeriesRun> = Vec::new();
         for (labels, ts, item) in items {
@@ -115,7 +115,7 @@ impl World {
         self.visible.parts = Arc::new(parts);
     }
 
-    /// Makes the parts such as were written before there was an index on disk.
+    /// Turns the parts into parts from before indexes were stored on disk.
     pub(crate) fn forget_indexes(&mut self) {
         let old = |part: &Arc<Part>| {
             let mut meta = part.meta.clone();
@@ -125,7 +125,7 @@ impl World {
         self.visible.parts = Arc::new(self.visible.parts.iter().map(old).collect());
     }
 
-    /// Forgets what was read.
+    /// Drops everything from the caches.
     pub(crate) fn cold(&self) {
         let parts: Vec<_> = self.visible.parts.iter().map(|part| part.meta.id).collect();
         self.caches.forget(&parts);
@@ -139,7 +139,7 @@ impl World {
         number as usize - 1
     }
 
-    /// Inserts into a generation, each item as a write of its own; gives the number of the last write.
+    /// Inserts into a generation, each item as a separate write; returns the number of the last write.
     pub(crate) fn insert(&mut self, generation: usize, items: &[(LabelSet, Millis, Item)]) -> u64 {
         for (labels, ts, item) in items {
             self.seq += 1;
@@ -193,7 +193,7 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(future)
 }
 
-/// Selects with full access, for tests that expect no error.
+/// Selects with full access and expects no error.
 pub(crate) async fn select(
     snapshot: &dyn SeriesSnapshot,
     matchers: Vec<Matcher>,

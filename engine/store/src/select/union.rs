@@ -1,8 +1,8 @@
-//! The union of series over several sources (parts, live data) into one table in series order.
+//! The union of the series of several sources (parts, live data) in one table in series order.
 //!
-//! Series are told apart by their 128-bit id alone. Sources list them in one order mostly, so the union walks two lists
-//! side by side and looks an id up in a map only where they differ. Labels are touched for series that are new to the
-//! union only; sorting compares dictionary codes.
+//! Series are identified by their 128-bit id alone. Sources mostly list them in the same order, so the union walks two
+//! lists side by side and uses a hash map only where they differ. Labels are read only for series that are new to the
+//! union, and sorting compares dictionary codes.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use quiver_types::{ReadStats, Result, SeriesId, SeriesTable};
 
 use super::dictionary::{CodedColumn, unite_columns};
 
-/// What a series takes beside its labels: its identity twice, its place, its entry.
+/// Estimated memory of a series besides its labels.
 const SERIES_BYTES: usize = 48;
 
 /// A list of distinct series.
@@ -25,38 +25,38 @@ const SERIES_BYTES: usize = 48;
 pub(crate) trait SeriesList: Sync {
     /// Number of series.
     fn len(&self) -> usize;
-    /// Identity of one.
+    /// Identity of a series.
     fn id(&self, i: usize) -> SeriesId;
-    /// Says whether its series are listed in series order.
+    /// Tells whether the series are listed in series order.
     fn is_sorted(&self) -> bool;
-    /// Label columns of the series at the given ascending places (`None`: of all), sorted by name, without labels that
-    /// none of them has and without values that none of them has; of `names` alone, when they are given.
+    /// Label columns, sorted by name, of the series at the given ascending positions (`None` means all). Labels and
+    /// values that none of these series has are left out. If `names` is given, only those labels.
     ///
     /// # Errors
-    /// Those of the gate: memory is asked for before it is taken. Those of reading.
+    /// Those of the memory gate, which is asked before memory is used; those of reading.
     async fn columns(
         &self,
         places: Option<&[u32]>,
         names: Option<&[String]>,
         stats: &ReadStats,
     ) -> Result<Vec<CodedColumn>>;
-    /// Ids and labels of all, when they stand ready in series order.
+    /// Identities and labels of all series, if available in series order.
     fn table(&self) -> Option<(Arc<Vec<SeriesId>>, Arc<SeriesTable>)> {
         None
     }
 }
 
-/// Series in series order, and where those of each source are among them.
+/// Series in series order, with the row of each source's series.
 #[derive(Debug, Clone)]
 pub(crate) struct Union {
     pub(crate) ids: Arc<Vec<SeriesId>>,
-    /// Values of each column are sorted.
+    /// Labels; the values of each column are sorted.
     pub(crate) table: Arc<SeriesTable>,
-    /// Per source, per series of the source: the row.
+    /// For each source and each of its series, the row.
     pub(crate) rows: Vec<Vec<u32>>,
 }
 
-/// Says whether the union of some sources is in the order of one of them, so that no label is needed to sort it.
+/// Tells whether the union is in the order of one of the sources, so that no labels are needed for sorting.
 pub(crate) fn is_one_list(sources: &[&dyn SeriesList]) -> bool {
     let entries = Entries::collect(sources);
     match entries.runs[..] {
@@ -66,12 +66,12 @@ pub(crate) fn is_one_list(sources: &[&dyn SeriesList]) -> bool {
     }
 }
 
-/// Unites sources; the table gets the labels of `names`, or all. A source whose series are all in a source before it
-/// costs two passes over its ids. Where series of several sources stand between each other all of their labels are
-/// read, whatever is wanted: the order of rows follows from them.
+/// Unites sources; the table gets the labels in `names`, or all. A source whose series are all in an earlier source
+/// costs only two passes over its ids. If series of several sources interleave, all their labels are read, whatever is
+/// requested, because the order of the rows depends on them.
 ///
 /// # Errors
-/// Those of the gate, and of reading.
+/// Those of the memory gate, and of reading.
 pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>, stats: &ReadStats) -> Result<Union> {
     // Identity, place and entry of each series.
     stats.take(sources.iter().map(|source| source.len()).sum::<usize>() * SERIES_BYTES)?;
@@ -114,7 +114,7 @@ pub(crate) async fn unite(sources: &[&dyn SeriesList], names: Option<&[String]>,
     stats.take(codes_bytes * (columns.len() + 2))?;
     stats.check()?;
     let mut sorted: Vec<u32> = (0..rows as u32).collect();
-    // The stable sort finds the sorted runs that the sources are, and merges them.
+    // The stable sort detects the sorted runs of the sources and merges them.
     sorted.sort_by(|&a, &b| order.compare(a as usize, b as usize));
     let take = |codes: &[u32]| sorted.iter().map(|&entry| codes[entry as usize]).collect();
     let take_column = |c: &CodedColumn| CodedColumn {
@@ -137,25 +137,25 @@ fn table(rows: usize, columns: Vec<CodedColumn>) -> SeriesTable {
     SeriesTable::new(rows, columns.collect())
 }
 
-/// Series of one source that no source before it has.
+/// The series of one source that no earlier source has.
 struct Run {
     source: usize,
-    /// Their places in the source; `None`: all.
+    /// Their positions in the source; `None` means all.
     places: Option<Vec<u32>>,
 }
 
-/// Distinct series over all sources, run by run.
+/// Distinct series of all sources, run by run.
 #[derive(Default)]
 struct Entries {
     ids: Vec<SeriesId>,
     runs: Vec<Run>,
-    /// Per source, per series: its entry.
+    /// For each source and each of its series, the entry.
     places: Vec<Vec<u32>>,
 }
 
 impl Entries {
     fn collect(sources: &[&dyn SeriesList]) -> Self {
-        // The largest first: the others are then subsets of it in the common case.
+        // Largest source first: mostly, the others are subsets of it.
         let mut order: Vec<usize> = (0..sources.len()).filter(|&s| sources[s].len() > 0).collect();
         order.sort_by_key(|&s| std::cmp::Reverse(sources[s].len()));
         let mut out = Self { places: vec![Vec::new(); sources.len()], ..Self::default() };
@@ -220,7 +220,8 @@ impl<'a> SeriesOrder<'a> {
             return Ordering::Equal;
         };
         let (x, y) = (self.others[differs][a], self.others[differs][b]);
-        // Where one lacks the label, its next label has a greater name; without a next one it is the shorter set.
+        // If only one has the label, the other's next label has a greater name; without a next label it is a prefix,
+        // and so comes first.
         let ends = |row: usize| self.others[differs..].iter().all(|codes| codes[row] == 0);
         match (x, y) {
             (0, _) => {

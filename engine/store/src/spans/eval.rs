@@ -1,18 +1,18 @@
-//! Evaluates a filter over a set of rows, by columns where it can: what is cheap narrows first.
+//! Evaluates a filter on a set of rows, by columns where possible and cheap tests first.
 
 use arrow::array::{BooleanArray, FixedSizeBinaryArray};
 use arrow::buffer::{BooleanBuffer, Buffer};
 use quiver_types::Access;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 
-/// Columns of text that filters look at.
+/// Text columns that filters examine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TextColumn {
-    /// Service; empty for none.
+    /// Service; empty if there is none.
     Service,
     /// Name of the span.
     Name,
-    /// Message of its status.
+    /// Status message.
     Message,
     /// Name of the scope.
     ScopeName,
@@ -20,14 +20,14 @@ pub(crate) enum TextColumn {
     ScopeVersion,
 }
 
-/// Rows that a filter is put to.
+/// Rows that a filter is evaluated on.
 pub(crate) trait SpanSet {
     fn len(&self) -> usize;
     fn traces(&self) -> Option<&FixedSizeBinaryArray>;
-    /// Start and end.
+    /// Start and end time.
     fn times(&self, row: usize) -> (i64, i64);
     fn duration(&self, row: usize) -> i64;
-    /// Those of all rows, where they lie beside each other.
+    /// The durations of all rows, if they are stored contiguously.
     fn durations(&self) -> Option<&[i64]> {
         None
     }
@@ -36,22 +36,22 @@ pub(crate) trait SpanSet {
     fn status(&self, row: usize) -> u8;
     fn is_root(&self, row: usize) -> bool;
     fn event_name(&self, row: usize, test: &TextTest) -> bool;
-    /// Keeps, of the rows that are kept, those whose text passes.
+    /// Clears `keep` for rows whose text fails the test.
     fn text(&self, which: TextColumn, keep: &mut [bool], test: &dyn Fn(&str) -> bool);
-    /// Says whether any row may have an attribute of a key there, as far as a glance tells.
+    /// Quick check whether any row may have an attribute with this key.
     fn may_have(&self, _: Place, _: &str) -> bool {
         true
     }
-    /// Keeps, of the rows that are kept, those with an attribute that passes.
+    /// Clears `keep` for rows that have no attribute which passes the test.
     fn attribute(&self, place: Place, key: &str, test: &AttributeTest, keep: &mut [bool]);
 }
 
-/// Gives the rows that a filter takes and a caller may see.
+/// The rows that match a filter and that the caller may see.
 pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
     matching_of(vec![true; set.len()], set, filter, access)
 }
 
-/// The same of the rows that are kept so far.
+/// Like `matching`, starting from the rows in `keep`.
 pub(crate) fn matching_of(mut keep: Vec<bool>, set: &impl SpanSet, filter: &SpanFilter, access: &Access) -> Vec<bool> {
     if !access.is_full() {
         set.text(TextColumn::Service, &mut keep, &|service| access.allows(service));
@@ -60,7 +60,7 @@ pub(crate) fn matching_of(mut keep: Vec<bool>, set: &impl SpanSet, filter: &Span
     keep
 }
 
-/// Gives the rows that are kept as bits, made eight at a time.
+/// Converts booleans to a bitmap, eight at a time.
 pub(crate) fn mask(keep: &[bool]) -> BooleanArray {
     let (eights, rest) = keep.as_chunks::<8>();
     let mut bytes = Vec::with_capacity(keep.len().div_ceil(8));
@@ -73,13 +73,13 @@ pub(crate) fn mask(keep: &[bool]) -> BooleanArray {
     BooleanArray::new(BooleanBuffer::new(Buffer::from_vec(bytes), 0, keep.len()), None)
 }
 
-/// The first is the lowest bit. Each bit of the factor moves the lowest bit of one byte to its place in the highest byte,
-/// and no other.
+/// Packs booleans into a byte, the first one in the lowest bit. Each bit of the factor moves the lowest bit of one byte
+/// to its position in the highest byte; no two of them collide.
 fn bits_of(eight: [bool; 8]) -> u8 {
     (u64::from_le_bytes(eight.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
-/// Lower goes first.
+/// Relative cost of a filter; cheap ones are evaluated first.
 fn cost(filter: &SpanFilter) -> u8 {
     match filter {
         SpanFilter::Attribute { place: None, .. } => 4,
@@ -90,14 +90,15 @@ fn cost(filter: &SpanFilter) -> u8 {
     }
 }
 
-/// Keeps, of the rows that are kept, those that pass a test which costs more than a glance.
+/// Applies a more expensive test, only to rows that are still kept.
 fn by_row(keep: &mut [bool], test: impl Fn(usize) -> bool) {
     for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
         *keep = test(i);
     }
 }
 
-/// The same by a test so cheap that it is put to all rows: whether each is still kept is harder to foresee.
+/// Applies a cheap test to all rows: a branch on whether each row is still kept would be mispredicted more often than
+/// it helps.
 fn at_once(keep: &mut [bool], test: impl Fn(usize) -> bool) {
     for (i, keep) in keep.iter_mut().enumerate() {
         *keep &= test(i);
@@ -137,7 +138,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             start <= *max && end >= *min
         }),
         SpanFilter::Duration(min, max) => match set.durations() {
-            // Several at a time.
+            // This loop is vectorized.
             Some(durations) => {
                 for (keep, duration) in keep.iter_mut().zip(durations) {
                     *keep &= (*min..=*max).contains(duration);
@@ -146,7 +147,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             None => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
         },
         SpanFilter::Kinds(kinds) => {
-            // A table, as to search the list costs more than all else of a row.
+            // A lookup table, because searching the list would cost more than everything else.
             let mut wanted = [false; 256];
             for kind in kinds {
                 wanted[usize::from(*kind)] = true;
@@ -167,7 +168,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
         SpanFilter::ScopeVersion(test) => set.text(TextColumn::ScopeVersion, keep, &|text| test.matches(text)),
         SpanFilter::Attribute { place: Some(place), key, test } => set.attribute(*place, key, test, keep),
         SpanFilter::Attribute { place: None, key, test } => {
-            // To go over all rows once more for each place that holds nothing would cost more than the test.
+            // Skip places that have nothing: going over all rows once more for each would cost more than the test.
             let places: Vec<Place> = Place::ALL.into_iter().filter(|place| set.may_have(*place, key)).collect();
             match places.as_slice() {
                 [one] => set.attribute(*one, key, test, keep),
@@ -177,7 +178,7 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
     }
 }
 
-/// Keeps the rows that any of some tests keeps; each test sees what the ones before it did not take.
+/// Keeps the rows that pass any of several tests; each test only sees rows that the previous ones rejected.
 fn either(tests: usize, keep: &mut [bool], mut narrow: impl FnMut(usize, &mut [bool])) {
     let mut taken = vec![false; keep.len()];
     for n in 0..tests {

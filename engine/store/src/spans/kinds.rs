@@ -1,5 +1,5 @@
-//! What values of attributes are, out of the schemas of parts: a table of spans types its columns by it before it reads a
-//! row.
+//! Finds the value types of attributes from the schemas of parts, so that a table of spans knows its column types
+//! before a row is read.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use crate::memtable::spans::SpanChunk;
 use crate::part::Part;
 use crate::part::spans::column_name;
 
-/// Parts that are looked at, the newest first: older ones may hold another type, and reading them says so.
+/// Number of parts that are examined, newest first. Older parts may hold other types; reading them reveals that.
 const PARTS_MAX: usize = 64;
-/// Live rows that are looked at, the newest first.
+/// Number of live rows that are examined, newest first.
 const LIVE_ROWS_MAX: usize = 4096;
 
-/// Says of attributes what their values are, as far as files and the newest live rows tell it and the caller may see it.
+/// The value types of attributes, as far as the files and the newest live rows reveal them and the caller may see them.
 ///
 /// # Errors
-/// Those of reading footers; internal: the snapshot is of another source.
+/// Those of reading footers. Internal: the snapshot is from another source.
 pub async fn attribute_kinds(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
@@ -43,7 +43,7 @@ pub async fn attribute_kinds(
     parts.sort_by_key(|part| Reverse(part.meta.max_ts));
     for part in parts.into_iter().take(PARTS_MAX) {
         let services = &part.meta.services;
-        // Of hidden rows not even a type may be learnt.
+        // Nothing may be learnt of hidden rows, not even a type.
         let all_seen = access.is_full() || !part.meta.services_all && services.iter().all(|s| access.allows(s));
         if !all_seen {
             if part.meta.services_all || services.iter().any(|s| access.allows(s)) {
@@ -72,7 +72,7 @@ fn of_schema(schema: &Schema, place: Place, key: &str) -> KnownKind {
     })
 }
 
-/// Looks at some rows of a live batch, and says at how many.
+/// Examines some rows of a live batch and returns how many.
 fn of_live(
     chunk: &SpanChunk,
     access: &Access,

@@ -1,4 +1,4 @@
-//! Live batches as rows of a scan. What spans share is tested once per context.
+//! Live batches as rows of a scan. Data that spans share is tested once per context.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use quiver_types::spans::{
 use super::eval::{SpanSet, TextColumn, mask};
 use crate::error::{Context, Error, Result};
 
-/// A batch with its columns at hand.
+/// A batch with its columns resolved.
 #[derive(Debug)]
 pub(crate) struct LiveRows<'b> {
     batch: &'b SpansBatch,
@@ -35,7 +35,7 @@ impl<'b> LiveRows<'b> {
         Self { batch, starts, ends, received, kinds: codes("kind"), statuses: codes("status"), contexts }
     }
 
-    /// Makes the columns of an answer of the rows that are kept.
+    /// Builds the result columns for the rows that are kept.
     pub(crate) fn project(&self, keep: &[bool], columns: &[SpanColumn]) -> Result<RecordBatch> {
         let mask = mask(keep);
         let failed = "cannot filter live spans";
@@ -59,7 +59,7 @@ impl<'b> LiveRows<'b> {
                 SpanColumn::Attribute(place, key, kind) => self.attributes(column, *place, key, *kind, keep)?,
                 SpanColumn::Coded(_) => return Err(Error::internal("texts by codes of texts by codes")),
             };
-            // Rows in memory have no codes, and whoever groups them finds which texts are equal.
+            // Rows in memory are not dictionary-encoded; encode them here, for consumers that group by equal texts.
             Ok(match array.as_string_view_opt() {
                 Some(texts) if is_coded => Arc::new(code_each(texts)),
                 _ => array,
@@ -96,7 +96,7 @@ impl<'b> LiveRows<'b> {
         self.batch.contexts[name].as_binary::<i32>().value(context)
     }
 
-    /// Keeps rows by what their contexts say.
+    /// Clears `keep` for rows whose context fails the test.
     fn by_context(&self, keep: &mut [bool], test: impl Fn(usize) -> bool) {
         let verdicts: Vec<bool> = (0..self.batch.contexts.num_rows()).map(test).collect();
         for (i, keep) in keep.iter_mut().enumerate() {

@@ -1,4 +1,4 @@
-//! The scan of spans as it stands in a plan.
+//! The scan of spans as a node of a query plan.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ use super::stream::{ScanRun, ScanShared, SpanStream};
 use crate::error::Context;
 use crate::snapshot::SnapshotForm;
 
-/// Reads the spans that a filter takes; partitions share the work.
+/// Reads the spans that match a filter; the partitions share the work.
 #[derive(Debug)]
 pub(crate) struct SpansScan {
     scan: Arc<ScanShared>,
@@ -26,11 +26,11 @@ pub(crate) struct SpansScan {
     shape: ScanShape,
     /// The units of each partition.
     shares: Vec<VecDeque<usize>>,
-    /// Whether spans are hidden from whoever asks: then plans do not show where the others lie.
+    /// Whether the user must not see some spans: then plans do not show where the others are stored.
     hidden: bool,
 }
 
-/// The written form of a scan of spans.
+/// The serialized form of a scan of spans.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SpansForm {
     snapshot: SnapshotForm,
@@ -41,7 +41,7 @@ pub(crate) struct SpansForm {
 }
 
 impl SpansForm {
-    /// Plans the scan again, over the same snapshot.
+    /// Recreates the scan over the same snapshot.
     pub(crate) fn scan(self, repeats: &Arc<Repeats>) -> Result<SpansScan> {
         let scan = ScanShared::new(&self.snapshot.snapshot()?, repeats, self.access, self.request);
         SpansScan::try_new(&Arc::new(scan), self.hidden, self.shape)
@@ -49,7 +49,7 @@ impl SpansForm {
 }
 
 impl SpansScan {
-    /// Gives its written form.
+    /// The serialized form of the scan.
     pub(crate) fn form(&self) -> SpansForm {
         let (snapshot, access) = (self.scan.snapshot.form(), self.scan.access.clone());
         let (request, shape) = (self.scan.request.clone(), self.shape.clone());
@@ -58,16 +58,17 @@ impl SpansScan {
 
     pub(super) fn try_new(scan: &Arc<ScanShared>, hidden: bool, shape: ScanShape) -> Result<Self> {
         let schema = projected(schema_of(&scan.request.columns), &shape)?;
-        // The plan around a scan goes by its partitions: it must not tell of what the caller does not see.
+        // The shape of the surrounding plan depends on the number of partitions, which must not reveal spans that the
+        // user may not see.
         let units = if hidden { usize::MAX } else { scan.units() };
-        // The rows of one trace lie in few of them: to divide these takes longer than to read them.
+        // The rows of one trace are in few units: dividing those takes longer than reading them.
         let is_one = scan.request.filter.traces().is_some_and(|ids| ids.len() == 1);
         let partitions = if is_one { 1 } else { units.clamp(1, shape.partitions.max(1)) };
         Ok(Self { shares: scan.shares(partitions), scan: Arc::clone(scan), schema, shape, hidden })
     }
 }
 
-/// Gives the columns of a scan out of those of its table.
+/// Applies the projection of a scan to the columns of its table.
 pub(super) fn projected(all: SchemaRef, shape: &ScanShape) -> Result<SchemaRef> {
     Ok(match &shape.projection {
         Some(columns) => Arc::new(all.project(columns).internal("spans have no such columns")?),
@@ -75,7 +76,7 @@ pub(super) fn projected(all: SchemaRef, shape: &ScanShape) -> Result<SchemaRef> 
     })
 }
 
-/// Where the partitions of one run of a scan meet. Without an engine around them each asks and counts alone.
+/// The state that all partitions of a run share. Without a surrounding engine each partition has its own.
 pub(super) fn run_of(scan: &Arc<ScanShared>, task: &ScanTask) -> Arc<ScanRun> {
     let make = || ScanRun::new(scan, Arc::clone(&task.stats));
     match &task.shared {
@@ -84,7 +85,7 @@ pub(super) fn run_of(scan: &Arc<ScanShared>, task: &ScanTask) -> Arc<ScanRun> {
     }
 }
 
-/// Ends the line of a scan.
+/// Writes the last part of a scan's description.
 pub(super) fn write_end(schema: &SchemaRef, limit: Option<usize>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
     write!(f, "columns=[{}]", names.join(", "))?;
@@ -106,7 +107,7 @@ impl PlannedScan for SpansScan {
 
     fn explain(&self, _: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SpansExec: filter={}, ", self.scan.request.filter)?;
-        // Where spans lie is not for those who may not see all of them.
+        // Users who may not see all spans must not learn where they are stored.
         if !self.hidden {
             write!(f, "parts={}/{}, ", self.scan.parts.len(), self.scan.parts_total)?;
             write!(f, "live_batches={}, partitions={}, ", self.scan.live(), self.shares.len())?;
@@ -139,7 +140,8 @@ struct SpanBatches {
 impl ScanBatches for SpanBatches {
     async fn next(&mut self) -> Result<Option<RecordBatch>> {
         let Some(batch) = self.stream.next().await? else { return Ok(None) };
-        // Counts until the next one is asked for: it is decoded whole, and whoever takes it keeps what he needs.
+        // Accounted until the next batch is requested: it was decoded as a whole, and the consumer accounts for what it
+        // keeps.
         self.memory.try_resize(batch_bytes(&batch))?;
         Ok(Some(match &self.projection {
             Some(columns) => batch.project(columns).internal("cannot make a batch of spans")?,
@@ -148,7 +150,7 @@ impl ScanBatches for SpanBatches {
     }
 }
 
-/// Cuts batches that are made as a whole to what a plan wants of them.
+/// Trims complete batches to the columns and rows that the plan wants.
 #[derive(Debug)]
 pub(super) struct Cut {
     projection: Option<Vec<usize>>,
@@ -160,7 +162,7 @@ impl Cut {
         Self { projection: shape.projection.clone(), rows_left: shape.limit.unwrap_or(usize::MAX) }
     }
 
-    /// Says whether no more rows are wanted.
+    /// Tells whether the row limit was reached.
     pub(super) fn is_done(&self) -> bool {
         self.rows_left == 0
     }

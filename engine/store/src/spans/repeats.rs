@@ -1,13 +1,13 @@
-//! Spans that were sent again: a row that equals an earlier one in all but the time of its receipt counts once, wherever
-//! the two stand. Compaction leaves such rows out; until then readers do.
+//! Spans that were sent more than once: rows that are equal in everything but their received time count once, wherever
+//! they are stored. Compaction removes such repeats; until then readers skip them.
 //!
-//! A row that describes its side of a span otherwise than an earlier one is a row of its own, but its calls are those of
-//! the earlier: a roll-up of both together counts them once, and so must roll-ups that are put together.
+//! A row that describes its side of a span differently from an earlier row is kept, but its calls are those of the
+//! earlier one. A roll-up of both counts the calls once, and so must separate roll-ups when they are added.
 //!
-//! Which rows report one span, and which of them is the first, says `quiver_types::spans::FirstReport`; of rows of parts
-//! of which none comes first, that in the part with the lower id does, and parts come before live spans. Only sources that
-//! are near each other in time are compared, also those of the day before and the day after, and of a part only traces of
-//! which the other has spans; what was found is kept for each two parts.
+//! `quiver_types::spans::FirstReport` decides which rows report the same span, and which of them is first. If it does
+//! not decide between rows of parts, the part with the lower id comes first; and parts come before live spans. Only
+//! sources that are close in time are compared, including the days before and after, and within a part only traces that
+//! the other one has spans of. The results are cached for each pair of parts.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -33,24 +33,24 @@ use crate::part::spans::{SpanIndex, equal_but_received, roll_up};
 use crate::part::{Part, PartId, PartMeta};
 use crate::snapshot::Snapshot;
 
-/// Bytes of what is kept, each of three.
+/// Size of each of the three caches.
 const KEPT_BYTES: u64 = 4 << 20;
-/// Rows that are looked at together.
+/// Rows that are compared in one step.
 const STEP_ROWS: u64 = 64 * 1024;
-/// Rows that are compared as a whole at once.
+/// Rows that are compared with all their columns at once.
 const COMPARED_ROWS: usize = 4096;
-/// So many rows under one key are told apart.
+/// Maximum number of rows under one key that are compared.
 const SAME_KEY_MAX: usize = 16;
 
-/// A part beside others: its id, and a hash of theirs, or of what was found of its rows.
+/// A part in the context of others: its id, and a hash of the others' ids or of what was found in its rows.
 type Beside = (PartId, u64);
 
-/// What was found of the rows of a part beside others: ascending ranges; no row is in both.
+/// What was found about the rows of a part in the context of others: ascending ranges; no row is in both lists.
 #[derive(Debug, Default)]
 pub(crate) struct PartRepeats {
-    /// Rows that repeat an earlier one.
+    /// Rows that repeat an earlier row.
     pub(crate) rows: Vec<Range<u64>>,
-    /// Other rows of whose side of the span there is an earlier report.
+    /// Other rows for whose side of the span there is an earlier report.
     reported: Vec<Range<u64>>,
 }
 
@@ -64,7 +64,7 @@ impl PartRepeats {
         64 + 16 * (self.rows.len() + self.reported.len()) as u64
     }
 
-    /// Gives a hash of what was found.
+    /// A hash of the result.
     fn signature(&self) -> u64 {
         let bounds = |list: &[Range<u64>]| list.iter().flat_map(|r| [r.start, r.end]).collect::<Vec<u64>>();
         let (rows, reported) = (bounds(&self.rows), bounds(&self.reported));
@@ -73,20 +73,20 @@ impl PartRepeats {
     }
 }
 
-/// Finds repeats, and keeps what it found.
+/// Finds repeats and caches the results.
 #[derive(Debug)]
 pub(crate) struct Repeats {
-    /// Of a part beside all others that are near.
+    /// Results for a part in the context of all others near it in time.
     rows: Lru<Beside, Arc<PartRepeats>>,
-    /// Of the first part beside the second.
+    /// Results for the first part in the context of the second.
     pairs: Lru<(PartId, PartId), Arc<PartRepeats>>,
     corrections: Lru<Beside, Arc<Correction>>,
 }
 
-/// What makes the roll-up of a part that of its rows without repeats.
+/// Corrects the roll-up of a part for rows that are repeats.
 #[derive(Debug, Default)]
 pub(crate) struct Correction {
-    /// To be taken out, then to be added.
+    /// Entries to subtract, and entries to add.
     pub(crate) minus: Vec<RollupRow>,
     pub(crate) plus: Vec<RollupRow>,
 }
@@ -98,7 +98,7 @@ impl Default for Repeats {
     }
 }
 
-/// First and last nanosecond that rows of a part may start at.
+/// Range of possible start times of a part's rows, in nanoseconds.
 fn bounds(part: &Part) -> (i64, i64) {
     let ns = |ms: i64| ms.saturating_mul(1_000_000);
     (ns(part.meta.min_ts), ns(part.meta.max_ts.saturating_add(1)) - 1)
@@ -109,12 +109,12 @@ fn both(a: (i64, i64), b: (i64, i64)) -> Option<(i64, i64)> {
     (range.0 <= range.1).then_some(range)
 }
 
-/// Says whether two parts may have spans of one service: no others are repeats.
+/// Tells whether two parts may have spans of a common service; otherwise they cannot have repeats.
 fn may_share(a: &PartMeta, b: &PartMeta) -> bool {
     a.services_all || b.services_all || a.services.iter().any(|s| b.services.contains(s))
 }
 
-/// Gives the parts with rows that may be near a range.
+/// The parts that may have rows near a time range.
 fn parts_near(snapshot: &Snapshot, range: (i64, i64)) -> impl Iterator<Item = &Arc<Part>> {
     let all = snapshot.visible.table(spans::TABLE.name);
     let day = |ns: i64| day_of(ns.div_euclid(1_000_000));
@@ -129,7 +129,8 @@ fn signature<'p>(ids: impl Iterator<Item = &'p [u8]>) -> u64 {
 }
 
 impl Repeats {
-    /// Gives the rows of a part that repeat those of other parts of a snapshot, or are not the first reports of their spans.
+    /// The rows of a part that repeat rows of other parts in the snapshot, or that are not the first reports of their
+    /// spans.
     pub(crate) async fn of_part(&self, snapshot: &Snapshot, part: &Part, stats: &ReadStats) -> Result<Found> {
         let others = parts_near(snapshot, bounds(part));
         let others = others.filter(|p| p.meta.id != part.meta.id && may_share(&p.meta, &part.meta));
@@ -146,7 +147,7 @@ impl Repeats {
             match self.of_pair(part, other, stats).await {
                 Ok(found) => marked.add(&found),
                 Err(error) => {
-                    // Who needs that part is told; who does not must not fail with it.
+                    // Queries that read that part report the error; others must not fail because of it.
                     tracing::warn!(part = %other.meta.id, %error, "cannot compare a part of spans with another");
                     return Ok(Found::new(part, Arc::default()));
                 }
@@ -157,7 +158,7 @@ impl Repeats {
         Ok(Found::new(part, repeats))
     }
 
-    /// The same beside one other part.
+    /// Like `of_part`, compared with only one other part.
     async fn of_pair(&self, part: &Part, other: &Part, stats: &ReadStats) -> Result<Arc<PartRepeats>> {
         let pair = (part.meta.id, other.meta.id);
         if let Some(known) = self.pairs.get(&pair) {
@@ -170,7 +171,7 @@ impl Repeats {
         Ok(found)
     }
 
-    /// Gives what makes the roll-up of a part with repeats right.
+    /// The correction of the roll-up of a part with repeats.
     pub(crate) async fn correction(&self, part: &Part, found: &Found, stats: &ReadStats) -> Result<Arc<Correction>> {
         if let Some(known) = self.corrections.get(&found.beside) {
             return Ok(known);
@@ -203,8 +204,8 @@ impl Repeats {
         Ok(correction)
     }
 
-    /// Gives the rows of a live batch, of the generation at a place in the snapshot, that repeat earlier ones, and those
-    /// that parts have other reports of.
+    /// The rows of a live batch that repeat earlier ones, and those for which parts have other reports. `generation` is
+    /// the index of its generation in the snapshot.
     pub(crate) async fn of_chunk(
         &self,
         snapshot: &Snapshot,
@@ -242,10 +243,11 @@ impl Repeats {
     }
 }
 
-/// Repeats of a part beside others.
+/// Repeats of a part in the context of others.
 #[derive(Debug)]
 pub(crate) struct Found {
-    /// The part and what was found: other parts that come change nothing of what follows from it.
+    /// The part and a hash of what was found: what is derived from it stays valid if other parts are added without
+    /// changing it.
     beside: Beside,
     pub(crate) repeats: Arc<PartRepeats>,
 }
@@ -255,13 +257,13 @@ impl Found {
         Self { beside: (part.meta.id, repeats.signature()), repeats }
     }
 
-    /// Says whether the roll-up of the part is right as it is.
+    /// Tells whether the roll-up of the part needs no correction.
     pub(crate) fn is_empty(&self) -> bool {
         self.repeats.rows.is_empty() && self.repeats.reported.is_empty()
     }
 }
 
-/// Adds spans to a roll-up, with their calls or without.
+/// Adds spans to a roll-up, with or without their calls.
 pub(super) fn push(builder: &mut RollupBuilder, batch: &SpansBatch, calls: bool) -> Result<()> {
     let SpansBatch { spans, contexts } = batch;
     let of = spans["context"].as_primitive::<UInt32Type>().values();
@@ -273,12 +275,12 @@ pub(super) fn push(builder: &mut RollupBuilder, batch: &SpansBatch, calls: bool)
 /// A row of a batch.
 type At<'b> = (&'b SpansBatch, usize);
 
-/// Says whether two rows report the same side of a span.
+/// Tells whether two rows report the same side of a span.
 fn same_side(a: At<'_>, b: At<'_>) -> bool {
     side(a) == side(b)
 }
 
-/// The service of a row, whether it calls, and whether it is called.
+/// The service of a row, whether it is the calling side, and whether it is the called side.
 fn side((batch, row): At<'_>) -> (&str, bool, bool) {
     let small = |name: &str| batch.spans[name].as_primitive::<UInt8Type>().value(row);
     let (kind, shared) = (small("kind"), small("marks") & SHARED != 0);
@@ -287,7 +289,7 @@ fn side((batch, row): At<'_>) -> (&str, bool, bool) {
     (service, matches!(kind, 3 | 4) && !shared, shared || matches!(kind, 2 | 5))
 }
 
-/// Gives what tells whether a row is the first of the reports of its side of a span.
+/// The data that decides whether a row is the first report of its side of a span.
 fn report((batch, row): At<'_>) -> FirstReport {
     let time = |name: &str| batch.spans[name].as_primitive::<Int64Type>().value(row);
     let small = |name: &str| batch.spans[name].as_primitive::<UInt8Type>().value(row);
@@ -295,7 +297,7 @@ fn report((batch, row): At<'_>) -> FirstReport {
     (received, start, bucket(time("end").saturating_sub(start)), small("status") == STATUS_ERROR)
 }
 
-/// What was found of rows so far.
+/// Rows found so far.
 #[derive(Debug, Default)]
 struct Marked<N> {
     repeated: BTreeSet<N>,
@@ -303,8 +305,8 @@ struct Marked<N> {
 }
 
 impl<N: Ord + Copy> Marked<N> {
-    /// Notes what a row is beside rows of another part; `is_first` says of a report there and of this one whether the
-    /// former comes first.
+    /// Records how a row relates to rows of another part. `is_first` is given a report from there and the one of this
+    /// row, and tells whether the former comes first.
     fn note(
         &mut self,
         row: N,
@@ -327,7 +329,7 @@ impl<N: Ord + Copy> Marked<N> {
         }
     }
 
-    /// Gives the rows that are repeats, and those that only were reported before.
+    /// The rows that are repeats, and those that were only reported before.
     fn lists(self) -> (Vec<N>, Vec<N>) {
         let reported = self.reported.difference(&self.repeated).copied().collect();
         (self.repeated.into_iter().collect(), reported)
@@ -350,7 +352,7 @@ fn overlaps(ranges: &[Range<u64>], rows: &Range<u64>) -> bool {
     ranges.get(at).is_some_and(|r| r.start < rows.end)
 }
 
-/// Joins ascending rows to ranges.
+/// Joins ascending rows into ranges.
 fn ranges(rows: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for row in rows {
@@ -362,7 +364,7 @@ fn ranges(rows: impl Iterator<Item = u64>) -> Vec<Range<u64>> {
     out
 }
 
-/// Cuts entries, which are sorted by hash, into groups of whole hashes of about [`STEP_ROWS`].
+/// Splits entries, which are sorted by hash, into groups of about [`STEP_ROWS`] rows; equal hashes stay together.
 fn steps(entries: &[(u32, Range<u64>)]) -> Vec<&[(u32, Range<u64>)]> {
     let (mut out, mut from, mut rows) = (Vec::new(), 0, 0);
     for at in 0..entries.len() {
@@ -376,20 +378,20 @@ fn steps(entries: &[(u32, Range<u64>)]) -> Vec<&[(u32, Range<u64>)]> {
     out
 }
 
-/// Gives each batch that was read of some ranges with the numbers of its rows.
+/// Pairs each batch read from some ranges with the numbers of its rows.
 fn placed<'b>(batches: &'b [SpansBatch], read: &[Range<u64>]) -> Vec<(&'b SpansBatch, Vec<u64>)> {
     let mut rows = read.iter().cloned().flatten();
     batches.iter().map(|batch| (batch, rows.by_ref().take(batch.len()).collect())).collect()
 }
 
-/// Leaves rows out of a batch.
+/// Removes rows from a batch.
 pub(super) fn without(batch: &SpansBatch, keep: &[bool]) -> Result<SpansBatch> {
     let spans = arrow::compute::filter_record_batch(&batch.spans, &keep.to_vec().into())
         .map_err(|e| Error::internal("cannot leave out spans").with_source(e))?;
     Ok(SpansBatch { spans, contexts: batch.contexts.clone() })
 }
 
-/// Trace and span.
+/// Trace id and span id.
 type Ids = (u128, u64);
 
 fn ids_of(trace: &[u8], span: &[u8]) -> Ids {
@@ -397,10 +399,10 @@ fn ids_of(trace: &[u8], span: &[u8]) -> Ids {
     (u128::from_be_bytes(trace), u64::from_be_bytes(span))
 }
 
-/// Starts and rows of the reports of each span in a part, ascending.
+/// For each span of a part, start times and row numbers of its reports, ascending.
 type Keyed = HashMap<Ids, Vec<(i64, u64)>, FixedState>;
 
-/// The reports of a span that a row is compared with: those of its start, and any; a few of each.
+/// The reports of a span that a row is compared with: those with the same start, and any others; a few of each.
 type Candidates<'r> = [&'r [(i64, u64)]; 2];
 
 fn candidates(reports: &[(i64, u64)], start: i64) -> Candidates<'_> {
@@ -409,12 +411,13 @@ fn candidates(reports: &[(i64, u64)], start: i64) -> Candidates<'_> {
     [&reports[from..until], reports].map(|list| &list[..list.len().min(SAME_KEY_MAX)])
 }
 
-/// Gives the rows of candidates.
+/// Row numbers of candidates.
 fn rows_of<'r>(lists: impl Iterator<Item = Candidates<'r>>) -> BTreeSet<u64> {
     lists.flatten().flatten().map(|(_, row)| *row).collect()
 }
 
-/// Reads the keys of rows of a part whose starts lie in a range; `rows` in any order.
+/// Reads the keys of a part's rows whose start lies in a range. `rows` may be in any order; they are sorted and
+/// deduplicated.
 async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats: &ReadStats) -> Result<Keyed> {
     rows.sort_unstable_by_key(|r| r.start);
     rows.dedup();
@@ -436,7 +439,7 @@ async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats:
     Ok(out)
 }
 
-/// Notes the rows of a part that repeat those of another, or report the same.
+/// Finds the rows of a part that repeat rows of another part, or report the same.
 async fn repeated(part: &Part, other: &Part, out: &mut Marked<u64>, stats: &ReadStats) -> Result<()> {
     let (mine, theirs) = (bounds(part), bounds(other));
     let Some(range) = both(reports_near(mine), reports_near(theirs)) else { return Ok(()) };
@@ -476,7 +479,7 @@ async fn repeated(part: &Part, other: &Part, out: &mut Marked<u64>, stats: &Read
     Ok(())
 }
 
-/// Notes the rows of a live batch that repeat those of a part, or report the same.
+/// Finds the rows of a live batch that repeat rows of a part, or report the same.
 async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut Marked<u32>, stats: &ReadStats) -> Result<()> {
     let range = reports_near(bounds(part));
     let index = part.span_index(stats).await?;
@@ -505,10 +508,10 @@ async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut Marked<u32>, st
     Ok(())
 }
 
-/// Rows of a part with all their columns.
+/// Rows of a part with all columns.
 struct Rows {
     batches: Vec<SpansBatch>,
-    /// By number of the row its batch and place there.
+    /// For each row number, the batch and the index within it.
     at: HashMap<u64, (u32, u32), FixedState>,
 }
 

@@ -1,4 +1,5 @@
-//! The table of roll-ups: those of parts as they were written, and one made of the live spans, which grows with them.
+//! The table of roll-ups: those of parts as they were written, and one of the live spans, which is extended as they
+//! arrive.
 
 use std::fmt;
 use std::sync::Arc;
@@ -27,16 +28,16 @@ use crate::memtable::GenerationId;
 use crate::part::Part;
 use crate::snapshot::{Snapshot, SnapshotForm};
 
-/// Live spans of which the roll-up is kept from one question to the next.
+/// With more live spans than this, their roll-up is not kept between queries.
 const KEPT_SPANS_MAX: usize = 1_000_000;
 
-/// What a row of a roll-up takes in a file, about, at least.
+/// Estimated minimum size of a roll-up row in a file.
 const ROW_BYTES: u64 = 4;
 
-/// What a row of live spans takes in memory, about, beside what it takes in a batch.
+/// Estimated memory of a roll-up row of live spans, besides its size in a batch.
 const LIVE_ROW_BYTES: usize = 384;
 
-/// The roll-up of live spans: which generations, how many batches of each are in.
+/// The roll-up of the live spans, with the generations and the number of batches of each that it covers.
 #[derive(Debug, Default)]
 pub(crate) struct LiveRollup(Mutex<Kept>);
 
@@ -48,7 +49,7 @@ struct Kept {
 }
 
 impl LiveRollup {
-    /// Gives the rows of the live spans of a snapshot, and asks the memory for them first.
+    /// The roll-up rows of a snapshot's live spans; reserves memory for them first.
     async fn rows(
         &self,
         snapshot: &Snapshot,
@@ -62,7 +63,8 @@ impl LiveRollup {
         let views = views.map(|(n, g)| (n, g.id(), g.span_view(all, snapshot.seq)));
         let views: Vec<_> = views.filter(|(_, _, chunks)| !chunks.is_empty()).collect();
         if !views.is_empty() {
-            // Who looks up what is in memory gives way before live spans are counted, which may be many.
+            // Requests that are served from memory stay on the caller's thread; yield before counting live spans, which
+            // may be many.
             tokio::task::yield_now().await;
         }
         let mut kept = self.0.lock().await;
@@ -112,7 +114,7 @@ struct Scan {
     repeats: Arc<Repeats>,
     access: Access,
     request: RollupRequest,
-    /// Of the request, made once.
+    /// Derived from the request once.
     ranges: Vec<(RollupKind, (i64, i64))>,
 }
 
@@ -145,7 +147,7 @@ impl Scan {
         all.iter().filter(timely).map(Arc::clone).collect()
     }
 
-    /// How many rows there are, about: what is not known is taken from the size of files.
+    /// Estimated number of rows; unknown ones are estimated from the size of the files.
     fn rows_about(&self) -> usize {
         let live = self.snapshot.visible.generations.iter().map(|g| g.spans() as usize).sum::<usize>();
         let of_part = |part: &Arc<Part>| match &part.meta {
@@ -155,13 +157,13 @@ impl Scan {
         live.min(KEPT_SPANS_MAX) + self.parts().iter().map(of_part).sum::<usize>()
     }
 
-    /// Says whether nobody else can have the parent of an open span.
+    /// Tells whether there is only one source, so that no other can contain the parent of a span without one.
     fn is_alone(&self) -> bool {
         let parts = self.snapshot.visible.table(spans::TABLE.name).len();
         parts + usize::from(self.snapshot.visible.generations.iter().any(|g| g.spans() > 0)) < 2
     }
 
-    /// Gives the roll-up of the live spans.
+    /// The roll-up of the live spans.
     async fn of_live(&self, memory: &dyn ScanMemory, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let asked = |kind| self.ranges.iter().any(|(k, _)| *k == kind);
         let mut live = self.live.rows(&self.snapshot, &self.repeats, asked, memory, stats).await?;
@@ -169,14 +171,14 @@ impl Scan {
         if live.is_empty() { Ok(Vec::new()) } else { Ok(vec![rollup_batch(live.iter())?]) }
     }
 
-    /// Gives the roll-up of a part without the spans that repeat those of others.
+    /// The roll-up of a part, corrected for spans that repeat those of other parts.
     async fn of_part(&self, part: &Part, memory: &dyn ScanMemory, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         if self.request == RollupRequest::Services && !part.meta.services_all {
-            // What the catalog knows of each part is enough.
+            // The catalog's description of the part is enough.
             let rows: Vec<RollupRow> = part.meta.services.iter().map(|name| of_service(name)).collect();
             return Ok(vec![rollup_batch(rows.iter())?]);
         }
-        // As with live spans.
+        // As with live spans: yield first.
         tokio::task::yield_now().await;
         let rows = part.rollup(&self.request, memory, stats).await?;
         let repeated = self.repeats.of_part(&self.snapshot, part, stats).await?;
@@ -184,7 +186,7 @@ impl Scan {
             return Ok(rows);
         }
         let correction = self.repeats.correction(part, &repeated, stats).await?;
-        // Their sum is there beside them.
+        // The corrected sum is in memory at the same time.
         memory.try_grow(rows.iter().map(batch_bytes).sum())?;
         Ok(vec![self.corrected(&rows, &correction)?])
     }
@@ -201,7 +203,7 @@ impl Scan {
         rollup_batch(sum.rows().iter())
     }
 
-    /// Keeps the rows that are asked for, as the caller may see them.
+    /// Keeps the requested rows, as far as the caller may see them.
     fn seen(&self, batch: &RecordBatch, alone: bool) -> Result<RecordBatch> {
         let rows = RollupRows::of(batch)?;
         let wanted = |i: usize| {
@@ -230,7 +232,7 @@ fn of_service(name: &str) -> RollupRow {
     }
 }
 
-/// The table; a scan of it reads files only when it runs.
+/// The table. Files are read only when a scan of it runs.
 #[derive(Debug)]
 struct RollupTable(Arc<Scan>);
 
@@ -248,7 +250,7 @@ impl ScanSource for RollupTable {
     }
 }
 
-/// Reads roll-ups, all in one partition: they are few.
+/// Reads roll-ups in a single partition, as they are small.
 #[derive(Debug)]
 pub(crate) struct RollupScan {
     scan: Arc<Scan>,
@@ -256,7 +258,7 @@ pub(crate) struct RollupScan {
     shape: ScanShape,
 }
 
-/// The written form of such a scan.
+/// The serialized form of such a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RollupForm {
     snapshot: SnapshotForm,
@@ -266,7 +268,7 @@ pub(crate) struct RollupForm {
 }
 
 impl RollupForm {
-    /// Plans the scan again, over the same snapshot.
+    /// Recreates the scan over the same snapshot.
     pub(crate) fn scan(self, live: &Arc<LiveRollup>, repeats: &Arc<Repeats>) -> Result<RollupScan> {
         let scan = Scan::new(&self.snapshot.snapshot()?, (live, repeats), &self.access, self.request);
         RollupScan::try_new(Arc::new(scan), self.shape)
@@ -274,7 +276,7 @@ impl RollupForm {
 }
 
 impl RollupScan {
-    /// Gives its written form.
+    /// The serialized form of the scan.
     pub(crate) fn form(&self) -> RollupForm {
         let Scan { snapshot, access, request, .. } = &*self.scan;
         let (access, request) = (access.clone(), request.clone());
@@ -310,19 +312,19 @@ impl PlannedScan for RollupScan {
     }
 }
 
-/// What the one partition reads: live spans first, then part by part, so that no more than one of them is held.
+/// The rows of the only partition: live spans first, then part by part, so that only one of these is in memory.
 struct Rows {
     scan: Arc<Scan>,
     stats: Arc<ReadStats>,
     memory: Arc<dyn ScanMemory>,
     cut: Cut,
-    /// What [`Scan::is_alone`] says: whether nobody else can have the parent of an open span.
+    /// The result of [`Scan::is_alone`].
     alone: bool,
     /// Whether live spans are still to be read.
     live_left: bool,
-    /// Parts that are still to be read.
+    /// Parts still to be read.
     parts: IntoIter<Arc<Part>>,
-    /// What was read and is still to be given out.
+    /// Batches that were read but not returned yet.
     read: IntoIter<RecordBatch>,
 }
 
@@ -337,7 +339,7 @@ impl Rows {
         Self { scan, stats, memory, cut, alone, live_left: true, parts, read }
     }
 
-    /// Reads what comes next; none: there is no more.
+    /// Reads the next source; `None` at the end.
     async fn read(&mut self) -> Result<Option<Vec<RecordBatch>>> {
         let (memory, stats) = (&*self.memory, &*self.stats);
         if std::mem::take(&mut self.live_left) {
@@ -362,7 +364,7 @@ impl ScanBatches for Rows {
             }
             let Some(batches) = self.read().await? else { break };
             let bytes = || batches.iter().map(batch_bytes);
-            // What is given of one of them is there beside them.
+            // The filtered copy of one batch is in memory at the same time.
             self.memory.try_resize(bytes().sum::<usize>() + bytes().max().unwrap_or(0))?;
             self.read = batches.into_iter();
         }
@@ -371,7 +373,7 @@ impl ScanBatches for Rows {
     }
 }
 
-/// Makes the table of what a request asks for.
+/// Creates the table for a request.
 pub(super) fn table(
     snapshot: &Snapshot,
     kept: (&Arc<LiveRollup>, &Arc<Repeats>),

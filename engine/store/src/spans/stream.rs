@@ -1,5 +1,5 @@
-//! The work of a scan: units, shared out among partitions when it is planned (so that a plan may run more than once), and
-//! the batches that they become.
+//! The work of a scan, in units that are distributed to partitions when it is planned (so that a plan can run more than
+//! once), and the batches that the units produce.
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
@@ -25,13 +25,13 @@ use crate::part::spans::{PartRows, SpanIndex, SpanRows, needed, without};
 use crate::part::{Part, PartId, PartMeta};
 use crate::snapshot::Snapshot;
 
-/// Rows of a part that are decoded at once.
+/// Rows of a part that are decoded in one step.
 const STEP_ROWS: u64 = 64 * 1024;
-/// Filters of traces that are read at once.
+/// Trace filters that are read concurrently.
 const FILTERS_AT_ONCE: usize = 16;
-/// Who looks up what is in memory stays on the thread of his caller: he gives way before more rows are read.
+/// Requests that are served from memory stay on the caller's thread; it yields before more rows than this are read.
 const FEW_ROWS: u64 = 512;
-/// So many are read with all columns at once.
+/// Up to this many rows are read with all columns at once.
 const SMALL_ROWS: u64 = 4096;
 
 /// What the partitions of a scan share.
@@ -41,10 +41,10 @@ pub(crate) struct ScanShared {
     /// Whether texts are read as views.
     views: bool,
     pub(super) access: Access,
-    /// Batches with the places of their generations in the snapshot.
+    /// Live batches, each with the index of its generation in the snapshot.
     pub(super) live: Vec<(usize, Arc<SpanChunk>)>,
     pub(crate) parts: Vec<Arc<Part>>,
-    /// Parts of the table, and those left out by time and by service.
+    /// Number of parts of the table, and of parts pruned by time and by service.
     pub(crate) parts_total: usize,
     pub(crate) pruned: [usize; 2],
     pub(super) snapshot: Snapshot,
@@ -55,9 +55,9 @@ pub(crate) struct ScanShared {
 #[derive(Debug)]
 pub(super) struct ScanRun {
     scan: Arc<ScanShared>,
-    /// What the query read.
+    /// Statistics of the query.
     pub(super) stats: Arc<ReadStats>,
-    /// Of a look-up of traces: the parts that may hold one of them.
+    /// For a lookup of traces: the parts that may contain one of them.
     holders: OnceCell<HashSet<PartId>>,
 }
 
@@ -69,7 +69,7 @@ impl Deref for ScanRun {
     }
 }
 
-/// Gives the services of which every matching span is one; none: any.
+/// Tests on the service that every matching span passes at least one of; `None` if any service is possible.
 fn services(filter: &SpanFilter) -> Option<Vec<&TextTest>> {
     match filter {
         SpanFilter::Service(test) => Some(vec![test]),
@@ -81,7 +81,7 @@ fn services(filter: &SpanFilter) -> Option<Vec<&TextTest>> {
     }
 }
 
-/// A service as conditions name it.
+/// Name of a service as conditions use it.
 fn shown(service: &str) -> &str {
     if service.is_empty() { "unknown_service" } else { service }
 }
@@ -112,7 +112,8 @@ impl ScanShared {
         Self { request, views, access, live, parts, parts_total, pruned, snapshot, repeats }
     }
 
-    /// How many rows lie in the window of the request, about: those of parts as if they were spread evenly over their time.
+    /// Estimated number of rows in the time window of the request; rows of parts are assumed to be spread evenly over
+    /// their time.
     pub(super) fn rows_about(&self) -> usize {
         let (min, max) = self.request.filter.start_bounds();
         let millis = |ns: i64| ns.div_euclid(1_000_000);
@@ -135,7 +136,7 @@ impl ScanShared {
         self.live.len() + self.parts.len()
     }
 
-    /// Shares the units out among some partitions, about evenly by rows; in each they keep their order.
+    /// Distributes the units over partitions, balanced by rows; within a partition they keep their order.
     pub(super) fn shares(&self, partitions: usize) -> Vec<VecDeque<usize>> {
         let live = self.live.iter().map(|(_, chunk)| chunk.batch.len() as u64);
         let rows: Vec<u64> = live.chain(self.parts.iter().map(|p| p.meta.rows)).collect();
@@ -144,13 +145,14 @@ impl ScanShared {
 }
 
 impl ScanRun {
-    /// Begins a run, which counts for a query.
+    /// Starts a run whose reads count for a query.
     pub(super) fn new(scan: &Arc<ScanShared>, stats: Arc<ReadStats>) -> Self {
         stats::add(&stats.parts_total, scan.parts_total as u64);
         Self { scan: Arc::clone(scan), stats, holders: OnceCell::new() }
     }
 
-    /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
+    /// Tells whether a part may contain one of the requested traces. On first use, reads the trace filters of all
+    /// parts.
     async fn may_hold(&self, part: &Part) -> Result<bool> {
         let Some(ids) = self.request.filter.traces() else { return Ok(true) };
         let holders = self.holders.get_or_try_init(|| async {
@@ -174,10 +176,10 @@ impl ScanRun {
         Ok(holders.await?.contains(&part.meta.id))
     }
 
-    /// Says of the rows of a live batch which match, repeats left out.
+    /// For each row of a live batch, whether it matches and is not a repeat.
     pub(super) async fn matching_live(&self, generation: usize, chunk: &SpanChunk) -> Result<Vec<bool>> {
         let mut keep = matching(&LiveRows::new(&chunk.batch), &self.request.filter, &self.access);
-        // Who asks for a trace gets all reports of it, and tells the same ones himself.
+        // A lookup of traces returns all reports; the caller deduplicates them.
         if self.request.filter.leaves_out_repeats() && keep.contains(&true) {
             let repeats = self.repeats.of_chunk(&self.snapshot, generation, chunk, &self.stats).await?;
             repeats.rows.iter().for_each(|&row| keep[row as usize] = false);
@@ -186,7 +188,8 @@ impl ScanRun {
     }
 }
 
-/// Gives the live batches of a snapshot that may start in a closed range, each with the place of its generation.
+/// The live batches of a snapshot with spans that may start in a closed time range, each with the index of its
+/// generation.
 pub(super) fn live_chunks(snapshot: &Snapshot, range: (i64, i64)) -> Vec<(usize, Arc<SpanChunk>)> {
     let generations = snapshot.visible.generations.iter().enumerate();
     generations.flat_map(|(n, g)| g.span_view(range, snapshot.seq).into_iter().map(move |c| (n, c))).collect()
@@ -209,26 +212,26 @@ fn share(rows: &[u64], partitions: usize) -> Vec<VecDeque<usize>> {
     shares.into_iter().map(in_order).collect()
 }
 
-/// What a step of work gave.
+/// The result of one step of work.
 #[derive(Debug)]
 enum Step {
-    /// What was read; it may be no row.
+    /// A batch; it may have no rows.
     Read(Option<RecordBatch>),
-    /// Nothing was read: it is known where the next step reads, or that this unit has nothing.
+    /// Nothing was read: the step only found out where to read next, or that a unit has nothing.
     Turned,
     /// There is nothing more.
     End,
 }
 
-/// The rows of one partition, read step by step.
+/// Reads the rows of one partition step by step.
 #[derive(Debug)]
 pub(super) struct SpanStream {
     run: Arc<ScanRun>,
-    /// What is left of its share.
+    /// The remaining units of its share.
     units: VecDeque<usize>,
     left: Option<usize>,
     part: Option<OpenPart>,
-    /// Batches of the last step that nobody took yet.
+    /// Batches of the last step that were not returned yet.
     ready: VecDeque<RecordBatch>,
 }
 
@@ -239,12 +242,13 @@ pub(super) struct OpenPart {
     ranges: VecDeque<Range<u64>>,
     index: Arc<SpanIndex>,
     schema: SchemaRef,
-    /// The filter with and without the time of starts, for rows of minutes that lie in its window as a whole.
+    /// The filter with and without its condition on start times; the latter is for rows of minutes completely within
+    /// the time window.
     filters: [Arc<Wanted>; 2],
     window: (i64, i64),
 }
 
-/// A filter, the columns that it looks at, and those that the answer needs beside them.
+/// A filter, the columns it examines, and those that the result needs in addition.
 #[derive(Debug)]
 struct Wanted {
     filter: SpanFilter,
@@ -252,7 +256,7 @@ struct Wanted {
     rest: Vec<String>,
 }
 
-/// Gives a filter without the conditions on starts that all of it is bound by.
+/// The filter without conditions on start times that apply to all of it.
 fn without_starts(filter: &SpanFilter) -> SpanFilter {
     match filter {
         SpanFilter::Starts(..) => SpanFilter::All,
@@ -264,7 +268,7 @@ fn without_starts(filter: &SpanFilter) -> SpanFilter {
 }
 
 impl OpenPart {
-    /// Takes the next rows, and says how many.
+    /// Takes the next rows; also returns their number.
     pub(super) fn next_rows(&mut self) -> (Vec<Range<u64>>, u64) {
         let (mut step, mut taken) = (Vec::new(), 0);
         while taken < STEP_ROWS
@@ -280,7 +284,7 @@ impl OpenPart {
         (step, taken)
     }
 
-    /// Gives the filter of some rows: without the time of starts when they all lie in its window.
+    /// The filter for some rows: the one without start times if all of them are within the time window.
     fn wanted(&self, step: &[Range<u64>]) -> &Wanted {
         let (min, max) = self.index.minutes_of(step.first().map_or(0, |r| r.start)..step.last().map_or(0, |r| r.end));
         let inside = self.window.0 <= min.saturating_mul(MINUTE_NS)
@@ -288,7 +292,7 @@ impl OpenPart {
         &self.filters[usize::from(inside)]
     }
 
-    /// Reads rows with all columns that are needed, texts as dictionaries, and says which of them match.
+    /// Reads rows with all columns needed, texts dictionary-encoded, and tells which of them match.
     pub(super) async fn read_coded(&self, scan: &ScanRun, step: &[Range<u64>]) -> Result<Vec<(SpanRows, Vec<bool>)>> {
         let wanted = self.wanted(step);
         let columns: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
@@ -300,7 +304,7 @@ impl OpenPart {
         Ok(read.into_iter().map(masked).collect())
     }
 
-    /// Reads columns for an answer.
+    /// Reads columns for the result.
     async fn answer(&self, scan: &ScanRun, rows: &[Range<u64>], columns: &[&str]) -> Result<Vec<SpanRows>> {
         if scan.views {
             self.part.span_rows_viewed(rows, columns, &scan.stats).await
@@ -309,8 +313,8 @@ impl OpenPart {
         }
     }
 
-    /// Reads the rows that match, a batch for each row group. Of many rows first what the filter looks at, then the rest of
-    /// those that are left.
+    /// Reads the matching rows, one batch per row group. If there are many rows, first reads the filter's columns, then
+    /// the others only for rows that match.
     async fn read(&self, scan: &ScanRun, step: &[Range<u64>], rows: u64) -> Result<Vec<RecordBatch>> {
         let columns = &scan.request.columns;
         if rows <= SMALL_ROWS {
@@ -331,10 +335,10 @@ impl OpenPart {
             if kept == 0 {
                 continue;
             }
-            // Rows that are nearly all wanted are read as they lie, without jumping.
+            // If nearly all rows are wanted, it is faster to read all of them without skipping.
             let (all, most) = (kept == rows, kept * 2 > rows);
             let group = if most { group } else { group.with(left(&group.rows, keep.values())) };
-            // Of few rows: who found them before read their traces then, and kept the pages.
+            // A few rows: the query that found them probably showed their traces, which left the pages in the cache.
             let paged = if most {
                 None
             } else {
@@ -351,7 +355,7 @@ impl OpenPart {
         Ok(out)
     }
 
-    /// Reads the few rows of a step that match.
+    /// Reads the matching rows of a step with few rows.
     async fn read_few(&self, scan: &ScanRun, step: &[Range<u64>]) -> Result<SpanRows> {
         let wanted = self.wanted(step);
         let names: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
@@ -366,13 +370,13 @@ impl OpenPart {
     }
 }
 
-/// Gives the rows of ranges that are kept, as ranges.
+/// The rows of some ranges that are kept, as ranges.
 fn left(step: &[Range<u64>], keep: &BooleanBuffer) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     let mut at = 0;
     for range in step {
         let rows = ((range.end - range.start) as usize).min(keep.len() - at);
-        // From run to run: a look at each row by itself would cost as much as to read it.
+        // Go from run to run: looking at each row would cost as much as reading it.
         for (start, end) in keep.slice(at, rows).set_slices() {
             let (start, end) = (range.start + start as u64, range.start + end as u64);
             match out.last_mut() {
@@ -390,7 +394,7 @@ impl SpanStream {
         Self { run, units, left: limit, part: None, ready: VecDeque::new() }
     }
 
-    /// Gives the next batch that is not empty.
+    /// The next batch that is not empty; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
         loop {
             if self.left == Some(0) {
@@ -399,12 +403,12 @@ impl SpanStream {
             let batch = match self.step().await? {
                 Step::Read(Some(batch)) if batch.num_rows() > 0 => batch,
                 Step::Read(_) => {
-                    // Whoever asks gets a chance to see his deadline between steps.
+                    // Let the caller check its deadline between steps.
                     tokio::task::yield_now().await;
                     continue;
                 }
                 Step::Turned => {
-                    // Giving way makes the thread poll its sockets. After a step this short that is not worth it, but
+                    // Yielding makes the thread poll its sockets, which is not worth it after such a short step, but is
                     // after many in a row.
                     tokio::task::coop::consume_budget().await;
                     continue;

@@ -1,4 +1,4 @@
-//! The table, and the snapshot that it reads.
+//! Snapshots for reading spans, and the tables over them.
 
 use std::any::Any;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::stream::ScanShared;
 use super::tags;
 use crate::snapshot::{Shared, Snapshot};
 
-/// Gives snapshots of the store for reading spans.
+/// Provides snapshots of the store for reading spans.
 #[derive(Debug)]
 pub struct SpanSnapshots {
     shared: Arc<Shared>,
@@ -25,7 +25,7 @@ pub struct SpanSnapshots {
 }
 
 impl SpanSnapshots {
-    /// Reads from what a store publishes.
+    /// Reads what a store publishes.
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
         Self { shared, live: Arc::default(), repeats: Arc::default() }
     }
@@ -60,11 +60,11 @@ impl SpanSnapshot for Pinned {
     }
 }
 
-/// Makes a table of the spans of a snapshot that a request takes and a caller may see. What its scans read counts in
-/// the `ReadStats` of their task; `stats` say whether spans are hidden from whoever asks.
+/// Creates a table of the spans in a snapshot that match a request and that the caller may see. Reads are counted in
+/// the `ReadStats` of the scan's task; `stats` tell whether some spans are hidden from the user.
 ///
 /// # Errors
-/// Internal: the snapshot is of another source.
+/// Internal: the snapshot is from another source.
 pub fn spans_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
@@ -82,11 +82,11 @@ pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
     pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
 }
 
-/// Makes a table of the roll-ups of spans of a snapshot, as a caller may see them. What its scans read counts in the
-/// `ReadStats` of their task.
+/// Creates a table of the roll-ups of the spans in a snapshot, as far as the caller may see them. Reads are counted in
+/// the `ReadStats` of the scan's task.
 ///
 /// # Errors
-/// Internal: the snapshot is of another source.
+/// Internal: the snapshot is from another source.
 pub fn rollups_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
@@ -96,11 +96,11 @@ pub fn rollups_table(
     Ok(rollup::table(&pinned.snapshot, (&pinned.live, &pinned.repeats), access, request))
 }
 
-/// Makes a table of keys or values of attributes of a snapshot, counted over the spans that a request takes and a caller
-/// may see. What its scan reads counts in the `ReadStats` of its task.
+/// Creates a table of attribute keys or values in a snapshot, counted over the spans that match a request and that the
+/// caller may see. Reads are counted in the `ReadStats` of the scan's task.
 ///
 /// # Errors
-/// Internal: the snapshot is of another source.
+/// Internal: the snapshot is from another source.
 pub fn tags_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
@@ -128,7 +128,8 @@ impl ScanSource for SpansTable {
     }
 
     fn rows_about(&self) -> Option<usize> {
-        // What is looked for goes by it, and `explain` shows where: it must not tell of spans that the caller does not see.
+        // Query plans depend on this number and `explain` shows them, so it must not reveal spans that the user may not
+        // see.
         (!self.hidden).then(|| self.scan.rows_about())
     }
 

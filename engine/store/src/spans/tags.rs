@@ -1,5 +1,5 @@
-//! The table of keys and values of attributes. It looks at columns as they stand in a part: of a text the dictionary and
-//! how often each code comes, so that no span is put together for a list.
+//! The table of attribute keys and values. It works on the columns as they are in a part (for text, the dictionary and
+//! how often each code occurs), without assembling spans.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,10 +28,10 @@ use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};
 use crate::snapshot::{Snapshot, SnapshotForm};
 
-/// Streams that share the work.
+/// Number of partitions that share the work.
 const PARTITIONS: usize = 4;
 
-/// What is known of a key.
+/// What is known about a key.
 #[derive(Debug, Default)]
 struct Tag {
     kinds: u8,
@@ -40,16 +40,16 @@ struct Tag {
     values: HashSet<u64, FixedState>,
 }
 
-/// Counts keys, or the values of one.
+/// Counts keys, or the values of one key.
 struct Tally {
     request: TagRequest,
-    /// What is known of each key, by the place where it stands.
+    /// What is known about each key, by place.
     tags: [HashMap<String, Tag, FixedState>; Place::ALL.len()],
-    /// Spans and types of values.
+    /// For each value, the number of spans and its types.
     values: HashMap<String, (u64, u8), FixedState>,
-    /// About what all that takes in memory.
+    /// Approximate memory of all this.
     bytes: usize,
-    /// Rows so far; a key of several events counts its span once.
+    /// Number of the current row; a key that occurs in several events of a span counts once.
     row: u64,
 }
 
@@ -63,7 +63,8 @@ impl Tally {
         Place::ALL.into_iter().filter(move |place| request.asks(*place))
     }
 
-    /// Notes an attribute of so many spans; `row`: of this one, which may have the key again.
+    /// Records an attribute of a number of spans. With `row`, it is from this single span, which may have the key
+    /// again.
     fn tag(&mut self, place: Place, key: &str, value: Value<'_>, spans: u64, row: Option<u64>) {
         let tags = &mut self.tags[place as usize];
         if !tags.contains_key(key) {
@@ -92,7 +93,7 @@ impl Tally {
         }
     }
 
-    /// Notes an attribute that a span has once.
+    /// Records an attribute that each span has at most once.
     fn note(&mut self, place: Place, key: &str, value: Value<'_>, spans: u64) {
         match &self.request.key {
             None => self.tag(place, key, value, spans, None),
@@ -101,13 +102,13 @@ impl Tally {
         }
     }
 
-    /// Counts the values that one span has of the key, each once.
+    /// Counts the values that one span has for the key, each once.
     fn of_span(&mut self, mut found: Vec<(String, u8)>) {
         found.sort_unstable();
         found.dedup();
         let mut last = None;
         for (value, kind) in &found {
-            // A value of two types is one value of the span.
+            // A value that occurs with two types counts as one value of the span.
             let is_new = last.replace(value) != Some(value);
             self.value(value, u64::from(is_new), *kind);
         }
@@ -191,7 +192,7 @@ impl Tally {
         };
         let columns: Vec<(Place, AttributeColumn<'_>)> = columns.filter(|(_, column)| may_have(column)).collect();
         let kept = || (0..keep.len()).filter(|&i| keep[i]);
-        // What may stand in two columns of a span is looked at span by span.
+        // If a span may have the key in two columns, it is examined span by span.
         let once = matches!(&columns[..], [(_, AttributeColumn::Own(..) | AttributeColumn::Service(_))]);
         if let Some(wanted) = wanted.filter(|_| !once) {
             for i in kept() {
@@ -236,7 +237,7 @@ impl Tally {
                 there().for_each(|i| counts[coded.keys().value(i) as usize] += 1);
                 for (code, spans) in counts.into_iter().enumerate().filter(|(_, spans)| *spans > 0) {
                     let text = texts.value(code);
-                    // Only a service may be empty and none.
+                    // An empty text means no value only for services.
                     if !text.is_empty() || key != "service.name" {
                         self.note(place, key, Value::Text(text), spans);
                     }
@@ -262,7 +263,7 @@ impl Tally {
         }
     }
 
-    /// Gives what was counted, and begins anew.
+    /// Returns the counts and resets them.
     fn take(&mut self) -> Result<RecordBatch> {
         let mut rows: Vec<(u8, String, u8, u64, Vec<u8>)> = Vec::new();
         for (place, tags) in self.tags.iter_mut().enumerate() {
@@ -284,10 +285,10 @@ impl Tally {
     }
 }
 
-/// One partition that counts.
+/// One partition of the scan.
 struct Counting {
     scan: Arc<ScanRun>,
-    /// What is left of its share.
+    /// The remaining units of its share.
     units: VecDeque<usize>,
     tally: Tally,
     memory: Arc<dyn ScanMemory>,
@@ -295,7 +296,7 @@ struct Counting {
 }
 
 impl Counting {
-    /// Counts what is left of a scan, part by part; live batches come first.
+    /// Counts the next unit; live batches come first. `None` at the end.
     async fn count(&mut self) -> Result<Option<RecordBatch>> {
         let Self { scan, units, tally, memory, .. } = self;
         let scan: &ScanRun = scan;
@@ -306,7 +307,7 @@ impl Counting {
                 let keep = scan.matching_live(*generation, chunk).await?;
                 tally.live(&chunk.batch, &keep);
                 memory.try_resize(tally.bytes)?;
-                // Whoever asks gets a chance to see his deadline between steps.
+                // Let the caller check its deadline between steps.
                 tokio::task::yield_now().await;
                 continue;
             }
@@ -372,7 +373,7 @@ impl ScanSource for TagTable {
     }
 }
 
-/// Counts what attributes the spans of a filter have.
+/// Counts the attributes of the spans that match a filter.
 #[derive(Debug)]
 pub(crate) struct TagScan {
     scan: Arc<ScanShared>,
@@ -383,7 +384,7 @@ pub(crate) struct TagScan {
     shares: Vec<VecDeque<usize>>,
 }
 
-/// The written form of such a scan.
+/// The serialized form of such a scan.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct TagForm {
     snapshot: SnapshotForm,
@@ -393,7 +394,7 @@ pub(crate) struct TagForm {
 }
 
 impl TagForm {
-    /// Plans the scan again, over the same snapshot.
+    /// Recreates the scan over the same snapshot.
     pub(crate) fn scan(self, repeats: &Arc<Repeats>) -> Result<TagScan> {
         let scan = shared(&self.snapshot.snapshot()?, repeats, self.access, &self.request);
         TagScan::try_new(scan, self.request, self.shape)
@@ -401,7 +402,7 @@ impl TagForm {
 }
 
 impl TagScan {
-    /// Gives its written form.
+    /// The serialized form of the scan.
     pub(crate) fn form(&self) -> TagForm {
         let (snapshot, access) = (self.scan.snapshot.form(), self.scan.access.clone());
         TagForm { snapshot, access, request: self.request.clone(), shape: self.shape.clone() }
@@ -409,7 +410,7 @@ impl TagScan {
 
     fn try_new(scan: Arc<ScanShared>, request: TagRequest, shape: ScanShape) -> Result<Self> {
         let schema = projected(tag_schema(), &shape)?;
-        // As in `SpansScan`.
+        // As in `SpansScan`: the number of partitions must not reveal hidden spans.
         let units = if scan.access.is_full() { scan.units() } else { PARTITIONS };
         let shares = scan.shares(units.clamp(1, PARTITIONS));
         Ok(Self { scan, request, schema, shape, shares })
@@ -445,13 +446,13 @@ impl PlannedScan for TagScan {
     }
 }
 
-/// Finds what is read for a request.
+/// Prepares what is read for a request.
 fn shared(snapshot: &Snapshot, repeats: &Arc<Repeats>, access: Access, request: &TagRequest) -> Arc<ScanShared> {
     let spans = SpanRequest { filter: request.filter.clone(), columns: request.columns() };
     Arc::new(ScanShared::new(snapshot, repeats, access, spans))
 }
 
-/// Makes the table of what a request asks for.
+/// Creates the table for a request.
 pub(super) fn table(
     snapshot: &Snapshot,
     repeats: &Arc<Repeats>,

@@ -1,4 +1,4 @@
-//! Whether a store does its work.
+//! Whether a store is working.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -9,11 +9,11 @@ use super::Store;
 use crate::error::{Error, ErrorKind, Result, chain};
 use crate::metrics::METRICS;
 
-/// The catalog answers in milliseconds; when it does not within this time it hangs.
+/// The catalog normally answers in milliseconds; if it takes longer than this, it counts as hanging.
 pub(super) const CATALOG_ANSWERS: Duration = Duration::from_secs(5);
 
 impl Store {
-    /// Refuses writes while there is no room for them, or the store is another's, or closes.
+    /// Fails if the store cannot take writes: there is no room, another server has taken it over, or it is closing.
     pub(super) fn takes_writes(&self) -> Result<()> {
         if self.closing.load(Relaxed) {
             return Err(Error::new(ErrorKind::Unavailable, "the store is shutting down"));
@@ -29,13 +29,13 @@ impl Store {
         Ok(())
     }
 
-    /// Says whether the store takes writes and answers queries, as far as is known without asking the catalog.
+    /// Tells whether the store takes writes and answers queries, as far as is known without asking the catalog.
     pub fn ready(&self) -> bool {
         !self.closing.load(Relaxed) && self.standstill().is_none()
     }
 
-    /// Says what keeps the store from its work, none if nothing does: a part of it that has ended, hangs, or fails
-    /// again and again.
+    /// Describes what keeps the store from working, such as a part of it that has ended, hangs or fails repeatedly;
+    /// `None` if all is well.
     pub async fn trouble(&self) -> Option<String> {
         if self.closing.load(Relaxed) {
             return Some("the store is shutting down".into());
@@ -50,14 +50,14 @@ impl Store {
         }
     }
 
-    /// Waits until another server has taken the store: then this one takes no writes any more, and should be closed.
-    /// Gives the reason.
+    /// Waits until another server has taken over the store, and returns the reason. Then this one takes no more writes
+    /// and should be closed.
     pub async fn lost(&self) -> Error {
         self.core.master.wait().await;
         Error::new(ErrorKind::Conflict, self.core.master.lost().unwrap_or_default())
     }
 
-    /// Gives what an operator should know and do something about, in words, though nothing is ill.
+    /// Messages for operators about things that they should act on, although the store is working.
     pub fn notes(&self) -> Vec<String> {
         self.core.clock_note.lock().clone().into_iter().collect()
     }

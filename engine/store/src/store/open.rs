@@ -1,4 +1,4 @@
-//! How a store is opened: wires write path, catalog, object store and the background jobs, and replays the WAL.
+//! Opens a store: connects write path, catalog, object store and background jobs, and replays the WAL.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -42,12 +42,12 @@ impl Retire for WritePath {
     }
 }
 
-/// What tests put in the place of the real things.
+/// Replacements that tests use.
 #[derive(Debug, Default)]
 pub struct StoreOverrides {
-    /// Instead of the object store that the settings name.
+    /// Replaces the object store of the settings.
     pub storage: Option<Storage>,
-    /// Instead of the file system under the WAL.
+    /// Replaces the file system of the WAL.
     pub wal_disk: Option<Arc<dyn WalDisk>>,
 }
 
@@ -56,14 +56,14 @@ impl Store {
     /// starts the background jobs on the current tokio runtime.
     ///
     /// # Errors
-    /// [`ErrorKind::Conflict`] when another process has the directory or the object store belongs to another
-    /// installation, [`ErrorKind::Invalid`] for bad settings or formats of a newer build,
-    /// [`ErrorKind::Unavailable`] when a new installation's object store does not answer.
+    /// [`ErrorKind::Conflict`] if another process holds the directory or the object store belongs to another
+    /// installation, [`ErrorKind::Invalid`] for bad settings or formats of a newer build, [`ErrorKind::Unavailable`] if
+    /// the object store of a new installation does not answer.
     pub async fn open(settings: StoreSettings, clock: Arc<dyn Clock>) -> Result<Arc<Self>> {
         Self::open_with(settings, clock, StoreOverrides::default()).await
     }
 
-    /// The same, with parts of it replaced.
+    /// Like [`Store::open`], with parts of it replaced.
     ///
     /// # Errors
     /// As [`Store::open`].
@@ -139,14 +139,14 @@ impl Store {
             flushing,
             compactor,
             tasks: Mutex::new(tasks),
-            // What is looked at takes no writes.
+            // A store that was opened read-only takes no writes.
             closing: AtomicBool::new(look_only),
             _dir: dir,
         }))
     }
 }
 
-/// Opens the write side over what the WAL holds and no part has.
+/// Opens the write side with the data in the WAL that is not in parts.
 async fn replayed(
     core: &Core,
     dir: PathBuf,
@@ -185,7 +185,7 @@ async fn replayed(
     Ok(opened)
 }
 
-/// Starts what goes on beside reading and writing.
+/// Starts the background jobs.
 fn background(
     core: &Arc<Core>,
     retire: Arc<dyn Retire>,
@@ -205,7 +205,7 @@ fn background(
     tasks
 }
 
-/// The installation of a directory that is there already.
+/// The installation of an existing directory.
 async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
     let known = catalog.installation().await?;
     known.ok_or_else(|| {
@@ -213,8 +213,8 @@ async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
     })
 }
 
-/// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:
-/// an old one goes on with its spool, and takes its epoch before anything is written to the store.
+/// The installation, and the epoch if the object store answers. If it does not, only a new installation fails: an
+/// existing one continues with its spool, and takes its epoch before it writes to the store.
 async fn installation(catalog: &Catalog, storage: &Storage, now: Millis) -> Result<(Uuid, Option<u64>)> {
     match identity::establish(catalog, storage, now).await {
         Ok((id, epoch)) => Ok((id, Some(epoch))),
@@ -229,7 +229,7 @@ async fn installation(catalog: &Catalog, storage: &Storage, now: Millis) -> Resu
     }
 }
 
-/// Forgets the floors of all writers but these and those whose logs are still there.
+/// Drops the floors of all writers except the given ones and those that still have segments.
 async fn forget_writers(core: &Core, write_path: &Arc<WritePath>, writers: Vec<Uuid>) -> Result<()> {
     let write_path = Arc::clone(write_path);
     let with_segments = tokio::task::spawn_blocking(move || write_path.writers_with_segments()).await;

@@ -1,4 +1,4 @@
-//! Spans that are stored already, changed by rules that came later.
+//! Applies rules to spans that were stored before.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::Result;
 use crate::part::{Part, Place};
 
 impl Store {
-    /// Days (since 1970) of which spans are stored that begin between two times in Unix milliseconds; the oldest first.
-    /// What is not flushed is flushed first.
+    /// Days (since 1970) with stored spans that start between two times (Unix milliseconds), oldest first. Flushes
+    /// first.
     ///
     /// # Errors
     /// As [`Store::flush_all`].
@@ -29,11 +29,11 @@ impl Store {
         Ok(days.into_iter().collect())
     }
 
-    /// Rewrites the spans of a day, part by part. Whoever breaks off leaves parts as they were or as they are to be, and
-    /// doing it again does no harm. Damaged parts are left as they are.
+    /// Rewrites the spans of a day, part by part. If interrupted, each part is either rewritten or unchanged, and it
+    /// can be repeated. Damaged parts are left as they are.
     ///
     /// # Errors
-    /// Unavailable: no room, or the object store is down; Cancelled: the store closes.
+    /// Unavailable: no disk space, or the object store is down. Cancelled: the store is closing.
     pub async fn rewrite_spans(&self, day: i32, rewriter: &Arc<dyn SpanRewriter>) -> Result<Rewritten> {
         let (mut done, mut sum) = (HashSet::new(), Rewritten::default());
         loop {
@@ -45,7 +45,7 @@ impl Store {
                 visible.parts.iter().filter(of_day).find(waits).map(|p| p.meta.id)
             };
             let Some(id) = next else { return Ok(sum) };
-            // What is still being uploaded is not replaced.
+            // Parts that are still being uploaded are not replaced.
             let is_uploaded = || async {
                 self.core.still_master()?;
                 let visible = self.core.shared.visible();

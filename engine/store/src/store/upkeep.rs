@@ -1,4 +1,4 @@
-//! What is done with the whole of a store: flush, compaction, retention, deletion, the end.
+//! Operations on the whole store: flush, compaction, retention, deletion, closing.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering::Relaxed;
@@ -9,15 +9,15 @@ use crate::error::{Error, ErrorKind, Result, chain};
 use crate::memtable::GenerationId;
 use crate::{cleaner, failpoint, retention};
 
-/// Those who wait for background work give up when nothing at all got done for so long.
+/// Callers that wait for background work give up if nothing at all progressed for this long.
 pub(super) const STALL: Duration = Duration::from_mins(2);
 
 impl Store {
-    /// Flushes everything that was written before, and waits until it is committed, in the object store, and told by
-    /// its commit objects.
+    /// Flushes everything that was written before the call, and waits until it is committed and both the parts and
+    /// their commit objects are in the object store.
     ///
     /// # Errors
-    /// [`ErrorKind::Unavailable`] when that makes no progress (the object store is down), or a generation cannot be
+    /// [`ErrorKind::Unavailable`] if there is no progress (the object store is down), or if a generation could not be
     /// flushed and was set aside.
     pub async fn flush_all(&self) -> Result<()> {
         let aside = self.flush_sealed().await?;
@@ -25,7 +25,7 @@ impl Store {
         aside.map_or(Ok(()), |text| Err(Error::new(ErrorKind::Unavailable, text)))
     }
 
-    /// Flushes what can be flushed; says what was set aside of it.
+    /// Flushes what can be flushed; returns why a generation was set aside, if any was.
     pub(crate) async fn flush_sealed(&self) -> Result<Option<String>> {
         self.write_path.seal().await?;
         let sealed: HashSet<GenerationId> = {
@@ -52,11 +52,11 @@ impl Store {
         core.progress.wait("the upload to the object store", STALL, told).await
     }
 
-    /// Compacts what is due, or with `force` everything of every day, open windows too, to level 2; waits until the
-    /// outcome is in the object store, and deletes what it replaced (as far as no query reads it).
+    /// Compacts what is due, or with `force` everything of every day to level 2, even open windows. Waits until the
+    /// result is in the object store, and deletes what it replaced (unless a query still reads it).
     ///
     /// # Errors
-    /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] when the store closes.
+    /// As [`Store::flush_all`]; [`ErrorKind::Cancelled`] if the store is closing.
     pub async fn compact_all(&self, force: bool) -> Result<()> {
         self.flush_sealed().await?;
         self.wait_for_store().await?;
@@ -67,24 +67,24 @@ impl Store {
         self.core.catalog.checkpoint().await
     }
 
-    /// Drops what is past its retention now, without waiting for the next round; gives the number of parts.
+    /// Drops what is past its retention now, without waiting for the next round; returns the number of parts.
     ///
     /// # Errors
-    /// [`ErrorKind::Internal`] when the catalog refuses.
+    /// [`ErrorKind::Internal`] if the catalog refuses.
     pub async fn expire(&self) -> Result<usize> {
         retention::expire(&self.core).await
     }
 
-    /// Deletes the files that may go now, without waiting for the next round; gives their number.
+    /// Deletes the files that may be deleted now, without waiting for the next round; returns their number.
     ///
     /// # Errors
-    /// What disk, store or catalog say.
+    /// Errors of the disk, the object store or the catalog.
     pub async fn clean(&self) -> Result<usize> {
         cleaner::clean(&self.core).await
     }
 
     /// Closes the store: refuses writes, flushes what it can within the given time (the rest stays in the WAL and is
-    /// replayed at the next start), stops the background jobs, and gives the directory free.
+    /// replayed at the next start), stops the background jobs, and releases the directory.
     pub async fn close(&self, within: Duration) {
         if self.closing.swap(true, Relaxed) {
             return;

@@ -1,6 +1,7 @@
-//! Bodies of WAL records: Arrow IPC record batch messages without their schema, which table, version and kind name.
+//! Bodies of WAL records: Arrow IPC record batch messages without a schema, which follows from table, version and kind.
 //!
-//! No dictionaries, no compression, buffers aligned to 8 bytes: replay reads numbers in place.
+//! There are no dictionaries and no compression, and buffers are aligned to 8 bytes, so that replay reads numbers in
+//! place.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -29,12 +30,12 @@ use crate::requests::{Answer, AnsweredRequest, RequestId};
 use crate::run::RunExemplar;
 use crate::wal::record::{OPTIONAL, OPTIONAL_2};
 
-/// What a record's body holds.
+/// What the body of a record contains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Series that the generation lacked: slot, id, label set, service.
+    /// Series that are new to the generation: slot, id, label set, service.
     Definitions,
-    /// Float samples: slot, time, value, start time where one is known.
+    /// Float samples: slot, time, value, start time if known.
     Samples,
     /// Native histograms: slot, time, start time, histogram.
     Histograms,
@@ -42,19 +43,19 @@ pub(crate) enum Kind {
     Exemplars,
     /// Rows of `metric_metadata`.
     Metadata,
-    /// Streams that the generation lacked, in the form of `Definitions`.
+    /// Log streams that are new to the generation, in the form of `Definitions`.
     LogStreams,
     /// Names of the fields of the rows that follow.
     LogNames,
     /// Rows of `logs`.
     LogRows,
-    /// The request that brought them, with its answer.
+    /// The request of the write, with its response.
     LogRequest,
     /// Contexts of the spans that follow.
     SpanContexts,
     /// Rows of `spans`.
     SpanRows,
-    /// Rows of a table that keeps them as they came, by its number.
+    /// Rows of a table without series, identified by its number.
     Rows(u16),
 }
 
@@ -80,12 +81,12 @@ impl Kind {
         }
     }
 
-    /// Says whether its records define what others refer to; they do not count among those of a write.
+    /// Tells whether its records define what other records refer to; these do not count among the records of a write.
     pub(crate) fn defines(self) -> bool {
         matches!(self, Self::Definitions | Self::LogStreams)
     }
 
-    /// Finds the kind that table and number name.
+    /// The kind with a table and number; `None` if there is none.
     pub(crate) fn of(table: u16, number: u16) -> Option<Self> {
         let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
         let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows, Self::LogRequest]);
@@ -94,7 +95,7 @@ impl Kind {
         all.find(|k| k.table().number == table && k.number() == number)
     }
 
-    /// The columns of a body that a version of the table wrote; `flags` of the record say which of the optional ones it has.
+    /// The columns of a body for a version of the table; `flags` of the record tell which optional ones it has.
     fn schema(self, version: u16, flags: u16) -> SchemaRef {
         match self {
             Self::SpanContexts => return context_schema(),
@@ -168,7 +169,7 @@ static SCHEMAS: LazyLock<[SchemaRef; 11]> = LazyLock::new(|| {
     ]
 });
 
-/// Entries of the map of a row's fields: place of the name among the names of the write, value.
+/// Entries of the map with a row's fields: index of the name in the write's names, value.
 fn log_entries() -> Fields {
     vec![Field::new("name", DataType::UInt32, false), Field::new("value", DataType::Utf8, false)].into()
 }
@@ -189,13 +190,13 @@ pub(crate) struct Definition {
     pub(crate) service: String,
 }
 
-/// Float samples as Arrow columns; shared with the record that is written of them.
+/// Float samples as Arrow columns, shared with the WAL record that is written from them.
 #[derive(Debug)]
 pub(crate) struct SampleColumns {
     pub(crate) slots: UInt32Array,
     pub(crate) ts: Int64Array,
     pub(crate) values: Float64Array,
-    /// `None` when no sample has one.
+    /// `None` if no sample has one.
     pub(crate) start_ts: Option<Int64Array>,
 }
 
@@ -207,7 +208,7 @@ pub(crate) type ExemplarRow = (u32, RunExemplar);
 
 type EncodeFn = dyn FnMut(&RecordBatch, &mut Vec<u8>) -> Result<(), ArrowError> + Send;
 
-/// Writes bodies; keeps the buffers of the IPC writer between calls.
+/// Encodes bodies; reuses the buffers of the IPC writer.
 pub(crate) struct Encoder {
     encode: Box<EncodeFn>,
 }
@@ -223,7 +224,7 @@ impl Default for Encoder {
         let generator = IpcDataGenerator::default();
         let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).expect("8 is a valid alignment");
         let mut dictionaries = DictionaryTracker::new(false);
-        // The type of the context has no public name; a closure can hold it all the same.
+        // The type of the context is not public, but a closure can capture it.
         #[allow(clippy::default_trait_access, reason = "it has no name to be called by")]
         let mut context = Default::default();
         Self {
@@ -244,7 +245,7 @@ impl Encoder {
         out.resize(out.len().next_multiple_of(8), 0);
     }
 
-    /// `kind`: of series or of streams.
+    /// `kind` is that of series or of log streams.
     pub(crate) fn definitions(&mut self, kind: Kind, rows: &[Definition], out: &mut Vec<u8>) {
         let mut ids = FixedSizeBinaryBuilder::with_capacity(rows.len(), 16);
         let bytes = rows.iter().map(|r| r.labels.len()).sum();
@@ -346,7 +347,7 @@ impl Encoder {
     }
 }
 
-/// A body that is not what its header says.
+/// A body that does not match its header.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("WAL record body: {0}")]
 pub(crate) struct BadBody(String);
@@ -355,7 +356,7 @@ pub(crate) fn bad(what: impl Into<String>) -> BadBody {
     BadBody(what.into())
 }
 
-/// Reads a body that a version of the table wrote. Numbers stay where they are.
+/// Decodes a body written with a version of the table, without copying numbers.
 pub(crate) fn decode(kind: Kind, version: u16, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
     let head = body.get(..8).ok_or_else(|| bad("no room for a message"))?;
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
@@ -366,7 +367,7 @@ pub(crate) fn decode(kind: Kind, version: u16, flags: u16, body: &Buffer) -> Res
     let message = root_as_message(metadata).map_err(|e| bad(e.to_string()))?;
     let batch = message.header_as_record_batch().ok_or_else(|| bad("not a record batch"))?;
     let data = body.slice(8 + length);
-    // The reader slices without looking, so the bounds are checked here.
+    // The IPC reader slices without bounds checks, so check them here.
     let inside = |offset: i64, length: i64| {
         let end = usize::try_from(offset).ok().zip(usize::try_from(length).ok()).and_then(|(o, l)| o.checked_add(l));
         end.is_some_and(|end| end <= data.len())
@@ -450,12 +451,12 @@ pub(crate) fn read_exemplars(batch: &RecordBatch) -> Result<Vec<ExemplarRow>, Ba
     Ok((0..batch.num_rows()).map(row).collect())
 }
 
-/// Reads the names of fields.
+/// Reads the names of fields of log rows.
 pub(crate) fn read_log_names(batch: &RecordBatch) -> Result<StringArray, BadBody> {
     column(batch, 0, |c| c.as_string_opt::<i32>()).cloned()
 }
 
-/// Reads log rows; their slots are the numbers of the WAL.
+/// Reads log rows; their slots are numbers in the WAL.
 pub(crate) fn read_log_rows(batch: &RecordBatch, names: &StringArray) -> Result<LogRows, BadBody> {
     let fields = column(batch, 2, |c| c.as_map_opt())?;
     let keys = fields.keys().as_primitive_opt::<UInt32Type>().ok_or_else(|| bad("names are of another type"))?;
@@ -478,7 +479,7 @@ pub(crate) fn read_log_rows(batch: &RecordBatch, names: &StringArray) -> Result<
     })
 }
 
-/// Reads the request that brought a write.
+/// Reads the request of a write.
 pub(crate) fn read_log_request(batch: &RecordBatch) -> Result<AnsweredRequest, BadBody> {
     let text = |at| column(batch, at, |c| c.as_string_opt::<i32>());
     let (caller, path, key, content_type) = (text(0)?, text(1)?, text(2)?, text(6)?);

@@ -1,4 +1,4 @@
-//! The one way of the WAL to the disk, so that tests can fail, tear and delay any call.
+//! The only interface of the WAL to the disk, so that tests can make any call fail, tear or block.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -12,17 +12,17 @@ pub trait WalFile: Send + fmt::Debug {
     /// Appends all bytes.
     ///
     /// # Errors
-    /// What the disk says; any prefix may have been written.
+    /// The I/O error; any prefix of the bytes may have been written.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// Makes all that was appended durable.
+    /// Makes everything appended so far durable.
     ///
     /// # Errors
-    /// What the disk says; nothing appended since the last success may be relied upon.
+    /// The I/O error; nothing appended since the last success is certain to be durable.
     fn sync(&mut self) -> io::Result<()>;
 }
 
-/// The folder of the WAL.
+/// The file operations of the WAL.
 pub trait WalDisk: Send + Sync + fmt::Debug {
     /// Creates a file that must not exist yet.
     ///
@@ -54,7 +54,7 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     /// What the disk says.
     fn read_head(&self, path: &Path, bytes: usize) -> io::Result<Vec<u8>>;
 
-    /// Cuts a file and makes the cut durable.
+    /// Truncates a file durably.
     ///
     /// # Errors
     /// What the disk says.
@@ -66,19 +66,19 @@ pub trait WalDisk: Send + Sync + fmt::Debug {
     /// What the disk says.
     fn remove(&self, path: &Path) -> io::Result<()>;
 
-    /// Makes a file that is there durable, whoever wrote it.
+    /// Syncs an existing file, whoever wrote it.
     ///
     /// # Errors
     /// What the disk says.
     fn sync(&self, path: &Path) -> io::Result<()>;
 
-    /// Moves a file, creating the folder that it goes to, and makes both durable.
+    /// Moves a file durably, creating the target folder if needed.
     ///
     /// # Errors
     /// What the disk says.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
 
-    /// Gives the bytes that are free for us.
+    /// Free disk space in bytes that this process may use.
     ///
     /// # Errors
     /// What the disk says.
@@ -152,7 +152,7 @@ impl WalDisk for LocalDisk {
             create_dir_synced(dir).map_err(io::Error::other)?;
         }
         fs::rename(from, to)?;
-        // The new name first: what is there twice is better than what is gone.
+        // Sync the new name first: better to have the file twice than not at all.
         [to, from].iter().filter_map(|path| path.parent()).try_for_each(|dir| self.sync_dir(dir))
     }
 

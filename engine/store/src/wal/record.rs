@@ -1,10 +1,10 @@
-//! The frame of a WAL record: header, checksum, and how the next good record is found after a bad one.
+//! The frame of a WAL record: header, checksum, and how the next valid record is found after a damaged one.
 //!
-//! Layout in `docs/formats/wal.md`. All numbers little endian; records start at multiples of 8.
+//! The layout is described in `docs/formats/wal.md`. All numbers are little-endian; records start at multiples of 8.
 
 /// Bytes of a record's header.
 pub(crate) const HEADER_BYTES: usize = 32;
-/// First bytes of each record, by which records are found again behind damage.
+/// First bytes of each record, used to find records after damage.
 pub(crate) const MAGIC: [u8; 4] = *b"QvR1";
 /// Flag: the last record of its write.
 pub(crate) const LAST: u16 = 1;
@@ -13,24 +13,24 @@ pub(crate) const OPTIONAL: u16 = 2;
 /// Flag: the body has the second optional column of its kind, too; never without [`OPTIONAL`].
 pub(crate) const OPTIONAL_2: u16 = 4;
 
-/// What a record says of itself.
+/// The header fields of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// The write that it belongs to.
+    /// Sequence number of the write that it belongs to.
     pub(crate) seq: u64,
     /// Number of the table.
     pub(crate) table: u16,
-    /// Version of the table's columns.
+    /// Version of the table's schema.
     pub(crate) version: u16,
-    /// Which of the table's record kinds.
+    /// Kind of record within the table.
     pub(crate) kind: u16,
     /// [`LAST`], [`OPTIONAL`], [`OPTIONAL_2`].
     pub(crate) flags: u16,
-    /// Position among the data records of its write; definitions do not count.
+    /// Index among the data records of its write; definitions do not count.
     pub(crate) index: u16,
 }
 
-/// Begins a record at the end of `out`; the body follows, then [`finish`].
+/// Starts a record at the end of `out`; append the body, then call [`finish`].
 pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
     debug_assert!(out.len().is_multiple_of(8), "records are aligned");
     let at = out.len();
@@ -38,7 +38,7 @@ pub(crate) fn begin(out: &mut Vec<u8>) -> usize {
     at
 }
 
-/// Ends the record that began at `at`: fills in header and checksum.
+/// Finishes the record that started at `at`: fills in header and checksum.
 pub(crate) fn finish(out: &mut [u8], at: usize, header: Header) {
     let record = &mut out[at..];
     let (head, body) = record.split_at_mut(HEADER_BYTES);
@@ -55,21 +55,21 @@ pub(crate) fn finish(out: &mut [u8], at: usize, header: Header) {
     head[28..32].copy_from_slice(&crc.to_le_bytes());
 }
 
-/// A check of the header alone, so that its length can be trusted when the body is damaged.
+/// A checksum of the header alone, so that the length can be trusted even if the body is damaged.
 fn head_check(head: &[u8]) -> u16 {
     crc32c::crc32c(&head[..26]) as u16
 }
 
-/// What stands at a place of a segment.
+/// What is at a position of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Found {
-    /// A record whose checksum is right; its body ends at `end`.
+    /// A valid record; its body ends at `end`.
     Record(Header, usize),
-    /// A record that runs past the end of the file, or zeros: what a write that never ended leaves behind.
+    /// A record that runs past the end of the file, or zeros: the result of an incomplete write.
     Torn,
-    /// A whole record with a wrong checksum and a good header; it ends there.
+    /// A complete record with a valid header and a wrong checksum; it ends there.
     Damaged(usize),
-    /// No good header.
+    /// No valid header.
     Unknown,
 }
 
@@ -79,7 +79,7 @@ fn number<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     out
 }
 
-/// Reads what stands at `at`, which is less than the segment's length.
+/// Examines position `at`, which must be less than the segment's length.
 pub(crate) fn read(segment: &[u8], at: usize) -> Found {
     let Some(head) = segment.get(at..at + HEADER_BYTES) else { return Found::Torn };
     if head[..4] != MAGIC || u16::from_le_bytes(number(head, 26)) != head_check(head) {
@@ -104,7 +104,7 @@ pub(crate) fn read(segment: &[u8], at: usize) -> Found {
     Found::Record(header, end)
 }
 
-/// Counts the records in a damaged stretch, as far as headers tell; at least one.
+/// Number of records in a damaged stretch, as far as headers tell; at least one.
 pub(crate) fn count_damaged(segment: &[u8], from: usize, to: usize) -> u64 {
     let (mut at, mut count) = (from, 0);
     while at < to {
@@ -117,7 +117,7 @@ pub(crate) fn count_damaged(segment: &[u8], from: usize, to: usize) -> u64 {
     count
 }
 
-/// Finds the next good record after damage at `from`.
+/// Finds the next valid record after damage at `from`.
 pub(crate) fn next_good(segment: &[u8], from: usize) -> Option<usize> {
     let first = (from + 1).next_multiple_of(8);
     (first..segment.len())

@@ -1,8 +1,8 @@
-//! Replay: segments found at start become the generations that they were, sealed.
+//! Replay: the segments found at start become the generations that they were, sealed.
 //!
-//! One segment is in memory at a time. A write is applied when all of its records are good, once per sequence number.
-//! A torn tail is cut; damage elsewhere is counted, left out with the rows that refer to a damaged definition, and
-//! its segment is kept aside when the generation goes.
+//! One segment is in memory at a time. A write is applied if all its records are valid, and once per sequence number. A
+//! torn tail is truncated. Other damage is counted and skipped, along with rows that refer to a damaged definition, and
+//! its segment is moved aside once the generation is flushed.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,28 +31,28 @@ use crate::wal::disk::WalDisk;
 use crate::wal::record::{self, Found, Header};
 use crate::wal::segment::{self, SegmentHeader};
 
-/// A generation out of the WAL.
+/// A generation restored from the WAL.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub(crate) generation: Arc<Generation>,
-    /// The segments that it was read from, in order.
+    /// Its segments, in order.
     pub(crate) files: Vec<PathBuf>,
-    /// Whether something in them could not be read.
+    /// Whether something in them was unreadable.
     pub(crate) damaged: bool,
     /// Number of damaged records.
     pub(crate) corrupt: u64,
 }
 
-/// Folder in the WAL's directory for segments with damage.
+/// Folder, in the directory of the WAL, for damaged segments.
 pub(crate) const QUARANTINE: &str = "quarantine";
 
-/// Definitions may be missing after damage, but a number this far ahead of all others is none of ours.
+/// Damage may leave gaps in slot numbers, but a slot this far beyond all others cannot be valid.
 const SLOT_GAP_MAX: usize = 1 << 24;
 
-/// Reads all segments of a directory. Those of generations that `flushed` knows are deleted.
+/// Replays all segments of a directory. Those of generations for which `flushed` returns true are deleted.
 ///
 /// # Errors
-/// Invalid: a segment or record of a newer version. Internal: the disk cannot be read.
+/// Invalid: a segment or record has a newer version. Internal: the disk cannot be read.
 pub(crate) fn replay(
     disk: &dyn WalDisk,
     dir: &Path,
@@ -67,7 +67,7 @@ pub(crate) fn replay(
             warn!(path = %path.display(), "a file in the WAL's folder that is none of ours");
         }
     }
-    // Only told, so what cannot be measured does not count.
+    // Only a metric, so errors are ignored.
     let bytes = |path: &PathBuf| std::fs::metadata(path).map_or(0, |file| file.len());
     let left = generations.iter().filter(|(id, _)| !flushed(**id)).flat_map(|(_, files)| files.values());
     METRICS.wal_replay.set(left.map(bytes).sum());
@@ -107,24 +107,24 @@ pub(crate) fn replay(
     Ok(out)
 }
 
-/// Makes durable what a process before us wrote and may have died before syncing: from now on queries show it, and a
-/// request that names itself is answered by it.
+/// Syncs a segment that an earlier process wrote and may have died before syncing: from now on queries show its rows,
+/// and a repeated request with its key gets its response.
 fn settle(disk: &dyn WalDisk, path: &Path) {
     if let Err(error) = disk.sync(path) {
-        // It is about to be flushed to a part, which is synced by itself.
+        // Its generation will soon be flushed to a part, which is synced separately.
         METRICS.wal_failures.inc();
         warn!(path = %path.display(), %error, "cannot sync a WAL segment that is replayed");
     }
 }
 
-/// Deletes a segment that is not needed any more; what stays is deleted at the next start.
+/// Deletes a segment that is no longer needed; if this fails, the next start does it.
 pub(crate) fn discard(disk: &dyn WalDisk, path: &Path) {
     if let Err(error) = disk.remove(path) {
         warn!(path = %path.display(), %error, "cannot delete a WAL segment");
     }
 }
 
-/// Moves a segment with damage aside, for people.
+/// Moves a damaged segment aside, for manual inspection.
 pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     let (Some(dir), Some(name)) = (path.parent(), path.file_name()) else { return };
     let to = dir.join(QUARANTINE).join(name);
@@ -134,7 +134,7 @@ pub(crate) fn quarantine(disk: &dyn WalDisk, path: &Path) {
     }
 }
 
-/// Data records of one write, until the last has come.
+/// Data records of one write, until its last one is read.
 #[derive(Debug)]
 struct Pending {
     seq: u64,
@@ -146,11 +146,11 @@ struct Pending {
 struct GenerationReplay {
     generation: Generation,
     headers: BTreeMap<u32, Option<SegmentHeader>>,
-    /// Slot by number in the WAL.
+    /// Slot of each series number in the WAL.
     slots: Vec<u32>,
-    /// The same of streams of logs.
+    /// Slot of each stream number in the WAL.
     log_slots: Vec<u32>,
-    /// Whether each number is its slot, so that columns can be taken as they are.
+    /// Whether all numbers equal their slots, so that columns can be used unchanged.
     same: bool,
     applied: RoaringBitmap,
     pending: Option<Pending>,
@@ -203,7 +203,7 @@ impl GenerationReplay {
     fn run(&mut self, disk: &dyn WalDisk, files: &BTreeMap<u32, PathBuf>) -> Result<u64> {
         let (mut total, mut next) = (0, 0);
         for (&number, path) in files {
-            // A damaged name may be any number: what lacks is counted, and not gone through.
+            // A damaged name may contain any number, so the missing segments are only counted, not visited.
             if number > next {
                 let (generation, until) = (self.generation.id(), number - 1);
                 self.found_damage(u64::from(number - next));
@@ -218,7 +218,7 @@ impl GenerationReplay {
             if self.headers[&number].is_none()
                 && (bytes.len() >= segment::HEADER_BYTES || promised.is_some_and(|p| p > 0))
             {
-                // The name says as much as the header, so the records can still be had.
+                // The file name has the same information as the header, so the records are still readable.
                 self.found_damage(1);
                 warn!(path = %path.display(), "the header of a WAL segment is damaged");
             }
@@ -240,8 +240,8 @@ impl GenerationReplay {
         METRICS.wal_corrupt_records.add(records);
     }
 
-    /// Walks one segment; gives the place to cut when its tail is torn. `promised` is the length that counts, where the
-    /// next segment says it: up to there nothing may be missing, and what follows is of no meaning.
+    /// Reads one segment; returns the position to truncate at if its tail is torn. `promised` is the valid length
+    /// according to the next segment: nothing may be missing up to there, and what follows is ignored.
     fn segment(&mut self, bytes: Vec<u8>, promised: Option<usize>, path: &Path) -> Result<Option<usize>> {
         let end = promised.map_or(bytes.len(), |p| p.min(bytes.len()));
         if promised.is_some_and(|p| p > bytes.len()) {
@@ -308,7 +308,7 @@ impl GenerationReplay {
             self.pending = Some(Pending { seq: header.seq, records: Vec::new(), broken: relative.is_none() });
         }
         let Some(pending) = self.pending.as_mut().filter(|p| p.seq == header.seq) else {
-            // An earlier record of the write is damaged; all or nothing.
+            // An earlier record of the write is damaged; a write is applied completely or not at all.
             self.lost_rows(decoded.map_or(0, |b| b.num_rows()));
             return Ok(());
         };
@@ -388,7 +388,7 @@ impl GenerationReplay {
         Ok(())
     }
 
-    /// Reads log rows, without those whose stream is not known.
+    /// Reads log rows, dropping those with an unknown stream.
     fn read_logs(&mut self, batch: &RecordBatch, names: &StringArray) -> Result<LogRows, BadBody> {
         let mut rows = codec::read_log_rows(batch, names)?;
         let slot = |number: u32| self.log_slots.get(number as usize).copied().unwrap_or(u32::MAX);
@@ -409,7 +409,7 @@ impl GenerationReplay {
         self.slots.get(number as usize).copied().filter(|&s| s != u32::MAX)
     }
 
-    /// Reads all records of a write before the first is inserted.
+    /// Decodes all records of a write before the first is inserted.
     fn apply(&mut self, write: &Pending) -> Result<(), BadBody> {
         let (mut samples, mut histograms, mut exemplars, mut metadata) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
@@ -515,7 +515,7 @@ impl GenerationReplay {
     }
 }
 
-/// Collects the days of some times; those of one request are few, so a list does.
+/// Collects the distinct days of some times. A request has few, so a list suffices.
 pub(crate) fn note_days(ts: impl Iterator<Item = Millis>, days: &mut Vec<i32>) {
     let mut last = None;
     for t in ts {

@@ -1,7 +1,7 @@
-//! A segment: a file of at most 64 MiB (more when one write is larger) that holds records of one generation.
+//! A segment: a file of at most 64 MiB (more if a single write is larger) with records of one generation.
 //!
-//! Its header names writer, generation, place in the generation, and how much of the segment before it counts; its
-//! name repeats the first three for people and for the case that the header is damaged.
+//! Its header has writer, generation, index within the generation, and how many bytes of the previous segment are
+//! valid. The file name repeats the first three, for humans and in case the header is damaged.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::wal::disk::{WalDisk, WalFile};
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 64;
-/// Newest version of the format that this build knows.
+/// Newest format version that this build supports.
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: [u8; 8] = *b"QUIVRWAL";
 const EXTENSION: &str = "wal";
@@ -24,11 +24,12 @@ const EXTENSION: &str = "wal";
 pub(crate) struct SegmentHeader {
     /// The generation whose records it holds.
     pub(crate) generation: GenerationId,
-    /// Place in the generation, from 0.
+    /// Index within the generation, from 0.
     pub(crate) segment: u32,
-    /// Sequence number from which the generation counts.
+    /// First sequence number of the generation.
     pub(crate) base_seq: u64,
-    /// Bytes of the segment before this one that count; the rest was written anew here, or answered with an error.
+    /// Valid bytes of the previous segment; what follows there was rewritten in this segment, or its write was answered
+    /// with an error.
     pub(crate) previous_bytes: u64,
 }
 
@@ -47,10 +48,10 @@ impl SegmentHeader {
         out
     }
 
-    /// Reads a header: `None` when it is damaged.
+    /// Reads a header: `None` if it is damaged.
     ///
     /// # Errors
-    /// Invalid: the format is newer than this build.
+    /// Invalid: the format is newer than this build supports.
     pub(crate) fn decode(bytes: &[u8], path: &Path) -> Result<Option<Self>> {
         let Some(head) = bytes.get(..HEADER_BYTES) else { return Ok(None) };
         let long = |at: usize| u64::from_le_bytes(head[at..at + 8].try_into().expect("8 bytes"));
@@ -82,7 +83,7 @@ pub(crate) fn file_name(generation: GenerationId, segment: u32) -> String {
     format!("{}-{:08}-{segment:06}.{EXTENSION}", generation.writer, generation.number)
 }
 
-/// Reads generation and segment out of a file name.
+/// Parses generation and segment from a file name.
 pub(crate) fn parse_file_name(path: &Path) -> Option<(GenerationId, u32)> {
     let stem = path.file_name()?.to_str()?.strip_suffix(EXTENSION)?.strip_suffix('.')?;
     let (rest, segment) = stem.rsplit_once('-')?;
@@ -96,15 +97,15 @@ pub(crate) fn parse_file_name(path: &Path) -> Option<(GenerationId, u32)> {
 pub(crate) struct Segment {
     file: Box<dyn WalFile>,
     path: PathBuf,
-    /// Bytes that were appended.
+    /// Bytes appended so far.
     bytes: u64,
-    /// Bytes that count: synced, or at level `os` written.
+    /// Valid bytes: those synced, or at level `os` those written.
     good_bytes: u64,
     dir_synced: bool,
 }
 
 impl Segment {
-    /// Creates the file and writes its header; [`Segment::sync`] makes both durable, the folder's entry too.
+    /// Creates the file and writes its header; [`Segment::sync`] makes both durable, including the directory entry.
     pub(crate) fn create(disk: &dyn WalDisk, dir: &Path, header: &SegmentHeader) -> io::Result<Self> {
         let path = dir.join(file_name(header.generation, header.segment));
         let file = disk.create(&path)?;
@@ -128,7 +129,7 @@ impl Segment {
         Ok(())
     }
 
-    /// Declares all that was appended as counting.
+    /// Marks everything appended so far as valid.
     pub(crate) fn accept(&mut self) {
         self.good_bytes = self.bytes;
     }

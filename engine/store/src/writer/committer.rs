@@ -1,8 +1,8 @@
-//! The WAL's thread: it alone logs, syncs, inserts and acknowledges, a group of writes at a time.
+//! The WAL thread: the only one that logs, syncs, inserts and acknowledges, one group of writes at a time.
 //!
-//! There is no timer: a group is what came while the last sync ran. A failed write or sync closes the segment; the
-//! group is written anew to the next one under the same sequence numbers, and what fails there too is answered
-//! "unavailable". Numbers are never used twice.
+//! There is no timer: a group consists of the writes that arrived during the last sync. If a write or sync fails, the
+//! segment is closed and the group is written again to the next segment with the same sequence numbers; if that fails
+//! too, the response is "unavailable". Sequence numbers are never reused.
 
 mod job;
 mod log;
@@ -30,17 +30,17 @@ pub(crate) use self::job::{Job, Queued, WriteJob, Written};
 pub(crate) use self::log::Log;
 pub(crate) use self::seal::{Files, SegmentFiles};
 
-/// A group takes no more writes when it is this large.
+/// Size at which a group takes no more writes.
 const GROUP_BYTES: usize = 8 << 20;
 const GROUP_WRITES: usize = 1024;
-/// How often the thread looks at the generation's age when nothing comes; also the sync interval of level `os`.
+/// How often the thread checks the generation's age if no writes arrive; also the sync interval at level `os`.
 const TICK: Duration = Duration::from_secs(1);
-/// A buffer larger than this is given back after its group.
+/// A larger buffer is freed after its group.
 const BUFFER_KEEP: usize = 4 << 20;
-/// This part of the budget is for what is remembered of metadata of metrics.
+/// One in this many bytes of the memory budget is for remembering metadata of metrics.
 const METADATA_SHARE: usize = 16;
 
-/// Unites ascending lists of days; says whether any is new.
+/// Merges ascending lists of days; returns whether any is new.
 fn add_days(days: &mut Vec<i32>, more: &[i32]) -> bool {
     let before = days.len();
     for day in more {
@@ -51,7 +51,7 @@ fn add_days(days: &mut Vec<i32>, more: &[i32]) -> bool {
     days.len() > before
 }
 
-/// What the thread works with.
+/// The state of the thread.
 #[derive(Debug)]
 pub(crate) struct Committer {
     pub(crate) dir: PathBuf,
@@ -66,15 +66,15 @@ pub(crate) struct Committer {
     pub(crate) next_seq: u64,
     pub(crate) stager: Stager,
     pub(crate) log: Log,
-    /// When the first row of the open generation came.
+    /// When the first row of the open generation arrived.
     pub(crate) opened: Option<Instant>,
     pub(crate) heartbeat: Heartbeat,
 }
 
-/// Writes of a group that are staged, with whom to answer.
+/// The staged writes of a group.
 type Group = Vec<StagedWrite>;
 
-/// One of them.
+/// A staged write, with the channel for its response.
 #[derive(Debug)]
 struct StagedWrite {
     staged: Staged,
@@ -84,7 +84,7 @@ struct StagedWrite {
 }
 
 impl Committer {
-    /// Works until it is told to stop or nobody can ask any more.
+    /// Runs until it is told to stop or all senders are gone.
     pub(crate) fn run(mut self, jobs: &Receiver<Job>) {
         let mut carried = None;
         loop {
@@ -103,7 +103,7 @@ impl Committer {
             match job {
                 Job::Write(first) => carried = self.group(*first, jobs),
                 Job::Seal(reply) => {
-                    // Nobody may be waiting any more.
+                    // The caller may have stopped waiting.
                     let _ = reply.send(self.seal());
                 }
                 Job::Stop(reply) => {
@@ -116,7 +116,7 @@ impl Committer {
         }
     }
 
-    /// Commits a write and what waits behind it; gives back a job that belongs to the time after.
+    /// Commits a write together with those queued behind it; returns a job that must run after the group.
     fn group(&mut self, first: WriteJob, jobs: &Receiver<Job>) -> Option<Job> {
         if self.generation.days_with(&first.days) > self.settings.generation_days_max {
             self.seal();
@@ -167,7 +167,7 @@ impl Committer {
         carried
     }
 
-    /// The registry gets half of the budget; the rest is for rows.
+    /// The registry may use half of the memory budget; the rest is for rows.
     fn registry_bytes_max(&self) -> usize {
         self.settings.memory_bytes as usize / 2
     }
@@ -178,7 +178,7 @@ impl Committer {
             self.stager.failed();
             METRICS.ingest_refused.add(group.len() as u64);
             for write in group {
-                // The sender may have gone.
+                // The client may have gone.
                 let _ = write.reply.send(Err(error.clone()));
             }
             return;
@@ -207,7 +207,7 @@ impl Committer {
             if let Some(named) = named {
                 named.claim.settle(named.request);
             }
-            // The sender may have gone; what it wrote stays.
+            // The client may have gone; the data stays written.
             let _ = reply.send(Ok(written));
         }
     }

@@ -1,7 +1,8 @@
-//! Which metadata of metrics is to be written: what changed, or was not yet written today.
+//! Decides which metadata of metrics to write: what changed, or was not written today yet.
 //!
-//! What is remembered is bounded, and so is what parts of a day hold: who reads metadata, or merges it, has it in memory.
-//! Beyond the bound metadata of more metrics is left out until the day ends; their samples are not concerned.
+//! The remembered metadata is limited, and with it what the parts of a day contain, because whoever reads or merges
+//! metadata holds it in memory. Beyond the limit, metadata of further metrics is dropped until the end of the day;
+//! their samples are not affected.
 
 use std::hash::BuildHasher;
 
@@ -14,30 +15,30 @@ use tracing::warn;
 
 use crate::metrics::METRICS;
 
-/// What metadata of a metric takes beside its texts, wherever it is kept.
+/// Memory of a metric's metadata besides its texts, wherever it is held.
 const ENTRY_BYTES: usize = 160;
 
-/// What was said last of a metric of a service.
+/// The last metadata of a metric of a service.
 #[derive(Debug)]
 struct Said {
-    /// Of type, help and unit; none: whether it was written is not known.
+    /// Hash of type, help and unit; `None` if it is uncertain whether it was written.
     hash: Option<u64>,
     ts: Millis,
     bytes: usize,
 }
 
-/// Knows what was said of metrics, by metric and service.
+/// Remembers metadata by metric and service.
 #[derive(Debug, Default)]
 pub(crate) struct Described {
     said: HashMap<(String, String), Said, FixedState>,
     bytes: usize,
     today: i32,
-    /// Whether the log has it that some is left out today.
+    /// Whether it was logged today that some is dropped.
     told: bool,
 }
 
 impl Described {
-    /// Gives the time of the row to be written; none where the same was said today, or there is no room for more.
+    /// The time for the row to write; `None` if the same was written today, or if there is no space.
     pub(crate) fn admit(
         &mut self,
         metadata: &MetricMetadata,
@@ -63,21 +64,21 @@ impl Described {
             }
             return None;
         }
-        // The newest row counts: what is said later in the same millisecond has a later time.
+        // The newest row wins, so later metadata within the same millisecond gets a later time.
         let ts = last.map_or(now, |said| now.max(said.ts + 1));
         self.bytes = of_others + bytes;
         self.said.insert(key, Said { hash, ts, bytes });
         Some(ts)
     }
 
-    /// Rows may not have been kept, which ones is not known here: all are written anew when they come again.
+    /// Some rows may not have been written, but it is not known which: write all again when they arrive next.
     pub(crate) fn doubt(&mut self) {
         for said in self.said.values_mut() {
             said.hash = None;
         }
     }
 
-    /// What was said before a day is said anew in it.
+    /// What was written before a day is written again on it.
     fn turn_to(&mut self, today: i32) {
         if today != self.today {
             self.said.retain(|_, said| day_of(said.ts) >= today);

@@ -1,25 +1,26 @@
-//! Counter reset hints of histograms as they come in: each is compared with the sample before it in its series.
+//! Sets counter reset hints of incoming histograms, by comparing each with the previous sample of its series.
 //!
-//! The last sample of each series with histograms is remembered for the generation it came in and the next; what is
-//! forgotten costs a hint, never an answer. Times that go back get no hint (`run` takes back what no longer holds).
+//! The last sample of each series with histograms is remembered during its generation and the next one. If it has been
+//! forgotten, only the hint is missing; results stay correct. Samples that go back in time get no hint (`run` removes
+//! hints that are no longer valid).
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_types::{Histogram, MetricsBatch, Millis, ResetHint, SeriesId};
 
-/// Most memory for remembered histograms, in bytes.
+/// Memory limit for remembered histograms, in bytes.
 const BYTES_MAX: usize = 64 << 20;
 
 /// The last sample of a series.
 #[derive(Debug)]
 struct Tail {
     ts: Millis,
-    /// `None`: a float.
+    /// `None` if it is a float.
     histogram: Option<Histogram>,
     generation: u64,
 }
 
-/// Remembers the last sample of series with histograms.
+/// Remembers the last sample of each series with histograms.
 #[derive(Debug, Default)]
 pub(crate) struct HintTracker {
     tails: HashMap<SeriesId, Tail, FixedState>,
@@ -27,17 +28,17 @@ pub(crate) struct HintTracker {
     generation: u64,
 }
 
-/// A sample of a series that is of interest, by time; `Some`: which histogram of the batch.
+/// A relevant sample of a series: its time, and the index of the batch's histogram (`None` for a float).
 type Event = (Millis, Option<usize>);
 
 impl HintTracker {
-    /// Forgets the tails of all series.
+    /// Forgets all samples.
     pub(crate) fn clear(&mut self) {
         self.tails.clear();
         self.bytes = 0;
     }
 
-    /// Forgets series that the last generation did not see.
+    /// Forgets series that had no samples in the last generation.
     pub(crate) fn new_generation(&mut self) {
         let generation = self.generation;
         self.tails.retain(|_, t| t.generation == generation);
@@ -58,7 +59,7 @@ impl HintTracker {
         }
     }
 
-    /// Gives the samples of the series that have histograms now or had them before, by time.
+    /// By series, the samples of those that have histograms now or had them before, sorted by time.
     fn events(&self, batch: &MetricsBatch) -> HashMap<u32, Vec<Event>, FixedState> {
         let mut events: HashMap<u32, Vec<Event>, FixedState> = HashMap::default();
         for (at, h) in batch.histograms.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What a request may hold: ages of samples, number of days. Checked before anything is logged.
+//! Limits for requests: ages of samples, number of days. Checked before anything is logged.
 
 use std::ops::RangeInclusive;
 
@@ -12,23 +12,23 @@ use crate::metrics::METRICS;
 use crate::settings::WriteSettings;
 use crate::wal::replay::note_days;
 
-/// Milliseconds at both ends of what i64 nanoseconds can say (the years 1677 and 2262).
+/// Range of times, in milliseconds, that fit into i64 nanoseconds (years 1677 to 2262).
 const TIME_MIN: Millis = i64::MIN / 1_000_000;
 const TIME_MAX: Millis = i64::MAX / 1_000_000;
 
-/// What was checked.
+/// The result of the checks.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Admitted {
-    /// UTC days that the rows touch, ascending.
+    /// UTC days of the rows, ascending.
     pub(crate) days: Vec<i32>,
-    /// What was dropped, and how much.
+    /// What was dropped, and how much of it.
     pub(crate) refused: Vec<(Refusal, u64)>,
 }
 
-/// Drops rows outside of the accepted time.
+/// Drops rows outside the accepted time range.
 ///
 /// # Errors
-/// Invalid: what is left touches too many days.
+/// Invalid: the remaining rows touch too many days.
 pub(crate) fn admit(batch: &mut MetricsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
     let min = settings.accept_past_ms.map_or(TIME_MIN, |past| now.saturating_sub(past).max(TIME_MIN));
     let max = settings.accept_future_ms.map_or(TIME_MAX, |future| now.saturating_add(future).min(TIME_MAX));
@@ -54,7 +54,7 @@ fn within(days: Vec<i32>, refused: Vec<(Refusal, u64)>, settings: &WriteSettings
 /// Checks the number of days of a write.
 ///
 /// # Errors
-/// Invalid: they are too many.
+/// Invalid: there are too many.
 pub(crate) fn check_days(days: &[i32], settings: &WriteSettings) -> Result<()> {
     if days.len() > settings.days_max {
         return Err(Error::invalid(format!("request touches more than {} days", settings.days_max)));
@@ -62,7 +62,7 @@ pub(crate) fn check_days(days: &[i32], settings: &WriteSettings) -> Result<()> {
     Ok(())
 }
 
-/// The accepted time of log rows, in nanoseconds.
+/// The accepted time range of log rows, in nanoseconds.
 pub(crate) fn logs_window(now: Millis, settings: &WriteSettings) -> RangeInclusive<i64> {
     let nanos = |ms: Millis| ms.saturating_mul(1_000_000);
     let min = settings.logs_past_ms.map_or(i64::MIN, |past| nanos(now.saturating_sub(past)));
@@ -70,10 +70,10 @@ pub(crate) fn logs_window(now: Millis, settings: &WriteSettings) -> RangeInclusi
     min..=max
 }
 
-/// Drops log rows outside of the accepted time.
+/// Drops log rows outside the accepted time range.
 ///
 /// # Errors
-/// Invalid: what is left touches too many days.
+/// Invalid: the remaining rows touch too many days.
 pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
     let window = logs_window(now, settings);
     let old = batch.time.iter().filter(|t| *t < window.start()).count() as u64;
@@ -90,10 +90,10 @@ pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSet
     within(days, refused, settings)
 }
 
-/// Gives the days that spans touch; their ages were checked when they were decoded.
+/// The days of spans; their age was checked when they were decoded.
 ///
 /// # Errors
-/// Invalid: too many days. Internal: the batch contradicts itself.
+/// Invalid: too many days. Internal: the batch is inconsistent.
 pub(crate) fn admit_spans(batch: &SpansBatch, settings: &WriteSettings) -> Result<Admitted> {
     if !batch.is_sound() {
         return Err(Error::internal("a batch of spans contradicts itself"));
@@ -137,7 +137,7 @@ fn drop_outside(batch: &mut MetricsBatch, min: Millis, max: Millis) -> Vec<(Refu
     all.into_iter().filter(|(_, n)| *n > 0).collect()
 }
 
-/// Keeps the entries of a column (which may be absent) whose flag is set.
+/// Keeps the entries of a column (which may be empty) whose flag is set.
 pub(crate) fn retain<T>(column: &mut Vec<T>, keep: &[bool]) {
     let mut keep = keep.iter();
     column.retain(|_| keep.next().is_none_or(|&k| k));

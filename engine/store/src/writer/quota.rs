@@ -1,10 +1,10 @@
-//! How many new series one service may bring (promise L8): a cardinality bomb is cut, and hurts nobody else.
+//! Limits how many new series one service may create (promise L8), so that a cardinality explosion hurts nobody else.
 //!
-//! A series counts once an hour, however often it leaves the live generations and comes back: what a service brought
-//! goes on, as senders repeat all of it with each scrape while flushes come as memory asks for them. Two bounds: a
-//! number per hour, which is a setting, and a share of the registry's room: once half of it is taken, a service that
-//! brought more than half of what is live gets no more (once three quarters are, also none of what it had before), so
-//! that there is always room for the others.
+//! A series counts once an hour, however often it leaves the live generations and returns: clients repeat all series
+//! with each scrape, and flushes happen whenever memory requires it, so existing series must go on. There are two
+//! limits: a number per hour, which is a setting, and a share of the registry's space. Once half of the space is used,
+//! a service with more than half of the live series gets no new ones (above three quarters, not even those it had
+//! before), so that there is always space for others.
 
 use foldhash::fast::RandomState;
 use hashbrown::{HashMap, HashSet};
@@ -14,31 +14,31 @@ use tracing::warn;
 use crate::registry::Fill;
 
 const HOUR_MS: i64 = 3_600_000;
-/// Bytes of one series that is remembered, about.
+/// Estimated memory of a remembered series.
 const REMEMBERED_BYTES: usize = 16;
-/// The share of the registry's room that is spent on remembering.
+/// One in this many bytes of the registry's space is used to remember series.
 const REMEMBERED_SHARE: usize = 16;
 
-/// Knows what services brought in the hour at hand.
+/// The series that services created in the current hour.
 #[derive(Debug, Default)]
 pub(crate) struct SeriesQuota {
     hour: i64,
     brought: HashMap<String, Brought>,
-    /// Series in all sets.
+    /// Number of series in all sets.
     remembered: usize,
 }
 
 #[derive(Debug, Default)]
 struct Brought {
     series: u64,
-    /// Half of the ids of its series: enough that no other is taken for one of them.
+    /// Upper halves of the ids of its series, which are practically unique.
     ids: HashSet<u64, RandomState>,
-    /// Whether the log has it already.
+    /// Whether this was logged.
     told: bool,
 }
 
 impl SeriesQuota {
-    /// Turns to the hour of a time; counts begin anew with each.
+    /// Switches to the hour of a time; counts start over with each hour.
     pub(crate) fn at(&mut self, now: Millis) -> &mut Self {
         let hour = now.div_euclid(HOUR_MS);
         if hour != self.hour {
@@ -47,8 +47,8 @@ impl SeriesQuota {
         self
     }
 
-    /// Says whether one more series of a service, of which no generation holds anything, is let in, and counts it if it
-    /// was not there within the hour. `per_hour` 0 is no bound.
+    /// Tells whether another series of a service, which no generation contains, is accepted; counts it unless it
+    /// existed within the hour. `per_hour` = 0 means no limit.
     pub(crate) fn admit(&mut self, service: &str, id: SeriesId, per_hour: u64, fill: Fill) -> bool {
         let brought = self.brought.entry_ref(service).or_default();
         let short = (id.0 >> 64) as u64;
@@ -58,7 +58,7 @@ impl SeriesQuota {
         let over_share = fill.bytes > room && brought.series > fill.series as u64 / 2;
         if !over_number && !over_share {
             brought.series += u64::from(!known);
-            // Without room to remember them, series that come back count again.
+            // Without space to remember them, returning series count again.
             if !known && self.remembered < fill.bytes_max / REMEMBERED_SHARE / REMEMBERED_BYTES {
                 self.remembered += 1;
                 brought.ids.insert(short);

@@ -1,7 +1,7 @@
-//! A batch becomes rows of a generation and records of the WAL.
+//! Converts a batch to rows of a generation and records of the WAL.
 //!
-//! Per series one look-up; columns of the batch are taken as they are. Series that the generation lacks are defined:
-//! their definitions stand before the first record that refers to them.
+//! There is one lookup per series; columns of the batch are used unchanged. Series that are new to the generation are
+//! defined before the first record that refers to them.
 
 mod logs;
 
@@ -41,28 +41,28 @@ pub(crate) struct Staged {
     pub(crate) logs: Option<LogRows>,
     pub(crate) spans: Option<SpansBatch>,
     pub(crate) rows: Vec<TableRows>,
-    /// The request that brings it, when it named itself.
+    /// The request, if it has an idempotency key.
     pub(crate) request: Option<Box<Named>>,
-    /// Samples and histograms of series that the registry has no room for.
+    /// Samples and histograms of series for which the registry has no space.
     pub(crate) refused: u64,
-    /// Samples and histograms of series whose service brings too many.
+    /// Samples and histograms of series whose service has too many.
     pub(crate) barred: u64,
 }
 
-/// In the place of a slot: the registry has no room for the series.
+/// Used instead of a slot: the registry has no space for the series.
 const REFUSED: u32 = u32::MAX;
-/// In the place of a slot: its service brings too many series.
+/// Used instead of a slot: the service of the series has too many.
 const BARRED: u32 = u32::MAX - 1;
 
-/// Turns batches into rows and records; keeps its buffers.
+/// Converts batches to rows and records; reuses its buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Stager {
     encoder: Encoder,
     slots: Vec<u32>,
     unknown: Vec<u32>,
-    /// Series of the open generation whose definition is in no good segment yet.
+    /// Series of the open generation whose definition has not been written successfully yet.
     unlogged: Vec<Definition>,
-    /// How many of them stand in the group's records.
+    /// How many of them are in the records of the current group.
     encoded: usize,
     described: Described,
     hints: HintTracker,
@@ -70,41 +70,41 @@ pub(crate) struct Stager {
     quota: SeriesQuota,
 }
 
-/// A request that names itself, and the right to answer it.
+/// A request with an idempotency key, and the right to respond to it.
 #[derive(Debug)]
 pub(crate) struct Named {
     pub(crate) request: Arc<AnsweredRequest>,
     pub(crate) claim: Claim,
 }
 
-/// What a write brings.
+/// The content of a write.
 #[derive(Debug)]
 pub(crate) enum Batch {
     /// Series with their samples, native histograms, exemplars and metadata.
     Metrics(MetricsBatch),
-    /// Log rows, with the request when it names itself.
+    /// Log rows, and the request if it has an idempotency key.
     Logs(Box<PreparedLogs>, Option<Box<Named>>),
     /// Spans with their contexts.
     Spans(SpansBatch),
-    /// Rows of tables that keep them as they came.
+    /// Rows of tables without series.
     Rows(Vec<TableRows>),
 }
 
-/// What staging needs to know.
+/// What staging depends on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StageContext<'a> {
     pub(crate) generation: &'a Generation,
     pub(crate) service_labels: &'a [String],
-    /// Above this the registry takes no new series.
+    /// With more memory in use than this, the registry accepts no new series.
     pub(crate) registry_bytes_max: usize,
-    /// New series that one service may bring within an hour; 0 = no limit.
+    /// How many new series one service may create per hour; 0 means no limit.
     pub(crate) new_series_per_hour: u64,
-    /// What is kept of the metadata of a day.
+    /// Memory limit for the metadata of a day.
     pub(crate) metadata_bytes_max: usize,
     pub(crate) now: Millis,
 }
 
-/// Gives the service of a series: the first of the labels that is there.
+/// The service of a series: the value of the first of the labels that it has.
 fn service<'a>(canonical: &'a [u8], labels: &[String]) -> &'a str {
     let find = |name: &String| Pairs::new(canonical).find(|(n, _)| n == name).map(|(_, v)| v);
     labels.iter().find_map(find).unwrap_or("")
@@ -115,7 +115,7 @@ fn canonical<'a>(batch: &'a MetricsBatch, series: &BatchSeries) -> &'a [u8] {
 }
 
 impl Stager {
-    /// Begins a group: definitions of failed groups come first again.
+    /// Starts a group; definitions of failed groups are written again first.
     pub(crate) fn begin_group(&mut self) {
         self.encoded = 0;
         self.logs.begin_group();
@@ -128,7 +128,7 @@ impl Stager {
         self.logs.logged();
     }
 
-    /// Ends a group that could not be logged.
+    /// Ends a group that could not be written.
     pub(crate) fn failed(&mut self) {
         self.encoded = 0;
         self.logs.begin_group();
@@ -136,7 +136,7 @@ impl Stager {
         self.hints.clear();
     }
 
-    /// Forgets the generation.
+    /// Starts over for the next generation.
     pub(crate) fn new_generation(&mut self) {
         self.unlogged.clear();
         self.encoded = 0;
@@ -144,7 +144,7 @@ impl Stager {
         self.logs.new_generation();
     }
 
-    /// Stages a batch under a sequence number; its records go to the end of `out`.
+    /// Stages a batch under a sequence number; appends its records to `out`.
     pub(crate) fn stage(&mut self, ctx: StageContext<'_>, seq: u64, batch: Batch, out: &mut Vec<u8>) -> Staged {
         match batch {
             Batch::Metrics(batch) => self.stage_metrics(ctx, seq, batch, out),
@@ -209,7 +209,7 @@ impl Stager {
         staged
     }
 
-    /// Finds or makes the slot of each series of the batch, in `self.slots`.
+    /// Sets `self.slots` to the slot of each series of the batch, creating missing ones.
     fn resolve(&mut self, ctx: StageContext<'_>, batch: &MetricsBatch) {
         let registry = ctx.generation.registry();
         self.slots.clear();
@@ -266,8 +266,8 @@ impl Stager {
         }
     }
 
-    /// Drops the rows of series without a slot; gives the numbers of samples and histograms among them that are refused,
-    /// and that are barred.
+    /// Removes the rows of series without a slot; returns the numbers of samples and histograms that were refused and
+    /// that were barred.
     fn drop_refused(&self, batch: &mut MetricsBatch) -> (u64, u64) {
         let refused = |series: u32| self.slots[series as usize] >= BARRED;
         if self.unknown.iter().all(|&i| !refused(i)) {
@@ -287,7 +287,7 @@ impl Stager {
         ((before - batch.ts.len() - batch.histograms.len() - barred) as u64, barred as u64)
     }
 
-    /// Keeps the metadata that is to be written, with the services of the series beside it.
+    /// Selects the metadata that must be written, with the services of the series in the batch.
     fn new_metadata(&mut self, ctx: StageContext<'_>, batch: &mut MetricsBatch) -> Vec<MetadataRow> {
         if batch.metadata.is_empty() {
             return Vec::new();
@@ -343,7 +343,7 @@ fn header(kind: Kind, seq: u64, index: u16, flags: u16) -> record::Header {
     record::Header { seq, table: table.number, version: table.version, kind: kind.number(), flags, index }
 }
 
-/// Which services have a metric, by its name and by the family name that metadata may use.
+/// The services that have a metric, by its name and by the family name that metadata may use.
 fn services_by_metric<'a>(batch: &'a MetricsBatch, service_labels: &[String]) -> HashMap<&'a str, HashSet<&'a str>> {
     const SUFFIXES: [&str; 6] = ["_bucket", "_count", "_sum", "_total", "_created", "_info"];
     let mut services: HashMap<&str, HashSet<&str>> = HashMap::default();
@@ -376,23 +376,23 @@ impl Staged {
         }
     }
 
-    /// Gives the times of its samples and histograms.
+    /// The times of its samples and histograms.
     pub(crate) fn times(&self) -> impl Iterator<Item = Millis> {
         let samples = self.samples.iter().flat_map(|s| s.ts.values().iter().copied());
         samples.chain(self.histograms.iter().map(|h| h.ts))
     }
 
-    /// Gives the times of its logs.
+    /// The times of its logs.
     pub(crate) fn log_times(&self) -> impl Iterator<Item = Millis> {
         self.logs.iter().flat_map(|logs| logs.time.iter().map(|ns| ns.div_euclid(MILLI_NS)))
     }
 
-    /// Gives the times at which its spans start.
+    /// The start times of its spans.
     pub(crate) fn span_times(&self) -> impl Iterator<Item = Millis> {
         self.spans.iter().flat_map(|spans| starts(spans).iter().map(|ns| ns.div_euclid(MILLI_NS)))
     }
 
-    /// Says whether there is nothing to log.
+    /// Tells whether there is nothing to log.
     pub(crate) fn is_empty(&self) -> bool {
         self.samples.is_none()
             && self.histograms.is_empty()

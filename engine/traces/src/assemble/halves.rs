@@ -1,6 +1,6 @@
-//! Which half of a call each report of one span id belongs to.
+//! Determines which side of a call each report with a span id belongs to.
 //!
-//! Client and server may share an id (Zipkin), and each may report in pieces that lack the kind or the service.
+//! Client and server may share an id (Zipkin), and each may send several reports, some without kind or service.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -9,12 +9,12 @@ use quiver_types::spans::{Side, Span};
 /// A service, and its side of the call.
 pub(super) type Half = (String, Side);
 
-/// Gives the half of each report of one id.
+/// The half of each report with one id.
 ///
-/// A report without a side joins the half that its service has; one without a service joins a named half of its side,
-/// or of one that did not tell its side.
+/// A report without a side joins the half of its service. One without a service joins a half that has a service and the
+/// same side, or else one whose side is unknown.
 pub(super) fn of(reports: &[&Span]) -> Vec<Half> {
-    // The side that a service tells, the caller's where it tells both. A sender may give thousands of spans one id.
+    // The side of each service, the caller's if it has both. A client may give thousands of spans the same id.
     let mut sides: HashMap<&str, Side, FixedState> = HashMap::default();
     for report in reports.iter().filter(|report| report.side() != Side::None) {
         let known = sides.entry(report.context.service.as_str()).or_insert(report.side());
@@ -23,7 +23,7 @@ pub(super) fn of(reports: &[&Span]) -> Vec<Half> {
     let half = |report: &&Span| {
         let service = &report.context.service;
         let side = match report.side() {
-            // Without a service there is no telling whose half it would be: the sides below decide.
+            // Without a service, it is unknown which half it belongs to; the sides below decide.
             Side::None if !service.is_empty() => sides.get(service.as_str()).copied().unwrap_or(Side::None),
             side => side,
         };
@@ -36,7 +36,7 @@ pub(super) fn of(reports: &[&Span]) -> Vec<Half> {
     let nameless = |side| halves.iter().any(|h| h.0.is_empty() && h.1 == side);
     let (has_caller, has_callee) = (nameless(Side::Caller), nameless(Side::Callee));
     let without_service = |side| {
-        // Among themselves those without a service go by the same rule as those with one.
+        // Reports without a service are grouped by the same rule as those with one.
         let side = match side {
             Side::None if has_caller => Side::Caller,
             Side::None if has_callee => Side::Callee,

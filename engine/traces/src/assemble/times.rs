@@ -1,17 +1,17 @@
-//! Start and end of a span of which several reports tell, some of them without a start or a duration.
+//! Computes start and end of a span with several reports, some of which lack a start or a duration.
 
 use quiver_types::spans::{FIRST, NO_DURATION, NO_START, Span};
 
-/// What the reports of a span say of its times; their order does not matter.
+/// The times in the reports of a span; independent of their order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Times {
-    /// Earliest start that a report tells.
+    /// Earliest start in a report.
     start: Option<i64>,
-    /// Latest end of reports that tell start and duration.
+    /// Latest end of the reports that have start and duration.
     end: Option<i64>,
-    /// Longest duration of reports that tell it without a start.
+    /// Longest duration of the reports that have a duration but no start.
     duration: Option<i64>,
-    /// Earliest of the starts that were made up.
+    /// Earliest of the substituted starts (times of arrival).
     arrival: Option<i64>,
 }
 
@@ -35,7 +35,7 @@ impl Times {
         }
     }
 
-    /// Gives the span its times. Without a start from any report it begins with its first event, else when it arrived.
+    /// Sets the times of the span. If no report has a start, it starts with its first event, or else when it arrived.
     pub(super) fn settle(self, mut span: Span) -> Span {
         let first_event = || span.events.iter().map(|e| e.time).filter(|t| *t > 0).min();
         let made_up = || first_event().or(self.arrival).unwrap_or(span.start);

@@ -1,16 +1,16 @@
-//! What an export format is, and what a caller chooses of it.
+//! Definition of an export format, and its options.
 
 use crate::assemble::Trace;
 use crate::writer::JsonWriter;
 
-/// What a caller chose about the shape of an export.
+/// Options for the shape of an export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExportOptions {
-    /// Whether values keep the types that they came with (integer, boolean); otherwise they are texts, or doubles.
+    /// Whether values keep their original types (integer, boolean); otherwise they become strings or doubles.
     pub native: bool,
-    /// Whether links to spans are written as references, too.
+    /// Whether links to spans are also written as references.
     pub link_references: bool,
-    /// Whether fields are added that the documented shape of a format does not have; on unless switched off.
+    /// Whether to add fields that the documented shape of a format lacks; on by default.
     pub extras: bool,
 }
 
@@ -20,10 +20,10 @@ impl Default for ExportOptions {
     }
 }
 
-/// One way to write a trace as JSON. Those with a path of their own stand in [`FORMATS`](super::FORMATS).
+/// A way to write a trace as JSON. Formats with a path of their own are listed in [`FORMATS`](super::FORMATS).
 #[derive(Debug, Clone, Copy)]
 pub struct ExportFormat {
-    /// Name: last segment of its path, and part of the file's name.
+    /// Name: the last segment of its path, and part of the file name.
     pub name: &'static str,
     /// Writes a trace.
     pub write: fn(&Trace, ExportOptions, &mut JsonWriter<'_>),

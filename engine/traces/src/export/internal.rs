@@ -1,7 +1,7 @@
-//! The internal JSON, `trace/1` (`traces-api` 3.2): everything that is known of a trace, and what a view computes.
+//! The internal JSON format, `trace/1` (`traces-api` 3.2): everything known about a trace, and what a view computes.
 //!
-//! `tags`, `metrics` and `types` say all of an attribute but a list's or a map's inner types; those stand in `values` as
-//! OTLP/JSON. Members with default values are left out where the format has no use for them.
+//! `tags`, `metrics` and `types` describe an attribute completely, except for the inner types of lists and maps; those
+//! are in `values` as OTLP/JSON. Members with default values are omitted if the format does not need them.
 
 use std::sync::Arc;
 
@@ -15,17 +15,17 @@ use crate::assemble::{Trace, contexts};
 use crate::tree::Tree;
 use crate::writer::JsonWriter;
 
-/// `trace/1`: all that is known of a trace. It is not in [`super::FORMATS`]; [`write_trace`] serves it.
+/// `trace/1`: everything known about a trace. It is not in [`super::FORMATS`]; [`write_trace`] serves it.
 pub const FORMAT: ExportFormat = ExportFormat { name: "trace", write };
 
-/// Names of the states by number, as OTLP has them.
+/// Names of the span statuses by number, as in OTLP.
 pub(crate) const STATUS: [&str; 3] = ["unset", "ok", "error"];
 
 fn write(trace: &Trace, _: ExportOptions, w: &mut JsonWriter<'_>) {
     write_trace(trace, None, w);
 }
 
-/// Writes a trace; `window` is what the caller asked for.
+/// Writes a trace; `window` is the time range that the caller requested.
 pub fn write_trace(trace: &Trace, window: Option<(i64, i64)>, w: &mut JsonWriter<'_>) {
     let tree = Tree::of(trace);
     let mut critical: HashMap<usize, Vec<(i64, i64)>, FixedState> = HashMap::default();
@@ -88,7 +88,7 @@ fn services(contexts: &[Arc<SpanContext>]) -> Vec<&str> {
     names
 }
 
-/// Values numbered in order of first use.
+/// Numbers values in order of first use.
 struct Numbers<T> {
     list: Vec<T>,
     of: HashMap<T, usize, FixedState>,
@@ -111,7 +111,7 @@ impl<T: std::hash::Hash + Eq + Copy> Numbers<T> {
     }
 }
 
-/// Writes attributes as `tags`, `metrics`, `types`, and `values` where there are lists or maps.
+/// Writes attributes as `tags`, `metrics` and `types`, with `values` if there are lists or maps.
 fn fields(attributes: &Attributes, w: &mut JsonWriter<'_>) {
     w.key("tags").object(|w| {
         for (key, value) in attributes.iter().filter(|(_, v)| v.metric().is_none()) {

@@ -42,7 +42,7 @@ fn blocks(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
             None => services.push((&context.service, vec![context])),
         }
     }
-    // Scopes of each service in order of first use, and their spans.
+    // For each service its scopes, in order of first use, with their spans.
     let mut of_service: HashMap<&str, Vec<(ScopeKey<'_>, Vec<&Span>)>, FixedState> = HashMap::default();
     for span in &trace.spans {
         let c = &*span.context;
@@ -92,7 +92,7 @@ fn scope(name: &str, version: &str, attributes: &Attributes, options: ExportOpti
     }
 }
 
-/// Gives the resource attributes that all of some contexts have with one value.
+/// The resource attributes that have the same value in all contexts.
 fn common(contexts: &[&Arc<SpanContext>]) -> Attributes {
     let Some((first, rest)) = contexts.split_first() else { return Attributes::default() };
     let same = |key: &str, value: Value<'_>| {
@@ -126,7 +126,8 @@ fn count(key: &str, count: u32, w: &mut JsonWriter<'_>) {
 }
 
 fn write_span(span: &Span, common: &Attributes, options: ExportOptions, w: &mut JsonWriter<'_>) {
-    // What differs between the instances of a service goes to their spans, unless a span has that key.
+    // Resource attributes that differ between instances of a service are moved to their spans, unless a span has the
+    // key itself.
     let own = span.context.resource.iter().filter(|(key, _)| common.get(key).is_none());
     let merged = Attributes::of(own.chain(span.attributes.iter()));
     w.object(|w| {
@@ -160,7 +161,7 @@ fn write_span(span: &Span, common: &Attributes, options: ExportOptions, w: &mut 
     });
 }
 
-/// Writes OTLP's own members beside the documented ones.
+/// Writes OTLP members in addition to the documented ones.
 fn members(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
     count("droppedAttributesCount", span.dropped[0], w);
     if !span.events.is_empty() {

@@ -13,10 +13,10 @@ use crate::writer::JsonWriter;
 /// A JSON array of spans in the flat form of Zipkin v2.
 pub const FORMAT: ExportFormat = ExportFormat { name: "spanarray", write };
 
-/// Names of the kinds, by number; the flat model has none for unset and internal.
+/// Names of the kinds by number; the flat format has none for unset and internal.
 const KINDS: [&str; 6] = ["", "", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
 
-/// Tags that name the other side of a call, the best first.
+/// Tags that name the other side of a call, best first.
 const REMOTE: [&str; 14] = [
     "peer.service",
     "service.peer.name",
@@ -46,12 +46,12 @@ pub fn write(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// Gives the name of the other side of a call that a span makes.
+/// Name of the other side of a span's outgoing call.
 fn remote_name(span: &Span) -> Option<String> {
     if matches!(span.kind, 3 | 4) { remote_of(span.attributes.bytes()) } else { None }
 }
 
-/// Gives the name of the other side that attributes of a call say.
+/// Name of the other side according to a call's attributes.
 pub(crate) fn remote_of(attributes: &[u8]) -> Option<String> {
     let mut best: Option<(usize, String)> = None;
     for (key, value) in Attributes::read(attributes).filter(|(_, v)| v.metric().is_none()) {
@@ -101,7 +101,7 @@ fn write_span(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// Later wins: resource, what has no place of its own, tags, metrics.
+/// Tags of a span; later sources override earlier ones: resource, extras, tags, metrics.
 fn tags(span: &Span, options: ExportOptions) -> BTreeMap<Cow<'_, str>, Cow<'_, str>> {
     let mut tags: BTreeMap<Cow<'_, str>, Cow<'_, str>> = BTreeMap::new();
     for (key, value) in span.context.resource.iter().filter(|(key, _)| *key != "service.name") {

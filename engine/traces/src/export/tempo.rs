@@ -1,5 +1,5 @@
-//! Traces as Tempo's API gives them: a block for each resource, ids in base64 and words for numbers in JSON, as
-//! protobuf's own mapping has them; or OTLP/JSON, from which the protobuf form is made.
+//! Traces in the forms of Tempo's API: a block for each resource, either as JSON in protobuf's own mapping (ids in
+//! base64, enums as names), or as OTLP/JSON, from which the protobuf form is made.
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
@@ -13,7 +13,7 @@ use crate::writer::JsonWriter;
 /// How ids and enums are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// Ids in base64, enums by name: JSON of protobuf.
+    /// Ids in base64, enums by name: protobuf's JSON mapping.
     Protobuf,
     /// Ids in hex, enums by number: OTLP/JSON.
     Otlp,
@@ -39,7 +39,7 @@ struct Block<'t> {
     scopes: Vec<(ScopeKey<'t>, Vec<&'t Span>)>,
 }
 
-/// Writes the blocks of a trace as a list under a key of the object at hand.
+/// Writes the blocks of a trace as a list, under a key of the current object.
 pub fn write_blocks(trace: &Trace, key: &str, form: Form, w: &mut JsonWriter<'_>) {
     let mut blocks: Vec<Block<'_>> = Vec::new();
     let mut places: HashMap<(&str, &Attributes), usize, FixedState> = HashMap::default();

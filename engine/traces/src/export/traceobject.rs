@@ -1,4 +1,4 @@
-//! The wrapped trace object, Jaeger's (`traces-api` 2.3).
+//! Jaeger's format: a trace object in a wrapper (`traces-api` 2.3).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -12,10 +12,10 @@ use super::values::extras;
 use crate::assemble::Trace;
 use crate::writer::{JsonWriter, push_id, push_text};
 
-/// What stands as `code` of an error about a file that cannot be read: the HTTP status that it would have as a whole.
+/// The `code` of an error about an unreadable file: the HTTP status if the whole request had failed.
 pub const DAMAGED_CODE: u16 = 500;
 
-/// Jaeger's JSON: a trace object within the `data` of its wrapper.
+/// Jaeger's JSON: a trace object in the `data` of its wrapper.
 pub const FORMAT: ExportFormat = ExportFormat { name: "traceobject", write };
 
 /// Writes a trace in its wrapper.
@@ -51,7 +51,7 @@ pub fn write_wrapped(
     });
 }
 
-/// Number of a process: there is one per service and resource attributes, in order of first use.
+/// Process numbers: one for each service with its resource attributes, in order of first use.
 type Processes<'a> = HashMap<(&'a str, &'a Attributes), usize, FixedState>;
 
 fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
@@ -93,7 +93,7 @@ fn write_trace(trace: &Trace, options: ExportOptions, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// A typed value as the tool has it.
+/// A typed value in Jaeger's model.
 enum Tag<'a> {
     Text(Cow<'a, str>),
     Float(f64),
@@ -102,7 +102,7 @@ enum Tag<'a> {
 }
 
 fn write_tag(key: &str, tag: &Tag<'_>, w: &mut JsonWriter<'_>) {
-    // Most of an answer is tags, so they are written in one go.
+    // Most of a response is tags, so each is written with a single call.
     w.value(|out| {
         out.push_str("{\"key\":");
         push_text(key, out);
@@ -128,12 +128,12 @@ fn write_tag(key: &str, tag: &Tag<'_>, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// Tags are texts, numbers that doubles hold are numbers.
+/// Converts a value: numbers that fit into a double become numbers, everything else strings.
 fn plain(value: Value<'_>) -> Tag<'_> {
     value.metric().map_or_else(|| Tag::Text(value.text()), Tag::Float)
 }
 
-/// The type that a value came with, as far as the tool has it.
+/// Converts a value with its original type, as far as Jaeger has it.
 fn native(value: Value<'_>) -> Tag<'_> {
     match value {
         Value::Bool(v) => Tag::Bool(v),
@@ -156,7 +156,7 @@ fn push_reference(kind: &str, trace: &[u8], span: &[u8], out: &mut String) {
     out.push('}');
 }
 
-/// Writes a span; what all have in one go, as tags are.
+/// Writes a span; the fields that all spans have are written in a single call, like tags.
 fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWriter<'_>) {
     w.up_to_value(|out| {
         out.push_str("{\"traceID\":");
@@ -176,7 +176,7 @@ fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWr
         }
     });
     w.up_to_value(|out| {
-        // A `String` takes whatever is written.
+        // Writing to a `String` cannot fail.
         let (start, duration) = (span.start / 1000, span.duration() / 1000);
         let _ = write!(out, "\"startTime\":{start},\"duration\":{duration},\"tags\":");
     });
@@ -197,20 +197,20 @@ fn write_span(span: &Span, process: &str, options: ExportOptions, w: &mut JsonWr
     });
     w.end(|out| {
         let warnings = if span.is_negative() { "[\"NEGATIVE_DURATION\"]" } else { "null" };
-        // As above.
+        // As above, writing cannot fail.
         let _ = write!(out, ",\"processID\":\"{process}\",\"warnings\":{warnings}}}");
     });
 }
 
-/// A tag that does not come from the attributes of its span.
+/// A tag that does not come from the span's attributes.
 struct Other<'a> {
     key: Cow<'a, str>,
     tag: Tag<'a>,
-    /// Whether it counts before an attribute of its key.
+    /// Whether it precedes an attribute with the same key.
     counts: bool,
 }
 
-/// Kind and state of a span, and what of it has no other place; in order of their keys, each once.
+/// Kind and status of a span, and its extras, sorted by key without duplicates.
 fn others(span: &Span, options: ExportOptions) -> Vec<Other<'_>> {
     let mut out: Vec<Other<'_>> = Vec::new();
     if options.extras {
@@ -228,8 +228,8 @@ fn others(span: &Span, options: ExportOptions) -> Vec<Other<'_>> {
     out
 }
 
-/// Writes tags in order of their keys. Of equal ones the span's attributes go before what has no other place, and its kind
-/// and state before these. Attributes have that order already, so that the others are put between them.
+/// Writes tags sorted by key. Among equal keys, the kind and status come first, then the span's attributes, then the
+/// extras. Attributes are sorted already, so the others are merged in.
 fn write_tags(span: &Span, options: ExportOptions, w: &mut JsonWriter<'_>) {
     let others = others(span, options);
     let mut others = others.iter().peekable();

@@ -1,4 +1,4 @@
-//! Values, attributes and links as several formats write them.
+//! Values, attributes and links in the form that several formats share.
 
 use std::borrow::Cow;
 
@@ -23,7 +23,7 @@ pub(crate) fn any_value(value: Value<'_>, w: &mut JsonWriter<'_>) {
     });
 }
 
-/// A finite double as JSON: shortest digits, whole numbers without a point.
+/// A finite double as JSON: shortest digits, integers without a decimal point.
 pub(crate) fn number(v: f64) -> String {
     Value::Double(v).text().into_owned()
 }
@@ -47,7 +47,7 @@ pub(crate) fn plain_object(attributes: &Attributes) -> String {
     out
 }
 
-/// What of a span has no place in the formats of tags.
+/// Properties of a span that have no place in the tag-based formats.
 pub(crate) fn extras(span: &Span) -> Vec<(Cow<'static, str>, Cow<'_, str>)> {
     let message = if span.is_error() { span.status_message.as_str() } else { "" };
     let texts = [

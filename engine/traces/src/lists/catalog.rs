@@ -1,11 +1,12 @@
-//! Services, operations and instances. Of a window without other conditions the whole hours come from roll-ups, and only
-//! the spans of the hours at its ends are read.
+//! Lists services, operations and instances. If there are no conditions besides the time window, whole hours come from
+//! roll-ups, and only the spans of the hours at its ends are read.
 //!
-//! Each list is one plan: spans and roll-ups are grouped, put together and grouped again. Where a roll-up says that an hour
-//! has too many names to be counted ([`UNLISTED`]), the plan is made once more over spans alone.
+//! Each list is one plan: spans and roll-ups are grouped, combined and grouped again. If a roll-up indicates that an
+//! hour has too many names to be counted ([`UNLISTED`]), the plan is repeated over spans only.
 //!
-//! The names of all services are what the catalog knows of each part, a few dozen rows: their plan is a scan, and a set of
-//! ours puts them together, since to plan groups and order of them would take several times as long as all else.
+//! The names of all services are known from the catalog's description of each part, a few dozen rows. Their plan is
+//! only a scan, and our code merges them, as planning the grouping and sorting would take several times as long as
+//! everything else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,10 +27,10 @@ use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
 use crate::resource::shown;
 
-/// The window without bounds: spans are not filtered by their start.
+/// The unbounded window: spans are not filtered by their start.
 const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 
-/// What is asked of roll-ups, and the filters of the spans that are read beside.
+/// What is read from roll-ups, and the filters of the spans that are read in addition.
 struct Sources {
     rollup: Option<RollupRequest>,
     spans: Vec<SpanFilter>,
@@ -41,7 +42,7 @@ impl Sources {
         if !conditions.is_empty() {
             return Self::spans(range, conditions);
         }
-        // Minutes that lie in the window as a whole; hours of them come from roll-ups.
+        // The minutes completely within the window; whole hours of these come from roll-ups.
         let first = minute_of(range.0.saturating_add(MINUTE_NS - 1));
         let last = minute_of(range.1.saturating_add(1)) - 1;
         let request = request(first, last);
@@ -57,7 +58,7 @@ impl Sources {
         Self { rollup: Some(request), spans }
     }
 
-    /// Takes spans alone.
+    /// Reads spans only.
     fn spans(range: (i64, i64), conditions: &[SpanFilter]) -> Self {
         let starts = if range == ALWAYS { SpanFilter::All } else { SpanFilter::Starts(range.0, range.1) };
         Self { rollup: None, spans: vec![conditions.iter().cloned().fold(starts, SpanFilter::and)] }
@@ -66,12 +67,12 @@ impl Sources {
 
 type Plan = DataFusionResult<LogicalPlanBuilder>;
 
-/// Says that a row of a roll-up stands for what was not counted.
+/// 1 if a roll-up row stands for names that were not counted.
 fn unlisted() -> Expr {
     max(cast(ident("sort").eq(lit(UNLISTED)), DataType::Int64)).alias("unlisted")
 }
 
-/// No row of spans does.
+/// 0: rows of spans never do.
 fn listed() -> Expr {
     max(lit(0i64)).alias("unlisted")
 }
@@ -105,7 +106,7 @@ impl Reader {
         filters.iter().map(scan).collect()
     }
 
-    /// Gives the names of all services, in order; `None` where roll-ups do not know them.
+    /// The names of all services, in order; `None` if roll-ups do not list them all.
     async fn all_services(&self) -> Result<Option<Vec<String>>, TraceError> {
         let plan = self.rollup_plan(&RollupRequest::Services)?;
         let (mut names, mut listed) = (BTreeSet::new(), true);
@@ -125,7 +126,7 @@ impl Reader {
         Ok(listed.then(|| names.into_iter().collect()))
     }
 
-    /// Plans `service`, `name`, `kind`, `spans`, `errors`, `last`, `unlisted`, and with `durations` those.
+    /// Plans `service`, `name`, `kind`, `spans`, `errors`, `last`, `unlisted`, and optionally `durations`.
     fn operations_plan(&self, sources: &Sources, durations: bool) -> Result<LogicalPlanBuilder, TraceError> {
         let mut wanted = vec![SpanColumn::Text("name"), SpanColumn::Own("kind"), SpanColumn::Own("start")];
         wanted.extend([SpanColumn::Own("status"), SpanColumn::Context("service")]);
@@ -196,7 +197,7 @@ impl Reader {
         let operations = self.operations_plan(operations, false)?;
         let instances = self.instances_plan(instances)?;
         let plan = || -> Plan {
-            // Kinds share a name.
+            // Several kinds may share a name.
             let all = ["spans", "errors"].map(total).into_iter().chain(["last", "unlisted"].map(latest));
             let by_name = operations.aggregate(["service", "name"].map(ident), all.clone())?;
             let names = count(ident("name")).alias("operations");
@@ -211,7 +212,7 @@ impl Reader {
                 ident("last"),
                 ident("unlisted"),
             ])?;
-            // What says nothing of its instance counts as none, but its service is there.
+            // A name without an instance does not count as one, but its service is listed.
             let instance = functions::instance_part(ident("name")).alias("instance");
             let parts = instances.project(vec![ident("service"), instance, ident("unlisted")])?;
             let once = parts.aggregate(["service", "instance"].map(ident), vec![latest("unlisted")])?;
@@ -266,7 +267,7 @@ impl Reader {
         built(plan.and_then(|plan| sorted(plan, "name", ["service", "name"], listing)))
     }
 
-    /// Runs a plan of sources; again over spans alone where it says that roll-ups do not know all.
+    /// Runs a plan over sources; repeats it over spans only if the result shows that roll-ups are incomplete.
     async fn catalog<T: Send>(
         &self,
         sources: [Sources; 2],
@@ -282,7 +283,7 @@ impl Reader {
         Ok(self.listed(&of_spans, &row).await?.unwrap_or_default())
     }
 
-    /// Gives the rows of a plan; `None` when one of them stands for what was not counted.
+    /// The rows of a plan; `None` if one of them stands for names that were not counted.
     async fn listed<T: Send>(
         &self,
         plan: &LogicalPlan,
@@ -303,7 +304,7 @@ impl Reader {
     }
 }
 
-/// Rows of a list that are wanted, in order.
+/// Filters and sorts the rows of a list, and applies the limit.
 fn sorted<const N: usize>(plan: LogicalPlanBuilder, name: &str, by: [&str; N], listing: &Listing) -> Plan {
     named(plan, name, listing.like.as_ref())?.sort_with_limit(ascending(by), listing.limit)
 }
@@ -341,7 +342,7 @@ impl Fields<'_> {
 }
 
 impl TracesEngine {
-    /// Lists services in order of names, of the spans that start in a window (both ends included) and pass conditions.
+    /// Lists services by name, from the spans that start in a window (inclusive) and match conditions.
     ///
     /// # Errors
     /// Those of the engine.
@@ -386,7 +387,7 @@ impl TracesEngine {
             if all && let Some(names) = reader.all_services().await? {
                 return Ok(names);
             }
-            // To group names is no look-up any more.
+            // Grouping names is more than a lookup, so yield first.
             give_way().await;
             let sources = || {
                 if all {
@@ -418,7 +419,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Lists operations in order of service, name, kind.
+    /// Lists operations by service, name, kind.
     ///
     /// # Errors
     /// Those of the engine.
@@ -448,7 +449,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Lists operations of one service, or of all, by name and kind; of any time.
+    /// Lists operations of one service, or of all, by name and kind; over all time.
     ///
     /// # Errors
     /// Those of the engine.
@@ -462,7 +463,7 @@ impl TracesEngine {
             let sources = || Sources::split(ALWAYS, &[], RollupRequest::Operations);
             let plan = |[sources, _]: &[Sources; 2]| {
                 let operations = reader.operations_plan(sources, false)?;
-                // Rows that stand for what was not counted are of no service.
+                // Rows for names that were not counted belong to no service.
                 let plan = || -> Plan {
                     let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
                     let rows =
@@ -482,7 +483,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Lists instances in order of service and name.
+    /// Lists instances by service and name.
     ///
     /// # Errors
     /// Those of the engine.

@@ -1,12 +1,12 @@
 //! The service graph: who calls whom, with counts, errors and durations.
 //!
-//! An edge is a span whose parent is of another service, or a call whose other side sent no span (a database, a queue,
-//! something outside). A window alone is answered from roll-ups, in whole minutes; with other conditions the spans are
-//! read. What the caller may not see is called `(hidden)`.
+//! An edge is a span whose parent belongs to another service, or a call whose other side sent no span (a database, a
+//! queue, an external system). A window without other conditions is answered from roll-ups, in whole minutes; otherwise
+//! the spans are read. What the caller may not see is called `(hidden)`.
 //!
-//! Put together by code of ours: a call that nobody seemed to answer is taken out of its sum again when its answer turns
-//! up elsewhere, sketches of durations included, and no aggregate of DataFusion can take back. Sums are one for each edge
-//! and open spans one each; both count in the query's memory.
+//! This is our own code, because a call that seemed unanswered is subtracted from its sum when its answer turns up
+//! elsewhere, including its duration sketches, and DataFusion's aggregates cannot subtract. There is one sum for each
+//! edge, plus the open spans; both are accounted to the query.
 
 mod late;
 
@@ -32,20 +32,20 @@ pub struct Node {
     pub id: String,
     /// `service`, `database`, `queue`, `external`, `user`.
     pub kind: &'static str,
-    /// Spans of it (of what sends none: calls to it).
+    /// Number of its spans (if it sends none: calls to it).
     pub spans: u64,
-    /// Spans that failed.
+    /// Number of spans that failed.
     pub errors: u64,
-    /// 95th percentile of their duration in nanoseconds.
+    /// 95th percentile of their durations in nanoseconds.
     pub p95: i64,
 }
 
-/// Calls from one node to another, whatever their kind.
+/// Calls from one node to another, of any kind.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Edge {
     /// [`Node::id`] of the caller.
     pub source: String,
-    /// [`Node::id`] of what is called.
+    /// [`Node::id`] of the called node.
     pub target: String,
     /// `http`, `rpc`, `messaging`, `db`, or empty.
     pub protocol: &'static str,
@@ -53,21 +53,21 @@ pub struct Edge {
     pub calls: u64,
     /// Calls that failed.
     pub errors: u64,
-    /// Median and 95th percentile of their duration in nanoseconds.
+    /// Median and 95th percentile of their durations in nanoseconds.
     pub quantiles: [i64; 2],
 }
 
 /// The service graph of a window.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Dependencies {
-    /// In order of names.
+    /// Sorted by name.
     pub nodes: Vec<Node>,
-    /// In order of source and target.
+    /// Sorted by source and target.
     pub edges: Vec<Edge>,
 }
 
 impl Dependencies {
-    /// Gives the graph as JSON.
+    /// The graph as JSON.
     pub fn to_json(&self) -> Value {
         let nodes: Vec<Value> = (self.nodes.iter())
             .map(|n| {
@@ -84,14 +84,14 @@ impl Dependencies {
         json!({"nodes": nodes, "edges": edges})
     }
 
-    /// Gives the edges between services that send spans; of a caller that may see only a part also those to and from
-    /// what is hidden.
+    /// The edges between services that send spans; for a caller with restricted access, also those to and from hidden
+    /// nodes.
     pub fn service_edges(&self) -> impl Iterator<Item = &Edge> {
         let sends = |id: &str| self.nodes.iter().any(|n| n.id == id && (n.kind == "service" || id == HIDDEN));
         self.edges.iter().filter(move |e| sends(&e.source) && sends(&e.target))
     }
 
-    /// Keeps what is within some steps of a service.
+    /// Keeps what is within some steps of the given services.
     pub fn near(&mut self, services: &[String], depth: usize) {
         let mut known: HashSet<String> = services.iter().cloned().collect();
         for _ in 0..depth {
@@ -106,11 +106,11 @@ impl Dependencies {
     }
 }
 
-/// The sums that a graph is made of.
+/// The sums from which a graph is built.
 #[derive(Debug, Default)]
 struct Sums {
     nodes: BTreeMap<String, Counts>,
-    /// By caller, called and sort.
+    /// By caller, called node and kind.
     edges: BTreeMap<(String, String, EdgeKind), Counts>,
     open: Vec<RollupRow>,
 }
@@ -142,12 +142,12 @@ impl Sums {
         self.edges.entry((source.to_owned(), target.to_owned(), kind)).or_default()
     }
 
-    /// Takes a call out again that was answered after all.
+    /// Subtracts a call that was answered after all.
     fn remove(&mut self, row: &RollupRow) {
         self.edge(row).remove(&row.counts);
     }
 
-    /// Of spans that were read for a caller that sees only a part: what calls them is hidden.
+    /// For spans read with restricted access: the callers of open spans are hidden.
     fn hide_open(&mut self) {
         for row in std::mem::take(&mut self.open) {
             if row.sort & OPEN_SHARED != 0 || matches!(row.sort, 2 | 5) {
@@ -177,7 +177,7 @@ impl Sums {
             let target = match kind {
                 EdgeKind::Service | EdgeKind::User => target,
                 _ if sends_spans => target,
-                // Who may see only a part must not learn from a name what the rest is called.
+                // A user with restricted access must not learn names of the rest.
                 EdgeKind::External if restricted => HIDDEN.to_owned(),
                 _ => target,
             };
@@ -214,13 +214,13 @@ impl Sums {
     }
 }
 
-/// Gives the roll-ups that a graph of a window is made of.
+/// The roll-ups needed for the graph of a window.
 fn graph_request(range: (i64, i64)) -> RollupRequest {
     RollupRequest::Graph(minute_of(range.0), minute_of(range.1))
 }
 
 impl TracesEngine {
-    /// Makes the graph of the spans that start in a window (both ends included) and pass some conditions.
+    /// Builds the graph of the spans that start in a window (inclusive) and match conditions.
     ///
     /// # Errors
     /// Those of the engine.
@@ -250,12 +250,12 @@ impl TracesEngine {
     }
 }
 
-/// What a node, an edge or an open span takes, about.
+/// Estimated memory of a node, an edge or an open span.
 const SUM_BYTES: usize = 512;
-/// What a span takes in a graph that is made of spans, about: it waits for its children and for other reports.
+/// Estimated memory of a span while a graph is built from spans: it waits for its children and for other reports.
 const WAITING_BYTES: usize = 160;
 
-/// Gives the columns that a graph of spans needs.
+/// The columns needed to build a graph from spans.
 fn graph_columns() -> Vec<SpanColumn> {
     let all = rollup_columns().into_iter();
     all.filter(|c| !matches!(c, SpanColumn::Own("name") | SpanColumn::Context("resource"))).collect()

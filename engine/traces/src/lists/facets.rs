@@ -1,8 +1,8 @@
-//! Values that spans have: the commonest per key, and those that a selection has more often than the rest.
+//! Attribute values of spans: the most common per key, and those that a selection has more often than the rest.
 //!
-//! Counted by a loop of ours: as a plan each attribute of each span would become a row (some twenty for one) before it is
-//! grouped, texts and all, where the loop looks at it in its place. It is bounded by keys and values, counts in the query's
-//! memory, and looks at the query's end with each batch.
+//! Counted in our own loop: in a plan, each attribute of each span (about twenty) would become a row with its texts
+//! before it is grouped, while the loop reads it in place. The loop limits keys and values, accounts its memory to the
+//! query, and checks for cancellation with each batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::columns::{Columns, columns, each_attribute, place_columns};
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::resource::shown;
 
-/// Values per key that are counted.
+/// Maximum number of values counted per key.
 const VALUES_MAX: usize = 5_000;
-/// Keys that are counted.
+/// Maximum number of keys counted.
 const KEYS_MAX: usize = 2_000;
 
-/// What a key takes, and what a value takes, beside its text.
+/// Estimated memory of a key, and of a value, besides its text.
 const KEY_BYTES: usize = 256;
 const VALUE_BYTES: usize = 96;
 
-/// Counts of a value: spans, and spans of the second kind (failed, or inside of the selection).
+/// For each value, the number of spans, and the number of special ones (failed, or inside the selection).
 type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedState>;
 
 /// Counts of all keys, and the bytes by which they have grown.
@@ -37,7 +37,7 @@ struct Counted {
 }
 
 impl Counted {
-    /// Takes the memory of what came since the last time.
+    /// Reserves memory for what was added since the last call.
     fn reserve(&mut self, reader: &Reader) -> Result<(), TraceError> {
         reader.collect(std::mem::take(&mut self.grown))
     }
@@ -67,7 +67,7 @@ fn count(counted: &mut Counted, key: &str, value: &str, second: bool, only: &[St
     of.1 += u64::from(second);
 }
 
-/// Counts what a row has; keys of attributes have their place before them where it is not the span.
+/// Counts the values of a row. Attribute keys are prefixed with their place, unless that is the span.
 fn count_row(all: &mut Counted, c: &Columns<'_>, row: usize, second: bool, only: &[String]) -> Result<(), TraceError> {
     count(all, "service", shown(c.view("service")?.value(row)), second, only);
     count(all, "operation", c.text("name")?.value(row), second, only);
@@ -84,7 +84,7 @@ fn count_row(all: &mut Counted, c: &Columns<'_>, row: usize, second: bool, only:
 }
 
 impl TracesEngine {
-    /// Gives the commonest values per key with counts and errors.
+    /// The most common values per key, with counts and errors.
     ///
     /// # Errors
     /// Those of the engine.
@@ -127,8 +127,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Gives what is special about a selection: per key and value its share inside and outside, the greatest
-    /// difference first.
+    /// What distinguishes a selection: for each key and value its share inside and outside, greatest difference first.
     ///
     /// # Errors
     /// Those of the engine.

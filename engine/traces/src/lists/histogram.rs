@@ -1,4 +1,4 @@
-//! Series over time for the search page, and the heat map of durations.
+//! Time series for the search page, and the heat map of durations.
 
 use std::sync::Arc;
 
@@ -21,16 +21,16 @@ use crate::engine::{Reader, TraceError, TracesEngine, id_text};
 use crate::params::{ParamError, place};
 use crate::plan::{ascending, built, failed, functions, rows, shown_service, status_word};
 
-/// Most steps of a window.
+/// Maximum number of steps of a window.
 const STEPS_MAX: i64 = 11_000;
-/// What a cell of the finest heat map takes, about.
+/// Estimated memory of a cell of the finest heat map.
 const HEAT_BYTES: usize = 96;
-/// What a point of a series takes as a value of JSON, about: a list of a text and a number.
+/// Estimated memory of a point of a series as a JSON value: a list of a string and a number.
 const POINT_BYTES: usize = 192;
-/// Most series of an answer, the commonest; the rest is called `other`.
+/// Maximum number of series in a result, the most common ones; the rest is combined as `other`.
 const SERIES_MAX: usize = 100;
 
-/// What series are split by.
+/// What series are grouped by.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SplitBy {
     /// Not at all.
@@ -41,15 +41,15 @@ pub enum SplitBy {
     Operation,
     /// By status (`status`): `unset`, `ok`, `error`.
     Status,
-    /// By the value of an attribute (`tag:<key>`), looked for at one place or at any.
+    /// By the value of an attribute (`tag:<key>`), at one place or at any.
     Tag(Option<Place>, String),
 }
 
 impl SplitBy {
-    /// Reads `service`, `operation`, `status`, `tag:<key>`.
+    /// Parses `service`, `operation`, `status` or `tag:<key>`.
     ///
     /// # Errors
-    /// None of these.
+    /// The text is none of these.
     pub fn parse(text: Option<&str>) -> Result<Self, ParamError> {
         Ok(match text {
             None => Self::Nothing,
@@ -69,12 +69,12 @@ impl SplitBy {
     }
 }
 
-/// What is shown of the spans of a step.
+/// What is measured of the spans of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
     /// Number of spans that start in the step.
     Count,
-    /// Those of them that failed (status `error`).
+    /// Number of those that failed (status `error`).
     Errors,
     /// A percentile of their duration in nanoseconds.
     Quantile(u8),
@@ -86,7 +86,7 @@ impl Measure {
     /// Values of the parameter `measure`; `avg` is the mean duration.
     pub const WORDS: [&'static str; 6] = ["count", "errors", "p50", "p95", "p99", "avg"];
 
-    /// Reads one of [`Measure::WORDS`].
+    /// Parses one of [`Measure::WORDS`].
     pub fn of_word(word: &str) -> Self {
         match word {
             "errors" => Self::Errors,
@@ -99,7 +99,7 @@ impl Measure {
     }
 }
 
-/// Checks the step of a window, and how many of them it has.
+/// Validates the step and the number of steps of a window.
 pub(crate) fn check_steps(range: (i64, i64), step: i64) -> Result<(), ParamError> {
     if step <= 0 {
         return Err(ParamError::new("step", "must be above 0"));
@@ -110,13 +110,13 @@ pub(crate) fn check_steps(range: (i64, i64), step: i64) -> Result<(), ParamError
     Ok(())
 }
 
-/// Gives a step for a window when none is asked for: about 60 points.
+/// The default step for a window: gives about 60 points.
 pub fn default_step(range: (i64, i64)) -> i64 {
     (range.1.saturating_sub(range.0) / 60).max(1_000_000_000)
 }
 
 impl TracesEngine {
-    /// Gives series over time.
+    /// Computes time series.
     ///
     /// # Errors
     /// Too many steps; those of the engine.
@@ -133,7 +133,7 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(filter, step, &by, measure)?;
             let mut series: Vec<(String, Vec<Value>)> = Vec::new();
-            // Beside the rows themselves, and until they are written.
+            // Accounted in addition to the rows, until the points are written.
             let memory = reader.collected("points");
             reader
                 .list(&plan, |batch| {
@@ -166,7 +166,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Gives counts by time and duration.
+    /// Counts by time and duration.
     ///
     /// # Errors
     /// Too many steps; those of the engine.
@@ -180,14 +180,14 @@ impl TracesEngine {
     ) -> Result<Value, TraceError> {
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
-            // Finer than any answer; folded to the wanted number of rows once the extremes are known.
+            // Finer than any result; reduced to the wanted number of rows once the extremes are known.
             let mut cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = HashMap::default();
             reader
                 .list(&reader.heat_plan(filter, step)?, |batch| {
                     let c = Columns(batch);
                     let (steps, counts, errors) = (c.times("step")?, c.times("count")?, c.times("errors")?);
                     let (scales, ids) = (c.scales("scale")?, c.bytes("trace_id")?);
-                    // Beside the rows themselves.
+                    // Accounted in addition to the rows.
                     reader.collect(batch.num_rows() * HEAT_BYTES)?;
                     for i in 0..batch.num_rows() {
                         let id: TraceId = ids.value(i).try_into().unwrap_or_default();
@@ -204,7 +204,7 @@ impl TracesEngine {
 }
 
 impl Reader {
-    /// Plans `name`, `step`, `count`, `errors` and, where a measure needs them, `durations`, in order of name and step.
+    /// Plans `name`, `step`, `count`, `errors` and, if the measure needs them, `durations`, sorted by name and step.
     fn series_plan(
         &self,
         filter: SpanFilter,
@@ -256,7 +256,7 @@ impl Reader {
         built(plan())
     }
 
-    /// Plans `step`, `scale`, `count`, `errors`, and the least `trace_id` of each.
+    /// Plans `step`, `scale`, `count`, `errors`, and the smallest `trace_id` of each cell.
     fn heat_plan(&self, filter: SpanFilter, step: i64) -> Result<LogicalPlan, TraceError> {
         let mut wanted = columns(&["trace_id", "start", "status"], &[]);
         wanted.push(SpanColumn::Duration);
@@ -270,7 +270,7 @@ impl Reader {
     }
 }
 
-/// Calls all but the commonest names `other`.
+/// Renames all but the most common names to `other`.
 fn commonest(each: LogicalPlanBuilder, durations: bool) -> DataFusionResult<LogicalPlanBuilder> {
     let total = Expr::from(WindowFunction::new(sum_udaf(), vec![ident("count")]));
     let total = total.partition_by(vec![ident("name")]).build()?.alias("total");

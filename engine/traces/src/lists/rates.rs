@@ -1,4 +1,4 @@
-//! Calls, errors and latencies of services over time, each point over a span of time before it.
+//! Calls, errors and latencies of services over time; each point covers a period before it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,38 +14,38 @@ use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::params::ParamError;
 use crate::plan::{built, failed, functions, shown_service, view};
 
-/// Most points of a series.
+/// Maximum number of points of a series.
 const POINTS_MAX: i64 = 11_000;
-/// What a step of a series takes while it is counted, about.
+/// Estimated memory of a step of a series while it is counted.
 const CELL_BYTES: usize = 512;
 
-/// What is asked for.
+/// Parameters of a request.
 #[derive(Debug, Clone)]
 pub struct RateRequest {
-    /// Services, as shown: `unknown_service` is that of spans without one.
+    /// Services as displayed: `unknown_service` stands for spans without one.
     pub services: Vec<String>,
     /// Kinds of spans (0 to 5) that count as calls.
     pub kinds: Vec<u8>,
-    /// Whether each operation is a series of its own.
+    /// Whether each operation is a separate series.
     pub by_operation: bool,
     /// First and last point, Unix nanoseconds.
     pub range: (i64, i64),
-    /// Distance of the points in nanoseconds.
+    /// Interval between points in nanoseconds.
     pub step: i64,
-    /// How far back each point looks, in nanoseconds.
+    /// Period that each point covers, in nanoseconds.
     pub per: i64,
-    /// Which quantile of the durations, from 0 to 1.
+    /// The quantile of durations, from 0 to 1.
     pub quantile: f64,
 }
 
 /// The calls whose spans start in `[time - per, time)`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RatePoint {
-    /// End of that time, not included; Unix nanoseconds.
+    /// End of the period (exclusive), Unix nanoseconds.
     pub time: i64,
-    /// Calls each second.
+    /// Calls per second.
     pub calls_per_s: f64,
-    /// Failed calls of all; 0 without calls.
+    /// Share of failed calls; 0 without calls.
     pub error_ratio: f64,
     /// The quantile of their duration in milliseconds; 0 without calls.
     pub latency_ms: f64,
@@ -54,11 +54,11 @@ pub struct RatePoint {
 /// Calls of one service, or of one of its operations, over time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rates {
-    /// `service.name`; `unknown_service` when spans have none.
+    /// `service.name`; `unknown_service` if spans have none.
     pub service: String,
-    /// Operation, when they are told apart.
+    /// Operation, if series are by operation.
     pub operation: Option<String>,
-    /// In order of time.
+    /// Sorted by time.
     pub points: Vec<RatePoint>,
 }
 
@@ -69,7 +69,7 @@ struct Cell {
 }
 
 impl TracesEngine {
-    /// Gives series in order of service and operation.
+    /// Computes series, sorted by service and operation.
     ///
     /// # Errors
     /// Too many points; those of the engine.
@@ -83,7 +83,7 @@ impl TracesEngine {
             let filter = SpanFilter::Starts(from, request.range.1)
                 .and(SpanFilter::Kinds(request.kinds.clone()))
                 .and(SpanFilter::Or(any));
-            // Cells of one step; a point is the sum of those before it.
+            // Cells of one step each; a point is the sum of the cells in its period.
             let mut all: BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>> = BTreeMap::new();
             let plan = reader.cells_plan(filter, &request)?;
             reader
@@ -114,7 +114,7 @@ impl TracesEngine {
 }
 
 impl Reader {
-    /// Plans `service`, `name` (empty where operations are not told apart), `step`, `errors`, `durations`.
+    /// Plans `service`, `name` (empty if not by operation), `step`, `errors`, `durations`.
     fn cells_plan(&self, filter: SpanFilter, request: &RateRequest) -> Result<LogicalPlan, TraceError> {
         let mut wanted = columns(&["start", "status"], &["service"]);
         wanted.extend([SpanColumn::Text("name"), SpanColumn::Duration]);
@@ -132,7 +132,7 @@ impl Reader {
     }
 }
 
-/// Sums cells up; DataFusion's windows would need a row for each step without spans, and a sketch for each.
+/// Sums up cells. DataFusion's windows would need a row, with a sketch, for each step without spans.
 fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> {
     let steps = request.range.1.saturating_sub(request.range.0).div_euclid(request.step);
     let width = (request.per / request.step).max(1);

@@ -1,17 +1,17 @@
-//! Quantiles of durations: exact up to a thousand values, then of buckets, within 2 %.
+//! Quantiles of durations: exact up to about a thousand values, then from buckets, within 2 %.
 
 pub(crate) mod aggregate;
 
 use quiver_types::spans::{Durations, bucket};
 
-/// Values that are kept as they are.
+/// Number of values that are kept exactly.
 const EXACT_MAX: usize = 1024;
 
-/// How what is written counts: by values, by buckets.
+/// Markers in the serialized form: exact values, or buckets.
 const EXACT: u8 = 0;
 const COUNTED: u8 = 1;
 
-/// See the module.
+/// A set of durations; see the module documentation.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sketch {
     exact: Vec<i64>,
@@ -33,14 +33,14 @@ impl Sketch {
         self.buckets.add(bucket(value), 1);
     }
 
-    /// Adds durations that were counted before, as roll-ups hold them; the mean does not know them.
+    /// Adds durations from the buckets of a roll-up; the mean does not include them.
     fn merge_buckets(&mut self, bytes: &[u8]) {
         self.spill();
         self.buckets.merge_bytes(bytes);
         self.count = self.buckets.count();
     }
 
-    /// Adds what [`Sketch::write`] wrote; bytes that are none of it add nothing.
+    /// Adds what [`Sketch::write`] wrote; malformed bytes are ignored.
     pub(crate) fn merge_bytes(&mut self, bytes: &[u8]) {
         let Some((sum, rest)) = bytes.split_first_chunk::<16>() else { return };
         let Some((kind, rest)) = rest.split_first() else { return };
@@ -63,7 +63,7 @@ impl Sketch {
         self.count = self.buckets.count();
     }
 
-    /// Writes it: the sum, how it counts, values or buckets.
+    /// Serializes the sketch: sum, marker, values or buckets.
     fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.sum.to_le_bytes());
         if self.count == self.exact.len() as u64 {
@@ -82,13 +82,13 @@ impl Sketch {
         sketch
     }
 
-    /// Gives the durations as roll-ups hold them.
+    /// The durations as buckets of a roll-up.
     pub(crate) fn into_buckets(mut self) -> Durations {
         self.spill();
         self.buckets
     }
 
-    /// Bytes that it holds beside itself.
+    /// Heap memory in bytes.
     fn heap_bytes(&self) -> usize {
         self.exact.capacity() * size_of::<i64>() + self.buckets.heap_bytes()
     }
@@ -108,7 +108,7 @@ impl Sketch {
         if self.count == 0 { 0.0 } else { self.sum as f64 / self.count as f64 }
     }
 
-    /// Gives the value at a rank (nearest); 0 without values.
+    /// The value at a quantile (nearest rank); 0 without values.
     pub(crate) fn quantile(&mut self, q: f64) -> i64 {
         if self.exact.is_empty() {
             return self.buckets.quantile(q);

@@ -1,4 +1,4 @@
-//! Keys of attributes and their values.
+//! Attribute keys and their values.
 
 pub(crate) mod hashes;
 
@@ -17,14 +17,14 @@ use crate::engine::{TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
 use crate::traceql::fields::scope_name;
 
-/// Names of what every span has.
+/// Names of properties that every span has.
 pub const INTRINSICS: [&str; 7] =
     ["name", "service", "kind", "status", "statusMessage", "instrumentation:name", "instrumentation:version"];
 
-/// The intrinsic of which a span has many: the names of its events.
+/// The intrinsic that a span may have several of: the names of its events.
 pub const EVENT_NAME: &str = "event:name";
 
-/// How values of a key are looked for.
+/// Whether a key is an attribute or an intrinsic.
 #[derive(Debug, Clone)]
 pub enum KeyOf {
     /// An attribute, at one place or at any.
@@ -34,7 +34,7 @@ pub enum KeyOf {
 }
 
 impl TracesEngine {
-    /// Lists keys of attributes, the commonest first.
+    /// Lists attribute keys, most common first.
     ///
     /// # Errors
     /// Those of the engine.
@@ -80,7 +80,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Names keys of attributes in their order.
+    /// Attribute keys in alphabetical order.
     ///
     /// # Errors
     /// Those of the engine.
@@ -108,7 +108,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Names keys of attributes scope by scope, as TraceQL calls these, both in their order.
+    /// Attribute keys by scope, as TraceQL calls the places; both in order.
     ///
     /// # Errors
     /// Those of the engine.
@@ -142,7 +142,7 @@ impl TracesEngine {
         .await
     }
 
-    /// Lists the values of a key with their counts, the commonest first.
+    /// Lists the values of a key with their counts, most common first.
     ///
     /// # Errors
     /// Those of the engine.
@@ -157,8 +157,8 @@ impl TracesEngine {
         Ok(rows.into_iter().map(|(value, spans, _)| (value, spans)).collect())
     }
 
-    /// Lists the values of a key with their types, bits of [`quiver_types::spans::tag_value_kind`], the commonest first.
-    /// Intrinsics are texts.
+    /// Lists the values of a key with their types (bits of [`quiver_types::spans::tag_value_kind`]), most common first.
+    /// Intrinsics are strings.
     ///
     /// # Errors
     /// Those of the engine.
@@ -232,14 +232,14 @@ impl TracesEngine {
     }
 }
 
-/// The bit of texts.
+/// The type bit of strings.
 const TEXT: u8 = 1;
 
 fn spans_first() -> SortExpr {
     ident("spans").sort(false, false)
 }
 
-/// The word for a place by its number.
+/// Maps the number of a place to its name.
 fn place_word(word: fn(Place) -> &'static str) -> DataFusionResult<Expr> {
     let mut words = when(ident("place").eq(lit(0u8)), lit(word(Place::ALL[0])));
     for (at, place) in Place::ALL.into_iter().enumerate().skip(1) {
@@ -261,7 +261,7 @@ fn intrinsic_columns(name: &str) -> Vec<SpanColumn> {
     }
 }
 
-/// Gives an intrinsic as readers see it.
+/// The displayed form of an intrinsic.
 fn intrinsic(name: &str) -> DataFusionResult<Expr> {
     Ok(match name {
         "service" => shown_service(ident("service"))?,

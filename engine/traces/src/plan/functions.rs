@@ -1,5 +1,5 @@
-//! Functions of plans over spans that DataFusion lacks: they read the store's own encoding of attributes, or round as the
-//! answers have it.
+//! Functions for plans over spans that DataFusion lacks: they read the store's encoding of attributes, or round in the
+//! way results require.
 
 use std::sync::Arc;
 
@@ -19,24 +19,24 @@ use crate::columns::{Columns, each_attribute, place_columns};
 use crate::export::spanarray::remote_of;
 use crate::resource::instance_of;
 
-/// What a function does; plain data, as all of a plan.
+/// What a function computes; plain data, like everything in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum What {
-    /// The step that a time is in, counted from an origin.
+    /// The step that contains a time, counted from an origin.
     Step { origin: i64, step: i64 },
-    /// The duration on a scale of 16 steps from one power of two to the next.
+    /// The duration on a logarithmic scale with 16 steps per power of two.
     Scale,
-    /// The name of an instance that a resource says.
+    /// The instance name from resource attributes.
     Instance,
-    /// The instance alone of such a name.
+    /// The instance part of such a name.
     InstancePart,
-    /// The other side of a call, out of its attributes; NULL where nothing says it.
+    /// The other side of a call, from its attributes; NULL if unknown.
     Remote,
-    /// The word of a kind.
+    /// The name of a kind.
     Kind,
-    /// The names of events, each once.
+    /// The distinct names of events.
     EventNames,
-    /// The first value of an attribute, empty where there is none; of the columns in which it may stand.
+    /// The first value of an attribute, or an empty string; with the columns in which it may be.
     Attribute { key: String, columns: Vec<String> },
 }
 
@@ -46,12 +46,12 @@ struct SpanFunction {
     signature: Signature,
 }
 
-/// Gives the function of so many arguments.
+/// The function with this number of arguments.
 pub(crate) fn function(what: What, arguments: usize) -> ScalarUDF {
     ScalarUDF::from(SpanFunction { what, signature: Signature::any(arguments, Volatility::Immutable) })
 }
 
-/// What a function does and of how many arguments, if it is one of these.
+/// What a function computes and its number of arguments, if it is one of these.
 pub(crate) fn parts(function: &ScalarUDF) -> Option<(&What, usize)> {
     let of: &SpanFunction = function.inner().downcast_ref()?;
     match of.signature.type_signature {
@@ -64,22 +64,22 @@ fn call(what: What, arguments: Vec<Expr>) -> Expr {
     function(what, arguments.len()).call(arguments)
 }
 
-/// The step that a time is in (`Int64`), counted from an origin.
+/// The step that contains a time (`Int64`), counted from an origin.
 pub(crate) fn step(of: Expr, origin: i64, step: i64) -> Expr {
     call(What::Step { origin, step: step.max(1) }, vec![of])
 }
 
-/// The place of a duration on the scale of heat maps (`Int32`).
+/// The position of a duration on the scale of heat maps (`Int32`).
 pub(crate) fn scale(of: Expr) -> Expr {
     call(What::Scale, vec![of])
 }
 
-/// The name of the instance that a resource says.
+/// The instance name from resource attributes.
 pub(crate) fn instance(of: Expr) -> Expr {
     call(What::Instance, vec![of])
 }
 
-/// The instance alone of the name of one.
+/// The instance part of such a name.
 pub(crate) fn instance_part(of: Expr) -> Expr {
     call(What::InstancePart, vec![of])
 }
@@ -89,17 +89,17 @@ pub(crate) fn remote(of: Expr) -> Expr {
     call(What::Remote, vec![of])
 }
 
-/// The word of a kind.
+/// The name of a kind.
 pub(crate) fn kind_word(of: Expr) -> Expr {
     call(What::Kind, vec![of])
 }
 
-/// The names of the events of a span, each once (a list of `Utf8`).
+/// The distinct names of a span's events (a list of `Utf8`).
 pub(crate) fn event_names(of: Expr) -> Expr {
     call(What::EventNames, vec![of])
 }
 
-/// The first value of an attribute at a place, or at any; with the columns that it needs.
+/// The first value of an attribute at a place, or at any; with the columns needed.
 pub(crate) fn attribute(place: Option<Place>, key: &str) -> (Expr, Vec<SpanColumn>) {
     let wanted = place_columns(place);
     let columns: Vec<String> = wanted.iter().map(SpanColumn::name).collect();
@@ -190,7 +190,7 @@ impl What {
     }
 }
 
-/// Spans come in runs of one resource: it is read once for each run.
+/// Consecutive spans often have the same resource, which is then decoded only once.
 fn instances<'a>(resources: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
     let mut out = StringBuilder::new();
     let mut last: Option<(&[u8], String)> = None;
@@ -206,7 +206,7 @@ fn instances<'a>(resources: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
     Arc::new(out.finish())
 }
 
-/// Events of one name count once for their span.
+/// Events with the same name count once per span.
 fn names_of<'a>(of_spans: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
     let (mut out, mut names) = (ListBuilder::new(StringBuilder::new()), Vec::new());
     for bytes in of_spans {

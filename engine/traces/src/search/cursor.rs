@@ -1,17 +1,17 @@
-//! Where a page ended: the last sort key, the trace, the window, and what had been received by then.
+//! The cursor of a page: the last sort key and trace, the window, and which spans had been received.
 
 use std::fmt;
 
 use quiver_types::spans::{TraceId, hex, parse_hex};
 
-/// See the module.
+/// The position after a page, to continue from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// Hash of filter and sort: a cursor goes on with the search that it came from, and no other.
+    /// Hash of filter and sort: a cursor is only valid for the search that it came from.
     pub(crate) binds: u64,
     pub(crate) key: i64,
     pub(crate) trace: TraceId,
-    /// Unix nanoseconds: spans that were received later are not seen, so that pages fit together.
+    /// Unix nanoseconds: spans received later are ignored, so that pages are consistent.
     pub(crate) received: i64,
     pub(crate) range: (i64, i64),
 }
@@ -24,7 +24,7 @@ impl fmt::Display for Cursor {
 }
 
 impl Cursor {
-    /// Reads a cursor.
+    /// Parses a cursor; `None` if it is malformed.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split('.').collect();
         let ["1", binds, key, trace, received, from, to] = parts.as_slice() else { return None };

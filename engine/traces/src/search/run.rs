@@ -1,9 +1,9 @@
-//! How a search runs: plans give the ids of traces with matching spans, newest first, and as few traces as the page needs
-//! are read as a whole.
+//! Executes a search: plans return the ids of traces with matching spans, newest first, and only as many complete
+//! traces as the page needs are read.
 //!
-//! The first plan reads two columns beside those of the conditions. What rows say of their matching spans is read last, for
-//! the rows of the page alone. Where few spans are looked over that plan is a scan. Putting traces together is what stays
-//! code of ours: DataFusion has no node that merges the reports of a span and tells shared ids apart.
+//! The first plan reads two columns besides those of the conditions. Details about matching spans are read last, only
+//! for the rows of the page. If few spans are involved, the plan is just a scan. Assembling traces is our own code:
+//! DataFusion has no operator that merges the reports of a span and separates shared ids.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;
@@ -27,48 +27,49 @@ use crate::plan::built;
 use crate::resource::shown;
 use crate::summary::{Matched, Summary, summarize};
 
-/// Most traces whose spans are read at once.
+/// Maximum number of traces whose spans are read at once.
 const CHUNK: usize = 500;
-/// What a span that was seen takes, about, and a trace that is known.
+/// Estimated memory of a span that was seen, and of a known trace.
 const SEEN_BYTES: usize = 24;
 const KNOWN_BYTES: usize = 48;
-/// How far a search looks back first, in nanoseconds.
+/// How far a search first looks back, in nanoseconds.
 const SLICE: i64 = 120_000_000_000;
 
-/// A trace may begin after another one whose newest match is later by less than this, in nanoseconds; by more than this it
-/// seldom does.
+/// A trace may start after another one whose newest match is later, if the difference is less than this, in
+/// nanoseconds; with a greater difference that is rare.
 const CLOSE: i64 = 2_000_000_000;
 
-/// How much wider a slice may be than the one before.
+/// Maximum growth factor from one slice to the next.
 const WIDER_MAX: i64 = 16;
 
-/// Spans that one slice may have for each trace that is wanted, with conditions and without, where most will do; with
-/// conditions in any case, since to plan a slice takes as long as to go over some ten thousand; and at most.
+/// Spans that one slice may have per wanted trace, with and without conditions, as most of them will match without; a
+/// minimum if there are conditions, because planning a slice takes as long as scanning some ten thousand spans; and a
+/// maximum.
 const SLICE_SPANS_EACH: [usize; 2] = [256, 16];
 const SLICE_SPANS: usize = 16 * 1024;
 const SLICE_SPANS_MAX: usize = 256 * 1024;
 
-/// Of so many spans in a part of the window a map puts the traces together: to plan their groups and order takes longer
-/// than to go over some ten thousand, and searches look at one slice after the other.
+/// With at most this many spans in a part of the window, traces are grouped in a map: planning a grouping and sort
+/// takes longer than scanning some ten thousand spans, and a search examines slice after slice.
 const FEW_SPANS: usize = SLICE_SPANS_MAX;
 
-/// Whole traces that were read for a page, by id.
+/// Complete traces that were read for a page, by id.
 pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
 
-/// A trace with the start of its newest matching span: it cannot begin after that.
+/// A trace with the start of its newest matching span; the trace cannot start later than that.
 type Candidate = (TraceId, i64);
 
-/// Candidates of a part of the window, newest first.
+/// Candidates from a part of the window, newest first.
 struct Candidates {
-    /// Candidates that the plan has still to give, in order; `None`: all are in `ready`.
+    /// Candidates that the plan has yet to return, in order; `None` if all are in `ready`.
     rows: Option<SendableRecordBatchStream>,
     ready: VecDeque<Candidate>,
-    /// Memory of the candidates that were all there at once.
+    /// Memory of candidates that were collected at once.
     _memory: Option<Collected>,
 }
 
 impl Candidates {
-    /// Gives the next candidates, `many` at most; none when all were given.
+    /// The next candidates, at most `many`; empty at the end.
     async fn next(&mut self, many: usize) -> Result<Vec<Candidate>, TraceError> {
         while self.ready.len() < many
             && let Some(rows) = &mut self.rows
@@ -84,11 +85,11 @@ impl Candidates {
     }
 }
 
-/// The page as it grows.
+/// The page being built.
 struct Pages<'s> {
     search: &'s Search,
     rows: Vec<Summary>,
-    /// Rows that must be there before the page can be full: one more than it has tells that there is a next one.
+    /// Number of rows needed for a full page, plus one that shows that there is a next page.
     enough: usize,
 }
 
@@ -103,23 +104,23 @@ impl Pages<'_> {
         wanted
     }
 
-    /// Puts the rows in order, no more than are needed.
+    /// Sorts the rows and drops those not needed.
     fn cut(&mut self) {
         let search = self.search;
         self.rows.sort_by_key(|row| search.key(row));
         self.rows.truncate(self.enough);
     }
 
-    /// Says whether no trace that begins at a time or before can change the page.
+    /// Tells whether no trace that starts at this time or earlier can change the page.
     fn is_settled(&self, newest: i64) -> bool {
         self.rows.get(self.enough - 1).is_some_and(|row| row.start > newest)
     }
 
-    /// How far to look next, after a slice of a width, when so many traces matched in all that was looked over: a little
-    /// further than the rest of the page lies, if they go on as they came.
+    /// The width of the next slice, given the last width, the total time searched and the number of matching traces in
+    /// it: enough for the rest of the page if matches continue at the same rate.
     fn width(&self, last: i64, looked: i64, found: usize) -> i64 {
         let most = last.saturating_mul(WIDER_MAX);
-        // None, or enough that are not taken: how many of those to come will be, nobody knows.
+        // No matches, or more than could be used: there is no rate to extrapolate from.
         if found == 0 || found >= self.enough {
             return last.saturating_mul(4);
         }
@@ -128,8 +129,8 @@ impl Pages<'_> {
         (wanted as i64).clamp(last.min(SLICE), most)
     }
 
-    /// How many of the traces that wait to read first: as many as are needed, and those that match so shortly before that
-    /// they may begin later than the last of these.
+    /// How many waiting traces to read first: as many as needed, plus those that match so shortly before that they may
+    /// start later than the last of these.
     fn first(&self, waiting: &VecDeque<Candidate>, most: usize) -> usize {
         let Some((_, last)) = waiting.get(self.enough - 1) else { return most };
         let close = waiting.iter().skip(self.enough).take_while(|(_, newest)| last.saturating_sub(*newest) < CLOSE);
@@ -138,17 +139,18 @@ impl Pages<'_> {
 
     /// How many traces to read next.
     fn chunk(&self, read: usize) -> usize {
-        // A few more than rows: their traces may begin in another order than they match.
+        // A few more than rows, as their traces may start in a different order than they match.
         let first = self.enough + (self.enough / 4).max(4);
         first.max(read).min(CHUNK)
     }
 }
 
-/// Most conditions of a search that may hold on different spans. Planning cannot be cancelled, and takes the square of them.
+/// Maximum number of conditions that may match different spans. Planning cannot be cancelled, and is quadratic in their
+/// number.
 const JOINED_MAX: usize = 100;
 
 impl Reader {
-    /// With `whole` the traces of the page are put there.
+    /// Runs a search. If `whole` is given, the complete traces of the page are stored there.
     pub(super) async fn search(
         &self,
         search: &Search,
@@ -183,13 +185,13 @@ impl Reader {
         Ok(Page { rows, cursor })
     }
 
-    /// Reads all traces that match.
+    /// Reads all matching traces.
     async fn all(&self, page: &mut Pages<'_>, whole: &mut Option<Whole>) -> Result<(), TraceError> {
         let mut found = self.candidates(page.search, page.search.range).await?;
         let mut read = 0;
         loop {
             let chunk = found.next(CHUNK).await?;
-            // A plain `explain` shows how the first of them would be read.
+            // A plain `explain` must show how the first of them would be read.
             if chunk.is_empty() && !(read == 0 && self.ctx.is_only_planned()) {
                 return Ok(());
             }
@@ -201,13 +203,13 @@ impl Reader {
         }
     }
 
-    /// Looks from the newest spans to the oldest, a little further each time, until a page is full.
+    /// Searches from the newest spans to the oldest, slice by slice, until the page is full.
     async fn newest(&self, page: &mut Pages<'_>, now: i64, whole: &mut Option<Whole>) -> Result<(), TraceError> {
         let range = page.search.range;
         let mut known: HashSet<TraceId, FixedState> = HashSet::default();
         let mut waiting: VecDeque<Candidate> = VecDeque::new();
         let (mut upper, mut width, mut read) = (range.1, SLICE, 0);
-        // What is said to lie ahead is one slice.
+        // Everything dated in the future is one slice.
         let ahead = now.saturating_add(HOUR);
         let mut lower = if upper > ahead { ahead.max(range.0) } else { upper.saturating_sub(width) };
         loop {
@@ -225,7 +227,7 @@ impl Reader {
                 if waiting.front().is_some_and(|(_, newest)| page.is_settled(*newest)) {
                     return Ok(());
                 }
-                // Too few are not worth a look-up of their own while older ones may come.
+                // Too few traces are not worth a lookup of their own if older ones may follow.
                 let may_fill = page.rows.len() + waiting.len() >= page.enough;
                 if is_last && !may_fill && lower > range.0 && !self.ctx.is_only_planned() {
                     break;
@@ -241,7 +243,7 @@ impl Reader {
                     return Ok(());
                 }
             }
-            // No trace that is found further on begins at or after this slice; those that wait may.
+            // No trace found later can start within this slice or after it; waiting ones may.
             if lower <= range.0 || (waiting.is_empty() && page.is_settled(lower - 1)) {
                 return Ok(());
             }
@@ -251,7 +253,7 @@ impl Reader {
         }
     }
 
-    /// Begins a slice earlier, as long as few spans lie in it; gives its begin and the width.
+    /// Extends a slice to an earlier start as long as it has few spans; returns its start and width.
     fn widened(
         &self,
         page: &Pages<'_>,
@@ -271,7 +273,7 @@ impl Reader {
         Ok((lower, width))
     }
 
-    /// Reads traces, and adds their rows to the page.
+    /// Reads traces and adds their rows to the page.
     async fn add_traces(
         &self,
         page: &mut Pages<'_>,
@@ -303,7 +305,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Plans `trace_id` and `newest` of the traces that spans of a part of the window say match, newest first.
+    /// Plans `trace_id` and `newest` of the matching traces in a part of the window, newest first.
     fn candidates_plan(&self, search: &Search, range: (i64, i64)) -> Result<LogicalPlan, TraceError> {
         let scan = |filter: SpanFilter, columns: Vec<SpanColumn>| {
             Ok::<_, TraceError>(LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns })?))
@@ -342,7 +344,7 @@ impl Reader {
         Ok(Candidates { rows: Some(rows), ready: VecDeque::new(), _memory: None })
     }
 
-    /// The same out of a scan, where few spans lie in a part of the window; `None` where they are not, after all.
+    /// Like `candidates_plan`, from a scan, if a part of the window has few spans; `None` if it turns out to have many.
     async fn few_candidates(&self, search: &Search, range: (i64, i64)) -> Result<Option<Candidates>, TraceError> {
         let request = SpanRequest { filter: search.filter_in(range), columns: columns(&["trace_id", "start"], &[]) };
         let Some(plan) = self.plan_of_few(&request, FEW_SPANS)? else { return Ok(None) };
@@ -353,8 +355,8 @@ impl Reader {
             self.ctx.check("query execution")?;
             let batch = batch.map_err(from_datafusion)?;
             read += batch.num_rows();
-            // How many there are was a guess. A grouping spills, where this would hold all of them; each may be of a trace
-            // that is not known.
+            // Their number was only estimated. A grouping can spill to disk, while this would hold all of them in
+            // memory; each may belong to a new trace.
             if read > 2 * FEW_SPANS || memory.add(batch.num_rows() * KNOWN_BYTES).is_err() {
                 return Ok(None);
             }
@@ -369,7 +371,7 @@ impl Reader {
         Ok(Some(Candidates { rows: None, ready: ready.into(), _memory: Some(memory) }))
     }
 
-    /// Notes in rows which of their spans match.
+    /// Counts in each row the matching spans of its trace.
     async fn note_matches(&self, search: &Search, rows: &mut [Summary]) -> Result<(), TraceError> {
         if rows.is_empty() && !self.ctx.is_only_planned() {
             return Ok(());
@@ -381,7 +383,7 @@ impl Reader {
         let mut seen: HashSet<(usize, SpanId), FixedState> = HashSet::default();
         let mut first: Vec<Vec<(i64, Matched)>> = vec![Vec::new(); rows.len()];
         self.scan(filter, columns(&own, &["service"]), |batch| {
-            // Each row may bring a span that was not seen.
+            // Each span may be one that was not seen yet.
             self.collect(batch.num_rows() * SEEN_BYTES)?;
             let c = Columns(batch);
             let (ids, span_ids) = (c.ids("trace_id")?, c.ids("span_id")?);
@@ -395,7 +397,7 @@ impl Reader {
                     continue;
                 }
                 rows[at].matched += 1;
-                // The earliest, in whatever order spans come.
+                // Keep the earliest span, in whatever order they come.
                 let first = &mut first[at];
                 first.push((
                     starts.value(i),

@@ -1,4 +1,4 @@
-//! Queries as they are read: spans, the stages that follow them, and the numbers that are made of them.
+//! The syntax tree of a query: sets of spans, the stages that follow them, and the metrics computed from them.
 
 use std::sync::Arc;
 
@@ -7,54 +7,56 @@ use quiver_types::spans::AttributeTest;
 use super::fields::Field;
 use super::terms::{Compare, Sign, Term};
 
-/// A parsed TraceQL query: spans, the stages that follow them, and the numbers that are made of them.
+/// A parsed TraceQL query: sets of spans, the stages that follow them, and the metrics computed from them.
 #[derive(Debug, Clone)]
 pub struct Query {
     pub(crate) spans: Spanset,
     pub(crate) stages: Vec<Stage>,
-    /// What its spans are counted to, instead of being listed.
+    /// The metric that is computed from its spans, instead of listing them.
     pub(crate) metric: Option<Metric>,
-    /// How many exemplars its hints ask for.
+    /// Number of exemplars that its hints request.
     pub(crate) exemplars: Option<usize>,
 }
 
-/// Which spans of a trace are wanted.
+/// Selects spans of a trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Spanset {
-    /// The spans that match: `{ … }`.
+    /// The matching spans: `{ … }`.
     Filter(Expr),
-    /// Those of two sets that stand in a relation.
+    /// Spans from two sets in a relation.
     Both(Relation, Box<Spanset>, Box<Spanset>),
-    /// What stages leave of a set; several sets of one trace, of `by`, are one again behind them.
+    /// The spans that stages leave of a set. If a `by` stage has split a trace into several sets, these are joined
+    /// afterwards.
     Piped(Box<Spanset>, Vec<Stage>),
 }
 
-/// How two sets of spans become one. Of structures the right side is given, with `union` both that stand so.
+/// How two sets of spans are combined. Structural relations give the right side; with `union`, the related spans of
+/// both sides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// Both must be there.
+    /// Both sets must be non-empty.
     And,
-    /// The spans of either side.
+    /// The spans of both sides.
     Or,
-    /// Spans of the right side by where they stand to spans of the left one.
+    /// Spans of the right side, by their position relative to spans of the left side.
     Structure {
-        /// Where the right side stands: below, above or beside the left one.
+        /// Position of the right side: below, above or beside the left one.
         kind: Structure,
-        /// Whether they must not stand so: `!>>`.
+        /// Negated: spans that are not in this position, such as `!>>`.
         negated: bool,
-        /// Whether those of the left side are given, too: `&>>`.
+        /// Whether spans of the left side are given as well: `&>>`.
         union: bool,
     },
 }
 
-/// Where a span lies, seen from another.
+/// The position of a span relative to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Structure {
     /// `>>`: at any depth below
     Descendant,
     /// `>`: right below
     Child,
-    /// `<<`: anywhere on the way up to the root
+    /// `<<`: anywhere on the path to the root
     Ancestor,
     /// `<`: right above
     Parent,
@@ -71,47 +73,47 @@ pub(crate) enum Expr {
     Or(Vec<Expr>),
     Not(Box<Expr>),
     Is(Field, Check),
-    /// Two values, each that of a field, a constant or arithmetic, compare so.
+    /// A comparison of two values, each a field, a constant or arithmetic.
     Compare(Term, Compare, Term),
 }
 
-/// What is asked of the value of a field.
+/// The test of a field.
 #[derive(Debug, Clone)]
 pub(crate) enum Check {
-    /// There is a value, and it passes.
+    /// It has a value that passes the test.
     Passes(AttributeTest),
-    /// There is a value, and it does not pass.
+    /// It has a value that fails the test.
     Fails(AttributeTest),
-    /// There is no value: `= nil`.
+    /// It has no value: `= nil`.
     Missing,
-    /// There is a value: `!= nil`.
+    /// It has a value: `!= nil`.
     There,
 }
 
-/// A stage behind `|`: what is done with the sets of spans that were found in a trace.
+/// A stage after `|`: what is done with the sets of spans found in a trace.
 #[derive(Debug, Clone)]
 pub(crate) enum Stage {
-    /// `select(…)`: gives these fields with each span.
+    /// `select(…)`: returns these fields with each span.
     Select(Vec<Field>),
-    /// Keeps those that match.
+    /// Keeps matching spans.
     Filter(Expr),
-    /// Keeps those that sets of them give, which stand in a relation.
+    /// Keeps the spans that a relation of sets gives.
     Within(Spanset),
-    /// Keeps a set of spans if its numbers compare so.
+    /// Keeps a set of spans if this comparison of its numbers is true.
     Scalar(Scalar, Compare, Scalar),
-    /// `by(…)`: makes a set of the spans with equal values; with the text of the field in the query.
+    /// `by(…)`: splits into sets of spans with equal values; with the field's text in the query.
     By(Term, Arc<str>),
-    /// `coalesce()`: makes one set of all sets of a trace again.
+    /// `coalesce()`: joins all sets of a trace into one.
     Coalesce,
 }
 
-/// A number of a set of spans.
+/// A number computed from a set of spans.
 #[derive(Debug, Clone)]
 pub(crate) enum Scalar {
     Fixed(f64),
-    /// An aggregate over the spans, of a value worked out of each (`count()` has none); with its text in the query.
+    /// An aggregate of a value computed for each span (`count()` has none); with its text in the query.
     Aggregate(Aggregate, Option<Term>, Arc<str>),
-    /// Arithmetic between two numbers of the same set.
+    /// Arithmetic on two numbers of the same set.
     Worked(Box<Scalar>, Sign, Box<Scalar>),
 }
 
@@ -124,34 +126,34 @@ pub(crate) enum Aggregate {
     Sum,
 }
 
-/// A function of metrics: how spans become numbers over time.
+/// A metrics function: how spans become numbers over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Metric {
-    /// What the spans of a step become.
+    /// What is computed from the spans of a step.
     pub(crate) function: MetricFunction,
-    /// Fields whose values tell series apart (`by (…)`); empty: one series.
+    /// Fields whose values distinguish series (`by (…)`); if empty, there is one series.
     pub(crate) by: Vec<Field>,
-    /// Which of its numbers are given, one choice after the other.
+    /// Which of the numbers are returned; applied one after the other.
     pub(crate) choices: Vec<Choice>,
 }
 
 impl Metric {
-    /// Whether its series are those of a selection beside all others.
+    /// Tells whether it compares a selection with all other spans.
     pub(super) fn is_comparison(&self) -> bool {
         matches!(self.function, MetricFunction::Compare(_))
     }
 }
 
-/// Which numbers over time are given.
+/// Selects from the numbers over time.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Choice {
-    /// Those for which the comparison holds.
+    /// Those for which a comparison is true.
     Kept(Compare, f64),
-    /// So many of each step, the greatest (`true`) or the least of them.
+    /// The greatest (`true`) or smallest numbers of each step, this many.
     Picked(bool, usize),
 }
 
-/// What the spans of a step become.
+/// What is computed from the spans of a step.
 #[derive(Debug, Clone)]
 pub(crate) enum MetricFunction {
     /// `rate()`: number of spans per second.
@@ -162,35 +164,35 @@ pub(crate) enum MetricFunction {
     Of(Aggregate, Field),
     /// Quantiles of the values of a field.
     Quantiles(Field, Vec<f64>),
-    /// How many values of a field lie between one power of two and the next.
+    /// The number of values of a field between consecutive powers of two.
     Histogram(Field),
-    /// How many have each value of each attribute, inside of a selection and outside.
+    /// The number of spans with each value of each attribute, inside and outside a selection.
     Compare(Comparison),
 }
 
-/// What `compare` compares.
+/// The parameters of `compare`.
 #[derive(Debug, Clone)]
 pub(crate) struct Comparison {
     /// Spans that match are the selection,
     pub(crate) selection: Expr,
-    /// if they start within: Unix nanoseconds, the end not included.
+    /// if they start within this range: Unix nanoseconds, end exclusive.
     pub(crate) window: Option<(i64, i64)>,
-    /// Most values that are given of an attribute; others are left out.
+    /// Maximum number of values returned per attribute; others are dropped.
     pub(crate) values: usize,
 }
 
 impl Query {
-    /// Says whether it counts spans over time instead of listing them.
+    /// Tells whether it computes metrics instead of listing spans.
     pub fn is_metric(&self) -> bool {
         self.metric.is_some()
     }
 
-    /// Says whether the counts are per second.
+    /// Tells whether the numbers are per second.
     pub fn is_rate(&self) -> bool {
         self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Rate))
     }
 
-    /// Says whether a step without spans has no number, where others have 0.
+    /// Tells whether steps without spans have no number, where other functions give 0.
     pub fn leaves_gaps(&self) -> bool {
         self.metric.as_ref().is_some_and(|m| {
             let leaves_0_out = |choice: &Choice| match *choice {
@@ -201,7 +203,7 @@ impl Query {
         })
     }
 
-    /// How many exemplars its hints ask for.
+    /// Number of exemplars that its hints request.
     pub fn exemplars(&self) -> Option<usize> {
         self.exemplars
     }

@@ -1,4 +1,4 @@
-//! A test as a matcher of the values of log records, for scans that no text of LogsQL stands above.
+//! Uses a test as a matcher of log values, for scans that do not come from LogsQL text.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use super::{Glob, Operand, Test};
 use crate::logs::{MatchHints, MatcherForm, MatcherReaders, ValueMatcher};
 use crate::{Error, Result};
 
-/// Whose the matchers of this file are.
+/// Name of the owner of this file's matchers.
 pub(crate) const OF: &str = "condition";
 
-/// How they are read.
+/// How they are deserialized.
 pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value, row: |_| Ok(None) };
 
-/// What a condition asks of a field. A field that is missing fulfils nothing.
+/// The test of a condition on a field. A missing field passes no test.
 #[derive(Debug)]
 pub struct Asked(pub Test);
 
@@ -24,7 +24,7 @@ impl ValueMatcher for Asked {
 
     fn hints(&self) -> MatchHints {
         let exact = match &self.0 {
-            // Numbers are also found as other texts.
+            // Numbers also match other spellings, so they cannot be searched as exact texts.
             Test::In(any, false) if any.iter().all(|o| o.number.is_none()) => {
                 Some(any.iter().map(|o| o.text.clone()).collect())
             }
@@ -76,7 +76,7 @@ fn operand(text: &str, is_number: u64, bits: u64) -> Operand {
     Operand { text: text.to_owned(), number: (is_number != 0).then(|| f64::from_bits(bits)) }
 }
 
-/// As many operands as there are texts.
+/// Builds operands from texts and the bits of their numbers, which must be equally many.
 fn operands(texts: &[String], numbers: &[u64]) -> Option<Vec<Operand>> {
     let (numbers, rest) = numbers.as_chunks::<2>();
     let fits = rest.is_empty() && numbers.len() == texts.len();

@@ -1,4 +1,4 @@
-//! Patterns of paths: `*` is one segment or a part of one, `**` is anything, `{name}` is a segment with a name.
+//! Path patterns: `*` is a segment or a part of one, `**` is anything, `{name}` is a named segment.
 
 use memchr::memchr;
 use regex::RegexBuilder;
@@ -6,34 +6,34 @@ use regex::RegexBuilder;
 use super::Captures;
 use crate::matcher::WatchedRegex;
 
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const BYTES_MAX: usize = 1024;
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct Glob {
-    /// The pattern as it was written.
+    /// The pattern as written.
     text: String,
     folded: bool,
     regex: WatchedRegex,
     names: Vec<String>,
-    /// What each text begins with that fits; empty where case does not matter.
+    /// Common prefix of all matching texts; empty if the pattern ignores case.
     prefix: String,
 }
 
 impl Glob {
-    /// Compiles a pattern; `folded`: in any case.
+    /// Compiles a pattern; with `folded`, it ignores case.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes what is wrong with it.
     pub fn parse(text: &str, folded: bool) -> Result<Self, String> {
         if text.is_empty() || text.len() > BYTES_MAX {
             return Err(format!("must have 1 to {BYTES_MAX} bytes"));
         }
         let prefix = text.split(['*', '{', '}']).next().filter(|_| !folded).unwrap_or_default().to_owned();
-        // Whoever is given the text of the expression alone must know that case does not count.
+        // The flags are part of the pattern's text, so that whoever gets only the text knows that case is ignored.
         let (mut pattern, mut names) = (String::from(if folded { "(?is)^" } else { "(?s)^" }), Vec::new());
         let (mut rest, mut at_start) = (text, true);
         while let Some(c) = rest.chars().next() {
@@ -43,7 +43,7 @@ impl Glob {
                     rest = &rest[1..];
                     pattern.push_str(".*");
                 }
-                // A star that is a whole segment stands for one that is there.
+                // A star that makes up a whole segment matches only non-empty segments.
                 '*' if at_start && (rest.is_empty() || rest.starts_with('/')) => pattern.push_str("[^/]+"),
                 '*' => pattern.push_str("[^/]*"),
                 '{' => {
@@ -70,7 +70,7 @@ impl Glob {
         Ok(Self { text: text.to_owned(), folded, regex: WatchedRegex::new(regex), names, prefix })
     }
 
-    /// Says whether a text fits as a whole.
+    /// Tells whether a whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         text.starts_with(&self.prefix) && self.regex.is_match(text)
     }
@@ -80,7 +80,7 @@ impl Glob {
         &self.text
     }
 
-    /// Whether case does not count.
+    /// Whether case is ignored.
     pub(super) fn is_folded(&self) -> bool {
         self.folded
     }
@@ -95,7 +95,7 @@ impl Glob {
         &self.regex
     }
 
-    /// As [`Self::matches`]; adds what the named segments held.
+    /// Like [`Self::matches`]; also adds the content of named segments.
     pub fn captures(&self, text: &str, into: &mut Captures) -> bool {
         if self.names.is_empty() || !text.starts_with(&self.prefix) {
             return self.matches(text);
@@ -111,9 +111,9 @@ impl Glob {
     }
 }
 
-/// Says whether a service fits a name or a pattern of services, in which `*` stands for anything, slashes too.
+/// Tells whether a service matches a name or a pattern in which `*` stands for anything, including slashes.
 pub fn glob_of_services(pattern: &str, service: &str) -> bool {
-    // Most rules are for one service: all of them are asked about each service of each batch.
+    // Most rules are for one service, and every rule is tested with each service of each batch, so this must be fast.
     let Some(star) = memchr(b'*', pattern.as_bytes()) else { return pattern == service };
     let Some(mut rest) = service.strip_prefix(&pattern[..star]) else { return false };
     let mut parts = pattern[star + 1..].split('*').peekable();

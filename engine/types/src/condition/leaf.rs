@@ -1,4 +1,4 @@
-//! One comparison of a field.
+//! A single comparison of a field.
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -11,16 +11,16 @@ use super::screens::PART_BYTES_MAX;
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
 use crate::matcher::WatchedRegex;
 
-/// Longest pattern, in bytes.
+/// Maximum length of a pattern in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Longest text to compare with, in characters.
+/// Maximum length of a text to compare with, in characters.
 const TEXT_CHARS_MAX: usize = 4096;
-/// Most values of `in`.
+/// Maximum number of values of `in`.
 const VALUES_MAX: usize = 1000;
 
-/// The words of comparisons.
+/// The names of comparisons.
 const OPS: [&str; 14] = [
     "eq",
     "ne",
@@ -38,46 +38,46 @@ const OPS: [&str; 14] = [
     "between",
 ];
 
-/// Something to compare with: a text, and the number that it is.
+/// A value to compare with: a text, and the number it represents.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Operand {
-    /// What is compared with as text: a number or a truth value as it is printed, `$name` for a variable.
+    /// The text: for a number or boolean as it is printed, for a variable `$name`.
     pub text: String,
-    /// Its number, where it is one.
+    /// Its number, if it represents one.
     pub number: Option<f64>,
 }
 
-/// What a field is asked.
+/// A test of a field.
 #[derive(Debug, Clone)]
 pub enum Test {
-    /// One of these; `true` in the second place: in any case.
+    /// Equals one of these; `true` if case is ignored.
     In(Vec<Operand>, bool),
-    /// None of these; `true` in the second place: in any case.
+    /// Equals none of these; `true` if case is ignored.
     NotIn(Vec<Operand>, bool),
-    /// Has a text somewhere within; `true`: in any case.
+    /// Contains a text; `true` if case is ignored.
     Contains(String, bool),
-    /// Begins with a text; `true`: in any case.
+    /// Starts with a text; `true` if case is ignored.
     Starts(String, bool),
-    /// Ends with a text; `true`: in any case.
+    /// Ends with a text; `true` if case is ignored.
     Ends(String, bool),
-    /// Fits a pattern of paths as a whole.
+    /// Matches a path pattern as a whole.
     Glob(Glob),
-    /// A pattern is found in it.
+    /// Contains a match of a regular expression.
     Regex(WatchedRegex),
-    /// Is there, or is not.
+    /// Exists, or does not exist.
     Exists(bool),
-    /// Lies between these, each with whether it counts itself.
+    /// Lies between these bounds; `true` if a bound is inclusive.
     Within(Option<(Operand, bool)>, Option<(Operand, bool)>),
 }
 
-/// A field and what it is asked.
+/// A field with its test.
 #[derive(Debug, Clone)]
 pub(super) struct Leaf {
     pub(super) field: FieldName,
     pub(super) test: Test,
-    /// Whether texts are compared in any case: patterns do not tell.
+    /// Whether text comparisons ignore case; for patterns this is part of the pattern.
     folded: bool,
-    /// Finds the text of `contains` without being made anew for each row.
+    /// Searcher for `contains`, built once.
     finder: Option<memmem::Finder<'static>>,
 }
 
@@ -111,7 +111,7 @@ fn text(value: &Value) -> Checked<String> {
     }
 }
 
-/// Compiles a pattern that says all of itself.
+/// Compiles a pattern that includes all its flags.
 pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
     RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build().map(WatchedRegex::new)
 }
@@ -121,13 +121,13 @@ fn pattern(value: &Value, folded: bool) -> Checked<WatchedRegex> {
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
     }
-    // Whoever is given its text alone, such as a query, must know that case does not count.
+    // The flag is part of the pattern's text, so that queries that get only the text know that case is ignored.
     let text = if folded { format!("(?i){text}") } else { text };
     compiled(&text).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => ("INVALID_REGEX", "is too large when it is compiled".to_owned()),
         other => {
             let said = other.to_string();
-            // The last line says what; those before it draw where.
+            // The last line has the message; those before it show the position.
             let what = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
             ("INVALID_REGEX", what)
         }
@@ -166,7 +166,7 @@ fn test(op: &str, value: &Value, folded: bool) -> Checked<Test> {
             let (low, high) = (bound(low)?, bound(high)?);
             let reversed = match (low.number, high.number) {
                 (Some(low), Some(high)) => low > high,
-                // What variables stand for is known when they are bound.
+                // The values of variables are known only when they are bound.
                 (None, None) => low.text > high.text && !low.is_variable() && !high.is_variable(),
                 _ => false,
             };
@@ -181,7 +181,7 @@ fn test(op: &str, value: &Value, folded: bool) -> Checked<Test> {
     })
 }
 
-/// Refuses a text where a field is always a number: nothing could hold of it.
+/// Refuses a text for a field that is always a number, as it could never match.
 fn fits(field: &FieldName, test: &Test) -> Checked<()> {
     if *field != FieldName::Intrinsic("span.durationMs") {
         return Ok(());
@@ -195,8 +195,8 @@ fn fits(field: &FieldName, test: &Test) -> Checked<()> {
     if fits { Ok(()) } else { Err(("INVALID_TYPE", "must be a number: the field is one".to_owned())) }
 }
 
-/// Kinds and states of spans are words that others write in upper case (`SERVER`, `ERROR`): what is asked for as they do is
-/// asked for in lower case, too.
+/// Kinds and statuses of spans are words that other systems write in upper case (`SERVER`, `ERROR`): a word in upper
+/// case also matches the lower-case one.
 fn with_lower_case(field: &FieldName, test: Test) -> Test {
     let FieldName::Intrinsic("span.kind" | "span.status") = field else { return test };
     let both = |operands: Vec<Operand>| {
@@ -276,12 +276,12 @@ impl Leaf {
         }
     }
 
-    /// What tells it from others: two with the same text ask the same.
+    /// A key that distinguishes it from other tests; equal keys mean the same test.
     pub(super) fn key(&self) -> String {
         format!("{:?} {} {:?}", self.field, self.folded, self.test)
     }
 
-    /// Names of what it may capture.
+    /// Names of its captures.
     pub(super) fn captured(&self) -> Vec<&str> {
         match &self.test {
             Test::Regex(regex) => regex.regex().capture_names().flatten().collect(),
@@ -290,7 +290,7 @@ impl Leaf {
         }
     }
 
-    /// About how much time it takes: the cheap ones are asked first where the order does not matter.
+    /// Estimated cost; cheap tests are evaluated first if the order does not matter.
     pub(super) fn cost(&self) -> u32 {
         match &self.test {
             Test::Exists(_) => 0,
@@ -301,11 +301,11 @@ impl Leaf {
         }
     }
 
-    /// What a text must have to pass, where that is known; a field that is not there fails then.
+    /// What a text must contain to pass, if known; a missing field then fails.
     pub(super) fn sought(&self) -> Option<Sought> {
         match &self.test {
             Test::Contains(part, false) | Test::Starts(part, false) | Test::Ends(part, false) => Sought::part(part),
-            // Numbers are also found as other texts.
+            // Numbers also match other spellings.
             Test::In(any, false) if any.iter().all(|one| one.number.is_none()) => {
                 Some(Sought::Wholes(any.iter().map(|one| one.text.clone()).collect()))
             }
@@ -315,7 +315,7 @@ impl Leaf {
         }
     }
 
-    /// Whether each text that has what is sought passes.
+    /// Whether every text with that content passes.
     pub(super) fn is_told(&self) -> bool {
         match &self.test {
             Test::Contains(part, false) => part.len() <= PART_BYTES_MAX,
@@ -324,7 +324,7 @@ impl Leaf {
         }
     }
 
-    /// Says whether the text of the field, none where it is not there, passes.
+    /// Tells whether the text of the field (`None` if it is missing) passes.
     pub(super) fn passes(&self, found: Option<&str>) -> bool {
         match (found, &self.finder) {
             (None, _) => self.test.holds_without(),
@@ -337,7 +337,7 @@ impl Leaf {
         let Some(found) = row.get(&self.field) else { return self.test.holds_without() };
         match (&self.test, captures) {
             (Test::Regex(regex), Some(into)) => {
-                // Most texts do not fit: that is said without room for what would be captured.
+                // Most texts do not match; find that out without allocating captures.
                 if !regex.is_match(&found) {
                     return false;
                 }
@@ -362,7 +362,8 @@ fn folded(text: &str, fold: bool) -> Cow<'_, str> {
     if fold { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
 }
 
-/// Compares with a bound: numbers alone where it is one, as scans do, which know no order of texts; else by code points.
+/// Compares with a bound: numerically if the bound is a number, as scans do, which have no order of texts; otherwise by
+/// code points.
 fn order(found: &str, bound: &Operand) -> Option<Ordering> {
     match bound.number {
         Some(number) => found.parse::<f64>().ok()?.partial_cmp(&number),
@@ -371,7 +372,7 @@ fn order(found: &str, bound: &Operand) -> Option<Ordering> {
 }
 
 impl Operand {
-    /// Says whether something else is put in its place when the condition is used.
+    /// Tells whether it is a variable, to be replaced when the condition is used.
     fn is_variable(&self) -> bool {
         self.text.strip_prefix('$').is_some_and(|name| !name.is_empty() && !name.starts_with('$'))
     }
@@ -380,18 +381,18 @@ impl Operand {
         if folded(found, fold) == folded(&self.text, fold) {
             return true;
         }
-        // `250` and `250.0` are one number.
+        // `250` and `250.0` are the same number.
         self.number.is_some_and(|n| found.parse::<f64>().is_ok_and(|found| found == n))
     }
 }
 
 impl Test {
-    /// Says what a field that is not there answers.
+    /// Tells whether a missing field passes.
     pub fn holds_without(&self) -> bool {
         matches!(self, Self::NotIn(..) | Self::Exists(false))
     }
 
-    /// Says whether the text of a field passes.
+    /// Tells whether the text of a field passes.
     pub fn holds(&self, found: &str) -> bool {
         match self {
             Self::In(any, fold) => any.iter().any(|one| one.is(found, *fold)),

@@ -1,5 +1,6 @@
-//! What many tests of one field look for, found in one pass over its text. Most texts hold little of it, so that most tests
-//! need not be asked one by one: what a screen does not name fails for sure, and what it names is asked as before.
+//! Searches a field's text once for everything that many tests look for. Most texts contain little of it, so most tests
+//! need not be evaluated: a test that a screen does not report certainly fails; one that it reports is evaluated as
+//! usual.
 
 use std::collections::HashMap;
 
@@ -10,26 +11,26 @@ use regex_syntax::hir::{Hir, HirKind};
 
 use super::FieldName;
 
-/// Fewest askers of a field for which one pass is less work than asking each.
+/// With fewer tests on a field than this, a screen is more work than evaluating each.
 const ASKERS_MIN: usize = if cfg!(test) { 1 } else { 3 };
-/// Bytes that are looked for of a longer part: what begins so is asked itself.
+/// Longer substrings are searched only by their first bytes.
 pub(super) const PART_BYTES_MAX: usize = 32;
-/// Shorter parts stand in most texts.
+/// Shorter substrings occur in most texts.
 const PART_BYTES_MIN: usize = 2;
-/// Most parts of which one must be there.
+/// Maximum number of alternative substrings of a test.
 const PARTS_MAX: usize = 50;
 
-/// What a text must have for a test to pass.
+/// What a text must contain or equal for a test to pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Sought {
-    /// One of these in it.
+    /// It contains one of these.
     Parts(Vec<Vec<u8>>),
-    /// It is one of these.
+    /// It equals one of these.
     Wholes(Vec<String>),
 }
 
 impl Sought {
-    /// A text that must be in it; none: it is too short to tell much.
+    /// A substring that it must contain; `None` if it is too short to be selective.
     pub fn part(text: &str) -> Option<Self> {
         Self::parts(vec![text.as_bytes().to_vec()])
     }
@@ -42,21 +43,21 @@ impl Sought {
         (tells && !parts.is_empty()).then_some(Self::Parts(parts))
     }
 
-    /// What all texts hold in which a pattern is found; `folded`: in any case.
+    /// What every text must contain to match a pattern; `folded` if case is ignored.
     pub fn by_pattern(pattern: &str, folded: bool) -> Option<Self> {
         let hir = ParserBuilder::new().case_insensitive(folded).build().parse(pattern).ok()?;
         Self::parts(required(&hir)?)
     }
 }
 
-/// Texts of which one is in whatever fits.
+/// Substrings, one of which is in every match.
 fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     match hir.kind() {
         HirKind::Literal(literal) => Some(vec![literal.0.to_vec()]),
         HirKind::Capture(capture) => required(&capture.sub),
         HirKind::Repetition(repetition) if repetition.min > 0 => required(&repetition.sub),
         HirKind::Concat(parts) => {
-            // The longer the shortest of them, the rarer.
+            // The longer the shortest of them, the more selective.
             let found = parts.iter().filter_map(required);
             found.max_by_key(|parts| parts.iter().map(Vec::len).min())
         }
@@ -65,22 +66,23 @@ fn required(hir: &Hir) -> Option<Vec<Vec<u8>>> {
     }
 }
 
-/// What is looked for in one field.
+/// The searches in one field.
 #[derive(Debug)]
 struct Screen {
     field: FieldName,
     askers: Vec<usize>,
-    /// Finds the first part many bytes at a time: most texts have none. None: there are too many of them for that.
+    /// Finds the first substring many bytes at a time, as most texts have none. `None` if there are too many substrings
+    /// for that.
     first: Option<Searcher>,
-    /// Finds all of them.
+    /// Finds all substrings.
     parts: Option<AhoCorasick>,
-    /// Who asks for each part.
+    /// For each substring, the tests that need it.
     of_part: Vec<Vec<usize>>,
     of_whole: HashMap<String, Vec<usize>>,
 }
 
 impl Screen {
-    /// None: it cannot be made, so that each is asked.
+    /// `None` if it cannot be built; then every test is evaluated.
     fn of(field: FieldName, sought: Vec<(usize, Sought)>) -> Option<Self> {
         let (mut parts, mut of_part): (Vec<Vec<u8>>, Vec<Vec<usize>>) = (Vec::new(), Vec::new());
         let mut numbers: HashMap<Vec<u8>, usize> = HashMap::new();
@@ -110,7 +112,7 @@ impl Screen {
             (None, None)
         } else {
             let (first, mut all) = (Searcher::new(&parts), AhoCorasick::builder());
-            // Who begins where the first part is has nothing to skip.
+            // The search starts at the first match, so a prefilter would not help.
             let all = all.match_kind(MatchKind::Standard).prefilter(first.is_none()).build(&parts).ok()?;
             (first, Some(all))
         };
@@ -118,16 +120,16 @@ impl Screen {
     }
 }
 
-/// Screens of several fields; askers are numbers that the caller gave.
+/// Screens for several fields; tests are identified by the caller's numbers.
 #[derive(Debug, Default)]
 pub struct Screens {
     list: Vec<Screen>,
-    /// The screen of each asker.
+    /// The screen of each test, if it has one.
     places: Vec<Option<usize>>,
 }
 
 impl Screens {
-    /// Makes a screen of each field of which many ask for something.
+    /// Builds a screen for each field with enough tests.
     pub fn of(asked: impl IntoIterator<Item = (FieldName, usize, Sought)>) -> Self {
         let mut by_field: Vec<(FieldName, Vec<(usize, Sought)>)> = Vec::new();
         for (field, asker, sought) in asked {
@@ -156,7 +158,7 @@ impl Screens {
         self.list.is_empty()
     }
 
-    /// The screen that an asker is in.
+    /// The screen of a test, if it has one.
     pub fn place(&self, asker: usize) -> Option<usize> {
         self.places.get(asker).copied().flatten()
     }
@@ -171,7 +173,7 @@ impl Screens {
         &self.list[place].askers
     }
 
-    /// Names the askers of a screen that a text may let pass, some of them more than once; all others fail.
+    /// Calls a function with each test of a screen that the text may pass, possibly more than once; all others fail.
     pub fn find(&self, place: usize, text: &str, each: &mut dyn FnMut(usize)) {
         let screen = &self.list[place];
         let begin = match &screen.first {
@@ -185,7 +187,7 @@ impl Screens {
                         screen.of_part[part.pattern().as_usize()].iter().for_each(|asker| each(*asker));
                     }
                 }
-                // Never with patterns of this kind; then each is asked.
+                // Cannot happen with patterns of this kind; if it did, evaluate every test.
                 Err(_) => screen.askers.iter().for_each(|asker| each(*asker)),
             }
         }

@@ -1,19 +1,20 @@
-//! Conditions of many rules over the same rows: what several of them ask of a field needs to be asked only once per row.
+//! Conditions of many rules over the same rows: a test that several of them contain needs to be evaluated only once per
+//! row.
 
 use std::collections::HashMap;
 
 use super::{Condition, FieldName, Leaf, Node, Sought};
 
-/// The different tests of several conditions, by number.
+/// The distinct tests of several conditions, by number.
 #[derive(Debug, Default)]
 pub struct SharedTests {
     leaves: Vec<Leaf>,
-    /// How many conditions ask each.
+    /// How many conditions use each test.
     asked: Vec<usize>,
     numbers: HashMap<String, usize>,
 }
 
-/// A condition over tests that it shares with others.
+/// A condition over shared tests.
 #[derive(Debug, Clone)]
 pub struct SharedCondition(Part);
 
@@ -26,12 +27,13 @@ enum Part {
 }
 
 impl SharedTests {
-    /// Takes in the tests of a condition. It holds where the condition matches; its cheap tests are asked first.
+    /// Adds the tests of a condition. The result matches exactly where the condition does; it evaluates cheap tests
+    /// first.
     pub fn add(&mut self, condition: &Condition) -> SharedCondition {
         SharedCondition(self.part(&condition.0).1)
     }
 
-    /// A part, and about how much time it takes.
+    /// Converts a part of a condition; also returns its estimated cost.
     fn part(&mut self, node: &Node) -> (u32, Part) {
         match node {
             Node::All(parts) => self.parts(parts, Part::All),
@@ -60,59 +62,60 @@ impl SharedTests {
         (cost, made(parts.into_iter().map(|(_, part)| part).collect()))
     }
 
-    /// How many different tests there are.
+    /// Number of distinct tests.
     pub fn len(&self) -> usize {
         self.leaves.len()
     }
 
-    /// Says whether nothing is asked.
+    /// Tells whether there are no tests.
     pub fn is_empty(&self) -> bool {
         self.leaves.is_empty()
     }
 
-    /// The field that a test looks at.
+    /// The field that a test examines.
     pub fn field(&self, test: usize) -> &FieldName {
         &self.leaves[test].field
     }
 
-    /// What the text of its field must have for a test to pass, where that is known.
+    /// What the field's text must contain for a test to pass, if known.
     pub fn sought(&self, test: usize) -> Option<Sought> {
         self.leaves[test].sought()
     }
 
-    /// Whether each text that has what is sought passes a test: who has looked for it need not ask.
+    /// Whether every text with that content passes, so that the test itself need not be evaluated.
     pub fn is_told(&self, test: usize) -> bool {
         self.leaves[test].is_told()
     }
 
-    /// Says whether a test is asked more than once.
+    /// Tells whether several conditions use a test.
     pub fn is_shared(&self, test: usize) -> bool {
         self.asked[test] > 1
     }
 
-    /// Says whether the text of its field, none where a row does not have it, passes a test.
+    /// Tells whether the field's text (`None` if the row lacks the field) passes a test.
     pub fn passes(&self, test: usize, found: Option<&str>) -> bool {
         self.leaves[test].passes(found)
     }
 }
 
 impl SharedCondition {
-    /// Says whether it holds of a row, about which `ask` answers the tests.
+    /// Tells whether the condition matches a row; `ask` evaluates its tests.
     pub fn holds(&self, ask: &mut dyn FnMut(usize) -> bool) -> bool {
         self.0.holds(ask)
     }
 
-    /// Tests of those that `has` names of which one passes wherever it holds; none: it may hold without any.
+    /// Tests, among those for which `has` is true, of which at least one passes whenever the condition matches; `None`
+    /// if it may match without any.
     pub fn must(&self, has: &dyn Fn(usize) -> bool) -> Option<Vec<usize>> {
         self.0.must(has)
     }
 
-    /// The test that it is; none: it is more than one.
+    /// Its only test; `None` if it has several.
     pub fn only(&self) -> Option<usize> {
         if let Part::Test(test) = self.0 { Some(test) } else { None }
     }
 
-    /// The tests that it asks.
+    /// The tests it uses.
     pub fn tests(&self) -> Vec<usize> {
         let mut found = Vec::new();
         self.0.tests(&mut found);

@@ -1,8 +1,8 @@
-//! Templates of names: text with `{field}` and `{capture}`.
+//! Templates for names: text with `{field}` and `{capture}`.
 
 use super::{Captures, FieldName, Fields};
 
-/// Longest template and longest name, in characters.
+/// Maximum length of a template, and of a name, in characters.
 const CHARS_MAX: usize = 200;
 
 #[derive(Debug, Clone)]
@@ -11,15 +11,16 @@ enum Piece {
     Part(String, FieldName),
 }
 
-/// A template of names (`config-api` 3.1): an empty part gives `-`, the whole has at most 200 characters.
+/// A template for names (`config-api` 3.1): an empty value is replaced by `-`, and the result has at most 200
+/// characters.
 #[derive(Debug, Clone)]
 pub struct NameTemplate(Vec<Piece>);
 
 impl NameTemplate {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// Describes what is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         if text.chars().count() > CHARS_MAX {
             return Err(format!("must have at most {CHARS_MAX} characters"));
@@ -45,12 +46,12 @@ impl NameTemplate {
         Ok(Self(pieces))
     }
 
-    /// Makes a template that gives one text, whatever stands in it.
+    /// A template that always gives this text; it is not parsed.
     pub fn of_text(text: &str) -> Self {
         Self(vec![Piece::Text(text.to_owned())])
     }
 
-    /// The fields, or captured parts, that it names.
+    /// The fields and captures it refers to.
     pub fn fields(&self) -> impl Iterator<Item = &FieldName> {
         self.0.iter().filter_map(|piece| match piece {
             Piece::Part(_, field) => Some(field),
@@ -58,12 +59,12 @@ impl NameTemplate {
         })
     }
 
-    /// Says whether it names one of these captured parts.
+    /// Tells whether it refers to one of these captures.
     pub fn names_any(&self, captured: &[&str]) -> bool {
         self.0.iter().any(|piece| matches!(piece, Piece::Part(key, _) if captured.contains(&key.as_str())))
     }
 
-    /// Makes a name; captured parts go before fields of the same name.
+    /// Builds a name; captures take precedence over fields of the same name.
     pub fn render(&self, row: &dyn Fields, captures: &Captures) -> String {
         let mut name = String::new();
         for piece in &self.0 {

@@ -1,14 +1,14 @@
-//! Variables of conditions: `$name` as a value, set when a segment is used.
+//! Variables in conditions: `$name` as a value, which is set when a segment is used.
 
 use serde_json::{Map, Value};
 
 use super::ConditionError;
 
-/// Puts values in the place of `$name`. A variable of several values stands for all of them in a list, else only one may be
-/// given. `$$` begins a text with a dollar sign.
+/// Replaces `$name` by values. In a list, a variable stands for all its values; elsewhere it must have exactly one.
+/// `$$` escapes a leading dollar sign.
 ///
 /// # Errors
-/// A variable that has no value, or several where one is needed.
+/// A variable has no value, or several where one is needed.
 pub fn bind(condition: &Value, variables: &Map<String, Value>) -> Result<Value, ConditionError> {
     bound(condition, variables, "")
 }

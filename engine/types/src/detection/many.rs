@@ -1,4 +1,5 @@
-//! Detection over many spans: which rules are for a service is found once, and what several rules ask of a span is asked once.
+//! Detection over many spans: the rules for a service are determined once, and a test shared by several rules is
+//! evaluated once per span.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,64 +7,64 @@ use std::sync::Arc;
 use super::{Candidate, Detected, Detector};
 use crate::watch::{RULE_MAX, Until, Watch};
 
-/// Beyond so many spans that take longer than [`RULE_MAX`] nobody looks at the others.
+/// When this many spans have taken longer than [`RULE_MAX`], the remaining ones are not examined.
 const LONG_MAX: u32 = 4;
 
-/// Names of a rule for a service that are remembered.
+/// How many names of a rule are remembered per service.
 const NAMES_MAX: usize = if cfg!(test) { 2 } else { 256 };
 
-/// What is known of a test of a span.
+/// The state of a test for the current span.
 const UNKNOWN: u8 = 0;
 const HOLDS: u8 = 1;
 const FAILS: u8 = 2;
 
-/// Places of rules in their order.
+/// Indexes of rules, in order.
 #[derive(Debug, Default)]
 struct Places {
-    /// Those for a service.
+    /// The rules for a service.
     all: Vec<usize>,
-    /// Those of them that look at all spans, not at entries only.
+    /// Those of them that apply to all spans, not only to entry spans.
     any_scope: Vec<usize>,
 }
 
 impl Places {
-    /// Those that look at a span.
+    /// The rules that apply to a span.
     fn of(&self, span: &Candidate<'_>) -> &[usize] {
         if span.is_entry { &self.all } else { &self.any_scope }
     }
 }
 
-/// Decides about spans one after the other, as [`Detector::decide`] does.
+/// Decides about one span after the other, like [`Detector::decide`].
 #[derive(Debug)]
 pub struct Detecting<'a> {
     asking: Asking<'a>,
     until: Arc<Until>,
     watch: Watch,
-    /// Spans that took too long.
+    /// Number of spans that took too long.
     long: u32,
-    /// Whether the last one did, or was not looked at.
+    /// Whether the last span took too long, or was not examined.
     gave_up: bool,
 }
 
-/// The rules, and what is known of the present span.
+/// The rules, and what is known about the current span.
 #[derive(Debug)]
 struct Asking<'a> {
     detector: &'a Detector,
-    /// The rules for each service that came up.
+    /// The rules for each service seen so far.
     places: Vec<Places>,
     by_service: HashMap<String, usize>,
-    /// The service of the last span: mostly that of the next one.
+    /// The service of the last span; mostly the next span has the same.
     last: (String, Option<usize>),
     answers: Vec<u8>,
-    /// Which screens have told of the present span.
+    /// Which screens have been run on the current span.
     screened: Vec<bool>,
-    /// By service, rule and the name that it gives: what spans belong to. The same names come again and again, and what
-    /// became of one once becomes of it always.
+    /// The result by service, rule and generated name. The same names recur, and the same name always gives the same
+    /// result.
     named: HashMap<(usize, usize), HashMap<String, Detected>>,
 }
 
 impl<'a> Detecting<'a> {
-    /// Begins a round over many spans, in which what was found of one serves those like it.
+    /// Starts a run over many spans, in which results are reused for similar spans.
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
         let (places, by_service, last) = (Vec::new(), HashMap::new(), (String::new(), None));
@@ -73,13 +74,13 @@ impl<'a> Detecting<'a> {
         Self { asking, until, watch, long: 0, gave_up: false }
     }
 
-    /// Finds the rule that decides about a span, by its id, and what the span belongs to by it. Texts of a span that take
-    /// too long say nothing ([`Self::gave_up`]).
+    /// Returns the id of the rule that applies to a span, with what the span belongs to. Returns nothing if its texts
+    /// take too long ([`Self::gave_up`]).
     pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
         self.gave_up = self.long >= LONG_MAX;
         let asking = &mut self.asking;
         let service = asking.places_of(span.service);
-        // Most spans are no entries: what no rule looks at takes no time that is to be watched.
+        // Most spans are not entry spans; if no rule applies there is no time to be limited.
         if self.gave_up || asking.places[service].of(span).is_empty() {
             return None;
         }
@@ -94,14 +95,14 @@ impl<'a> Detecting<'a> {
         decided
     }
 
-    /// Says whether nothing is known of the last span, since it took too long or others before it did.
+    /// Tells whether the last span has no result because it, or earlier ones, took too long.
     pub fn gave_up(&self) -> bool {
         self.gave_up
     }
 }
 
 impl<'a> Asking<'a> {
-    /// Decides about a span of a service, of which [`Self::places_of`] gave the number.
+    /// Decides about a span; `service` is the number from [`Self::places_of`].
     fn decide(&mut self, span: &Candidate<'_>, service: usize) -> Option<(&'a str, Option<Detected>)> {
         let places = self.places[service].of(span);
         let (detector, answers, screened) = (self.detector, &mut self.answers, &mut self.screened);
@@ -128,7 +129,7 @@ impl<'a> Asking<'a> {
         let place = *places.iter().find(holds)?;
         let rule = &detector.rules[place];
         let (name, known) = (rule.rendered(span), self.named.entry((service, place)).or_default());
-        // Spans of pages may be of one name and of several kinds.
+        // Spans of web pages may have the same name and different kinds.
         if let Some(found) = known.get(&name).filter(|found| found.kind == span.kind) {
             return Some((&rule.id, Some(found.clone())));
         }

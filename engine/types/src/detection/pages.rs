@@ -1,5 +1,5 @@
-//! What happens in browsers, as rules of pages look at it (`config-api` 3.3): spans that the browser instrumentations of
-//! OpenTelemetry send.
+//! Browser events in the form that page rules see (`config-api` 3.3), from spans sent by OpenTelemetry's browser
+//! instrumentations.
 
 use std::borrow::Cow;
 
@@ -7,9 +7,9 @@ use super::Candidate;
 use crate::condition::{FieldName, Fields};
 use crate::spans::{SpanRow, find_text as find};
 
-/// The language that browser instrumentations say they are in.
+/// The SDK language of browser instrumentations.
 const WEB: &str = "webjs";
-/// The kind of spans that call others.
+/// The kind of client spans.
 const CLIENT: u8 = 3;
 
 /// A span of a browser.
@@ -20,7 +20,7 @@ pub struct PageRow<'a> {
 }
 
 impl<'a> PageRow<'a> {
-    /// Reads a span; none: it is not of a browser, or stands for nothing that rules are about.
+    /// Reads a span; `None` if it is not from a browser, or not of a type that rules are about.
     pub fn of(row: &'a SpanRow<'a>) -> Option<Self> {
         let is_browser = find(row.resource, "telemetry.sdk.language").is_some_and(|language| language == WEB);
         if !is_browser {
@@ -41,7 +41,7 @@ impl<'a> PageRow<'a> {
         Some(Self { row, kind })
     }
 
-    /// The same as rules see it.
+    /// The span in the form that rules see.
     pub fn candidate(&'a self, application: &'a str) -> Candidate<'a> {
         Candidate { service: application, kind: self.kind, is_entry: true, fields: self }
     }
@@ -51,7 +51,7 @@ impl<'a> PageRow<'a> {
     }
 }
 
-/// The path of an address.
+/// The path of a URL.
 fn path_of(url: &str) -> String {
     let behind = url.split_once("://").map_or(url, |(_, rest)| rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]));
     let path = behind.split(['?', '#']).next().unwrap_or_default();
@@ -77,7 +77,7 @@ impl Fields for PageRow<'_> {
     }
 }
 
-/// What is known of something that happened in a browser.
+/// What is known about a browser event.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Happened<'a> {
     pub(super) kind: Option<&'a str>,
@@ -85,7 +85,7 @@ pub(super) struct Happened<'a> {
     pub(super) application: Option<&'a str>,
 }
 
-/// A field that pages are described by and that is not there under its own name, from what senders know; `look` finds an
+/// A field that describes pages and is missing under its own name, derived from other attributes; `look` finds an
 /// attribute.
 pub(super) fn told<'a>(
     key: &str,

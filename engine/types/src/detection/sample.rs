@@ -1,4 +1,4 @@
-//! Examples of spans as callers write them: JSON with name, kind, service and attributes.
+//! Example spans in the form that users enter: JSON with name, kind, service and attributes.
 
 use std::borrow::Cow;
 
@@ -7,28 +7,28 @@ use serde_json::{Map, Value};
 use super::pages::{Happened, told};
 use crate::condition::{FieldName, Fields};
 
-/// Words of kinds.
+/// Names of span kinds.
 const KINDS: [&str; 5] = ["internal", "server", "client", "producer", "consumer"];
-/// Words of what happens in browsers.
+/// Names of browser events.
 const PAGE_KINDS: [&str; 4] = ["pageLoad", "routeChange", "userAction", "xhr"];
 
-/// An example of a span, or of what happened in a browser; it counts as a root span.
+/// An example of a span or of a browser event; it counts as a root span.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     name: Option<String>,
     kind: Option<String>,
-    /// Its service; none: any that a rule asks for.
+    /// Its service; `None` matches any service of a rule.
     pub service: Option<String>,
     attributes: Map<String, Value>,
-    /// Whether it is of a browser.
+    /// Whether it is a browser event.
     pages: bool,
 }
 
 impl Sample {
-    /// Reads an example. `owner` is `service` or `application`; `more` are members that the caller reads.
+    /// Parses an example. `owner` is `service` or `application`; `more` are members that the caller reads.
     ///
     /// # Errors
-    /// The member that is wrong, the stable word, and why.
+    /// The invalid member, its error code, and the reason.
     pub fn parse(value: &Value, owner: &str, more: &[&str]) -> Result<Self, (String, &'static str, String)> {
         let wrong = |at: &str, code, why: &str| Err((at.to_owned(), code, why.to_owned()));
         let Value::Object(map) = value else { return wrong("", "INVALID_TYPE", "must be an object") };
@@ -64,7 +64,7 @@ impl Sample {
         Ok(Self { name, kind, service, attributes, pages })
     }
 
-    /// Says whether it is of a kind; one without a kind is of any.
+    /// Tells whether it has a kind; one without a kind matches any.
     pub(super) fn is_of_kind(&self, kind: &str) -> bool {
         self.kind.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(kind))
     }
@@ -77,7 +77,7 @@ impl Sample {
         }
     }
 
-    /// An attribute of its own, else of its resource.
+    /// An attribute of the span, or else of its resource.
     fn any_attribute(&self, key: &str) -> Option<Cow<'_, str>> {
         self.attribute(key).or_else(|| self.attribute(&format!("resource.{key}")))
     }
@@ -88,7 +88,7 @@ impl Fields for Sample {
         let own = |text: &Option<String>| text.clone().map(Cow::Owned);
         let found = match name {
             FieldName::Intrinsic("span.name") => own(&self.name).or_else(|| self.attribute("span.name")),
-            // What happened in a browser is no kind of spans.
+            // Browser events have no span kind.
             FieldName::Intrinsic("span.kind") if self.pages => self.attribute("span.kind"),
             FieldName::Intrinsic("span.kind") => own(&self.kind).or_else(|| self.attribute("span.kind")),
             FieldName::Intrinsic("service.name") => own(&self.service).or_else(|| self.attribute("service.name")),

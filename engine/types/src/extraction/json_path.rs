@@ -1,6 +1,7 @@
-//! Singular queries of JSONPath (RFC 9535 section 2.3.5.1): `$`, then names and indexes, which lead to one node at most.
+//! Singular JSONPath queries (RFC 9535 section 2.3.5.1): `$` followed by names and indexes, which select at most one
+//! node.
 //!
-//! A text is read once for all queries of a rule, and no more of it is kept than the nodes that they lead to.
+//! A text is parsed once for all queries of a rule, and only the selected nodes are kept.
 
 use std::fmt;
 
@@ -8,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::Value;
 
-/// Most names and indexes in a query.
+/// Maximum number of names and indexes in a query.
 const STEPS_MAX: usize = 64;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -22,7 +23,7 @@ enum Step {
 pub(super) struct JsonPath(Vec<Step>);
 
 impl JsonPath {
-    /// Reads a query.
+    /// Parses a query.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let mut rest = text.strip_prefix('$').ok_or("must begin with `$`")?;
         let mut steps = Vec::new();
@@ -54,7 +55,7 @@ impl JsonPath {
     }
 }
 
-/// Gives the node that steps lead to.
+/// The node that the steps select.
 fn node<'v>(steps: &[Step], value: &'v Value) -> Option<&'v Value> {
     steps.iter().try_fold(value, |at, step| match (step, at) {
         (Step::Name(name), Value::Object(map)) => map.get(name),
@@ -66,7 +67,7 @@ fn node<'v>(steps: &[Step], value: &'v Value) -> Option<&'v Value> {
     })
 }
 
-/// Gives the node that each of some queries leads to in a text. None: it is no JSON.
+/// For each query, the node it selects in a text. `None` if the text is not JSON.
 pub(super) fn nodes<'p>(text: &str, paths: Vec<&'p JsonPath>) -> Option<Vec<(&'p JsonPath, Option<Value>)>> {
     let mut found = vec![None; paths.len()];
     let steps: Vec<(usize, &[Step])> = paths.iter().map(|path| path.0.as_slice()).enumerate().collect();
@@ -76,10 +77,10 @@ pub(super) fn nodes<'p>(text: &str, paths: Vec<&'p JsonPath>) -> Option<Vec<(&'p
     Some(paths.into_iter().zip(found).collect())
 }
 
-/// Queries by their numbers, each with the steps that lead on from a node.
+/// Queries by number, each with the remaining steps from a node.
 type Paths<'p> = Vec<(usize, &'p [Step])>;
 
-/// Those of some queries that lead through a node below, from there on.
+/// The queries that continue through a child node, from there on.
 fn below<'p>(paths: &[(usize, &'p [Step])], through: impl Fn(&Step) -> bool) -> Paths<'p> {
     let on = |&(n, steps): &(usize, &'p [Step])| match steps {
         [first, rest @ ..] if through(first) => Some((n, rest)),
@@ -88,7 +89,7 @@ fn below<'p>(paths: &[(usize, &'p [Step])], through: impl Fn(&Step) -> bool) -> 
     paths.iter().filter_map(on).collect()
 }
 
-/// A node that is read for the queries that lead through it; where there are none, only whether it is JSON.
+/// Parses a node for the queries that pass through it; without any, only checks that it is JSON.
 struct Seek<'s, 'p> {
     paths: &'s [(usize, &'p [Step])],
     found: &'s mut [Option<Value>],
@@ -98,7 +99,7 @@ impl<'de> DeserializeSeed<'de> for Seek<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, reader: D) -> Result<(), D::Error> {
-        // From the end of a list nobody counts before it is read.
+        // Negative indexes count from the end, so the whole list must be read first.
         let is_whole = |steps: &[Step]| match steps {
             [] => true,
             [Step::Index(n), ..] => *n < 0,
@@ -160,7 +161,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<(), A::Error> {
         let Self { paths, found } = self;
         while let Some(through) = entries.next_key_seed(Key(paths))? {
-            // Of a name that stands twice the last one counts.
+            // If a name occurs twice, the last one wins.
             for (n, _) in &through {
                 found[*n] = None;
             }
@@ -170,7 +171,7 @@ impl<'de> Visitor<'de> for Seek<'_, '_> {
     }
 }
 
-/// A name within an object, read for the queries that lead through it.
+/// A name within an object, read for the queries that pass through it.
 struct Key<'s, 'p>(&'s [(usize, &'p [Step])]);
 
 impl<'de, 'p> DeserializeSeed<'de> for Key<'_, 'p> {
@@ -193,12 +194,12 @@ impl<'p> Visitor<'_> for Key<'_, 'p> {
     }
 }
 
-/// Reads what stands behind `[`: a name in quotes, or an index.
+/// Parses what follows `[`: a quoted name, or an index.
 fn bracket(text: &str) -> Option<(Step, &str)> {
     let quote = text.chars().next()?;
     if quote != '\'' && quote != '"' {
         let (number, behind) = text.split_once(']')?;
-        // Numbers of Rust may have a plus, and zeros before them.
+        // Rust's parser would also accept a plus sign and leading zeros.
         let plain = number == "0" || !number.trim_start_matches('-').starts_with(['0', '+']);
         return Some((Step::Index(number.parse().ok().filter(|_| plain)?), behind));
     }

@@ -1,4 +1,4 @@
-//! How values are taken out of a text.
+//! How values are extracted from a text.
 
 use std::borrow::Cow;
 use std::iter;
@@ -10,16 +10,16 @@ use super::json_path::{JsonPath, nodes};
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
 use crate::matcher::{Places, WatchedRegex};
 
-/// Longest expression, in bytes.
+/// Maximum length of an expression in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
-/// Largest compiled pattern, in bytes.
+/// Maximum size of a compiled pattern in bytes.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Deepest level of JSON that is flattened, unless a rule says less.
+/// Default for the maximum depth to which JSON is flattened.
 const DEPTH: u64 = 8;
-/// Most columns that a rule names, and most parameters of an address that are read.
+/// Maximum number of columns in a rule, and of URL parameters that are read.
 const COLUMNS_MAX: usize = 200;
 
-/// Parts of an address.
+/// Parts of a URL.
 const PARTS: [&str; 6] = ["scheme", "host", "port", "path", "query", "fragment"];
 
 /// A compiled method.
@@ -30,19 +30,19 @@ pub(super) enum Method {
     Json(usize),
     Logfmt,
     Delimited(String, Vec<String>),
-    /// Texts between placeholders, the first before the first one.
+    /// Literal texts, each with the placeholder that follows it.
     Pattern(Vec<(String, String)>),
     UrlPart,
     Constant(String),
     Template(NameTemplate),
 }
 
-/// How a target names what it takes.
+/// How a target refers to an extracted value.
 #[derive(Debug, Clone)]
 pub(super) enum From {
     Nothing,
     Name(String),
-    /// A group of the pattern.
+    /// A group of the regular expression.
     Group(usize),
     Path(JsonPath),
 }
@@ -61,11 +61,11 @@ impl From {
 pub(super) enum Found<'a> {
     Nothing,
     Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
-    /// The text, and where groups of the pattern lie in it.
+    /// The text, and the positions of the groups.
     Groups(&'a str, &'a Places),
-    /// Parts of an address, and its query.
+    /// Parts of a URL, and its query string.
     Address(Vec<(&'static str, &'a str)>, &'a str),
-    /// What queries lead to in a document.
+    /// The nodes selected by the queries in a document.
     Nodes(Vec<(&'a JsonPath, Option<Value>)>),
     Whole(Cow<'a, str>),
 }
@@ -77,7 +77,7 @@ fn regex(text: &str, folded: bool) -> Result<WatchedRegex, ConditionError> {
     if text.len() > EXPRESSION_BYTES_MAX {
         return Err(wrong(format!("must have at most {EXPRESSION_BYTES_MAX} bytes")));
     }
-    // What watches it is made of its text, which must know that case does not count.
+    // Its watchdog is built from the text, so the flag must be part of it.
     let whole = if folded { Cow::Owned(format!("(?i){text}")) } else { Cow::Borrowed(text) };
     let built = RegexBuilder::new(&whole).size_limit(COMPILED_BYTES_MAX).build();
     let regex = built.map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
@@ -87,7 +87,7 @@ fn regex(text: &str, folded: bool) -> Result<WatchedRegex, ConditionError> {
     Ok(WatchedRegex::new(regex))
 }
 
-/// Reads `<ip> - <user> [`: texts, each with the placeholder behind it.
+/// Parses `<ip> - <user> [` into literal texts, each with the placeholder after it.
 fn pattern(text: &str) -> Result<Vec<(String, String)>, ConditionError> {
     let wrong = |why: &str| ConditionError::new("/expression", "INVALID_EXPR", why);
     let (mut pieces, mut rest) = (Vec::new(), text);
@@ -102,7 +102,7 @@ fn pattern(text: &str) -> Result<Vec<(String, String)>, ConditionError> {
     if pieces.iter().all(|(_, name)| name.is_empty() || name == "_") {
         return Err(wrong("must have a placeholder: `<name>`"));
     }
-    // The last text has no placeholder behind it.
+    // No placeholder follows the last text.
     pieces.push((rest.to_owned(), String::new()));
     Ok(pieces)
 }
@@ -204,7 +204,7 @@ impl Method {
         match method {
             Ok(method) if errors.is_empty() => Ok(method),
             Ok(_) => Err(errors),
-            // An expression that lacks is said once.
+            // A missing expression is reported only once.
             Err(_) if takes && expression.is_none() => Err(errors),
             Err(error) => {
                 errors.push(error);
@@ -213,12 +213,12 @@ impl Method {
         }
     }
 
-    /// Whether it looks at the source.
+    /// Whether it reads the source.
     pub(super) fn reads_source(&self) -> bool {
         !matches!(self, Self::Constant(_) | Self::Template(_))
     }
 
-    /// Reads what a target takes.
+    /// Parses a target's reference to a value.
     pub(super) fn from(&self, text: Option<&str>) -> Result<From, (&'static str, String)> {
         let name = match (self, text.filter(|t| !t.is_empty())) {
             (Self::Constant(_) | Self::Template(_), None) => return Ok(From::Nothing),
@@ -256,17 +256,17 @@ impl Method {
         }
     }
 
-    /// The fields that it reads beside the source.
+    /// The fields that it reads besides the source.
     pub(super) fn fields(&self) -> impl Iterator<Item = &FieldName> {
         let template = if let Self::Template(template) = self { Some(template) } else { None };
         template.into_iter().flat_map(NameTemplate::fields)
     }
 
-    /// What the source must have for [`Self::run`] to find something, where that is known; `folded`: in any case.
+    /// What the source must contain for [`Self::run`] to find something, if known; `folded` if case is ignored.
     pub(super) fn sought(&self, folded: bool) -> Option<Sought> {
         match self {
             Self::Regex(regex) => Sought::by_pattern(regex.as_str(), folded),
-            // All texts between placeholders must be there; the longest one is the rarest.
+            // All texts between placeholders must occur; the longest is the most selective.
             Self::Pattern(pieces) => {
                 Sought::part(pieces.iter().map(|(piece, _)| piece.as_str()).max_by_key(|piece| piece.len())?)
             }
@@ -274,7 +274,7 @@ impl Method {
         }
     }
 
-    /// Says whether [`Self::run`] finds something, where nobody takes it.
+    /// Tells whether [`Self::run`] would find something.
     pub(super) fn finds(&self, source: &str, places: &mut Option<Places>, row: &dyn Fields) -> bool {
         match self {
             Self::Regex(regex) => regex.is_match(source),
@@ -286,7 +286,7 @@ impl Method {
         }
     }
 
-    /// Takes a text apart for targets that take `wanted` of it; `places` is room that this method alone uses.
+    /// Extracts what targets refer to (`wanted`) from a text; `places` is a buffer of this method.
     pub(super) fn run<'a>(
         &'a self,
         source: &'a str,
@@ -335,7 +335,7 @@ impl<'a> Found<'a> {
         !matches!(self, Self::Nothing)
     }
 
-    /// Gives the text that a target takes.
+    /// The text that a target refers to.
     pub(super) fn get(&self, from: &From) -> Option<Cow<'_, str>> {
         match (self, from) {
             (Self::Whole(text), _) => Some(Cow::Borrowed(text)),
@@ -373,12 +373,12 @@ fn is_tree(text: &str) -> bool {
     text.trim_start().starts_with(['{', '['])
 }
 
-/// Reads JSON, if the text is an object or a list.
+/// Parses JSON, if the text is an object or a list.
 fn tree(text: &str) -> Option<Value> {
     is_tree(text).then(|| serde_json::from_str(text).ok()).flatten()
 }
 
-/// Gives what is not taken apart any further, by the names that lead there; `name` is the one of the value.
+/// Flattens a value: calls a function for each leaf with its path; `name` is the path of the value.
 fn flatten(value: &Value, name: &mut String, depth: usize, take: &mut dyn FnMut(&str, &Value)) {
     match value {
         Value::Object(map) if depth > 0 && !map.is_empty() => {
@@ -422,7 +422,7 @@ fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
     found
 }
 
-/// Finds texts one after the other; what stands between them is of the placeholders.
+/// Finds the texts one after the other; what lies between them belongs to the placeholders.
 fn between<'a>(text: &'a str, pieces: &'a [(String, String)]) -> Found<'a> {
     let Some((first, _)) = pieces.first() else { return Found::Nothing };
     let Some(at) = text.find(first.as_str()) else { return Found::Nothing };
@@ -439,7 +439,7 @@ fn between<'a>(text: &'a str, pieces: &'a [(String, String)]) -> Found<'a> {
     Found::of(found)
 }
 
-/// Takes an address apart; a path alone has no scheme and no host.
+/// Splits a URL; a plain path has neither scheme nor host.
 fn parts_of<'a>(text: &'a str) -> Found<'a> {
     let mut found = Vec::new();
     let mut put = |name: &'static str, value: &'a str| {
@@ -472,13 +472,13 @@ fn parts_of<'a>(text: &'a str) -> Found<'a> {
     if found.is_empty() { Found::Nothing } else { Found::Address(found, query) }
 }
 
-/// Whether a text may be the scheme of an address: a path may have an address within it.
+/// Whether a text may be the scheme of a URL: a path may contain a URL.
 fn is_scheme(text: &str) -> bool {
     text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
-/// Keys and values of the query of an address.
+/// Keys and values of a URL's query string.
 fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(COLUMNS_MAX);
     pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))

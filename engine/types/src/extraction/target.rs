@@ -1,4 +1,4 @@
-//! Where a value goes, and what it becomes on the way.
+//! Where an extracted value is written, and how it is converted.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,7 @@ use super::RESERVED;
 use super::method::{From, Method};
 use crate::condition::{ConditionError, FieldName};
 
-/// Longest name of a field, in bytes.
+/// Maximum length of a field name in bytes.
 const FIELD_BYTES_MAX: usize = 128;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,17 +23,17 @@ enum Type {
     Timestamp,
 }
 
-/// What a target made of what it took.
+/// A converted value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Made<'a> {
-    /// A text, which stands in the row as it is.
+    /// A text, written unchanged.
     Text(Cow<'a, str>),
-    /// Anything else; null takes the field away.
+    /// Anything else; null removes the field.
     Other(Cow<'a, Value>),
 }
 
 impl<'a> Made<'a> {
-    /// Takes a value that is there.
+    /// Wraps an existing value.
     pub fn of(value: &'a Value) -> Self {
         match value {
             Value::String(text) => Self::Text(Cow::Borrowed(text)),
@@ -54,7 +54,7 @@ impl<'a> Made<'a> {
 #[derive(Debug, Clone)]
 pub struct Target {
     field: String,
-    /// The field as it is looked up.
+    /// The parsed field name.
     name: FieldName,
     from: From,
     kind: Type,
@@ -129,12 +129,12 @@ impl Target {
         &self.field
     }
 
-    /// The same as it is looked up.
+    /// The parsed name of that field.
     pub(super) fn name(&self) -> &FieldName {
         &self.name
     }
 
-    /// Says whether it writes over what is there.
+    /// Tells whether it overwrites an existing value.
     pub(super) fn overwrites(&self) -> bool {
         self.overwrite
     }
@@ -143,7 +143,7 @@ impl Target {
         &self.from
     }
 
-    /// Makes the value. An error comes with what is written instead; none: nothing.
+    /// Converts an extracted text. On error, also returns the value to write instead, if any.
     pub(super) fn made<'a>(&'a self, raw: Option<Cow<'a, str>>) -> Result<Made<'a>, (String, Option<Made<'a>>)> {
         let found = raw.ok_or_else(|| "was not found".to_owned());
         found.and_then(|raw| self.typed(self.transformed(raw)?)).map_err(|why| {
@@ -219,7 +219,7 @@ fn url_decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Reads `250`, `1.5s`, `2m30s` as milliseconds.
+/// Parses `250`, `1.5s` or `2m30s` to milliseconds.
 fn duration_ms(text: &str) -> Option<f64> {
     if let Ok(number) = text.parse::<f64>() {
         return Some(number).filter(|n| n.is_finite());
@@ -248,10 +248,10 @@ fn duration_ms(text: &str) -> Option<f64> {
     Some(total).filter(|total| total.is_finite())
 }
 
-/// Reads RFC 3339, or Unix seconds, milliseconds, microseconds or nanoseconds, told apart by their size.
+/// Parses RFC 3339, or Unix seconds, milliseconds, microseconds or nanoseconds, distinguished by magnitude.
 fn timestamp(text: &str) -> Option<String> {
     let time = match text.parse::<f64>() {
-        // As a whole number NaN is 0, which is 1970.
+        // NaN would convert to 0, which is 1970.
         Ok(number) if number.is_nan() => return None,
         Ok(number) => {
             let ms = match number.abs() {

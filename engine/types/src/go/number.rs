@@ -1,8 +1,8 @@
-//! Numbers as Go's `fmt` writes them.
+//! Formats numbers like Go's `fmt`.
 
 use std::fmt::Write as _;
 
-/// Writes a number as `%v` does: the fewest digits that tell it, with an exponent below 1e-4 and from 1e6 on.
+/// Formats a number like `%v`: the fewest digits that identify it, with an exponent below 1e-4 and from 1e6 on.
 pub fn float_text(value: f64) -> String {
     general(value, None, false)
 }
@@ -17,7 +17,7 @@ fn special(value: f64) -> Option<&'static str> {
     }
 }
 
-/// Gives digits and exponent of `d.ddd × 10^exponent`, shortest or with `precision` digits in all.
+/// Digits and exponent of `d.ddd × 10^exponent`: shortest, or with `precision` digits in total.
 fn digits(value: f64, precision: Option<usize>) -> (bool, String, i32) {
     let text = match precision {
         Some(precision) => format!("{:.*e}", precision.max(1) - 1, value.abs()),
@@ -28,12 +28,13 @@ fn digits(value: f64, precision: Option<usize>) -> (bool, String, i32) {
     (value.is_sign_negative(), mantissa.replace('.', ""), exponent)
 }
 
-/// Writes an exponent with a sign and at least two digits.
+/// Formats an exponent with a sign and at least two digits.
 fn exponent_text(letter: char, exponent: i32) -> String {
     format!("{letter}{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
 }
 
-/// Writes a number as `%g` (`None`: the shortest form) or `%.<precision>g` does. `keep`: zeros at the end stay (`%#g`).
+/// Formats a number like `%g` (`None`: the shortest form) or `%.<precision>g`. With `keep`, trailing zeros stay
+/// (`%#g`).
 pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
     if let Some(word) = special(value) {
         return word.to_owned();
@@ -78,13 +79,13 @@ pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
     out
 }
 
-/// Digits that decide where no precision is given.
+/// Number of digits that decides about the exponent if no precision is given.
 const DIGITS: usize = 6;
 
-/// Most digits that are written.
+/// Maximum number of digits written.
 const PRECISION_MAX: usize = 1000;
 
-/// Writes a number as `%.<precision>f` or `%.<precision>e` does.
+/// Formats a number like `%.<precision>f` or `%.<precision>e`.
 pub fn with_precision(value: f64, verb: char, precision: Option<usize>) -> String {
     if let Some(word) = special(value) {
         return word.to_owned();
@@ -98,16 +99,16 @@ pub fn with_precision(value: f64, verb: char, precision: Option<usize>) -> Strin
     format!("{mantissa}{}", exponent_text(verb, exponent.parse().unwrap_or(0)))
 }
 
-/// Gives sign, mantissa and exponent: the value is mantissa × 2^(exponent − 52).
+/// Sign, mantissa and exponent: the value is mantissa × 2^(exponent − 52).
 fn parts(value: f64) -> (&'static str, u64, i32) {
     let bits = value.to_bits();
     let (fraction, exponent) = (bits & ((1 << 52) - 1), ((bits >> 52) & 0x7ff) as i32);
     let sign = if value.is_sign_negative() { "-" } else { "" };
-    // Without an exponent of its own a number has no leading one, either.
+    // Subnormal numbers have no implicit leading one.
     if exponent == 0 { (sign, fraction, -1022) } else { (sign, fraction | (1 << 52), exponent - 1023) }
 }
 
-/// Writes a number as `%b` does.
+/// Formats a number like `%b`.
 pub fn binary(value: f64) -> String {
     if let Some(word) = special(value) {
         return word.to_owned();
@@ -116,13 +117,13 @@ pub fn binary(value: f64) -> String {
     format!("{sign}{mantissa}p{:+}", exponent - 52)
 }
 
-/// Writes a number as `%x` (`None`: as many digits as it takes) or `%.<precision>x` does.
+/// Formats a number like `%x` (`None`: as many digits as needed) or `%.<precision>x`.
 pub fn hexadecimal(value: f64, precision: Option<usize>) -> String {
     if let Some(word) = special(value) {
         return word.to_owned();
     }
     let (sign, mut mantissa, mut exponent) = parts(value);
-    // The leading one moves to the bit above 15 digits.
+    // Move the leading one to the bit above 15 hex digits.
     mantissa <<= 8;
     if mantissa == 0 {
         exponent = 0;
@@ -135,7 +136,7 @@ pub fn hexadecimal(value: f64, precision: Option<usize>) -> String {
         let cut = 60 - 4 * precision as u32;
         let rest = mantissa & ((1 << cut) - 1);
         mantissa >>= cut;
-        // To the nearer one; from the middle to the even one.
+        // Round to nearest, ties to even.
         let half = 1 << (cut - 1);
         if rest > half || (rest == half && mantissa % 2 == 1) {
             mantissa += 1;

@@ -1,15 +1,15 @@
-//! What storage says about a counter reset before a histogram.
+//! The counter reset hint under which a histogram is stored.
 //!
-//! What a sender wrote is trusted only for `gauge`, and for a reset. A histogram that continues the one before says so,
-//! which spares later steps the comparison of buckets; one that starts anew says nothing, even where that is known to
+//! A client's hint is only trusted for `gauge` and for a reset. A histogram that continues the previous one gets a hint
+//! that says so, which saves later steps from comparing buckets. One that starts anew gets none, even if it is known to
 //! be a reset. Source: Prometheus 3.14 `tsdb/chunkenc/float_histogram.go` (`appendable`), `histogram_meta.go`
 //! (`counterResetHint`).
 
 use super::{Histogram, ResetHint, Span};
 
 impl Histogram {
-    /// Gives the hint under which a histogram is stored after `previous`, the sample before it in its series (`None`:
-    /// there is none, or it is no histogram).
+    /// The hint for storing a histogram after `previous`, the preceding sample of its series (`None` if there is none,
+    /// or it is not a histogram).
     pub fn stored_hint(&self, previous: Option<&Self>) -> ResetHint {
         match self.reset_hint {
             ResetHint::Gauge => ResetHint::Gauge,
@@ -24,7 +24,7 @@ impl Histogram {
         }
     }
 
-    /// Says whether this is the same counter as `previous`, further on: same layout, and no count that fell.
+    /// Tells whether this is the same counter as `previous` at a later time: same layout, and no count has decreased.
     pub fn continues(&self, previous: &Self) -> bool {
         previous.reset_hint != ResetHint::Gauge
             && !self.is_stale()
@@ -56,7 +56,7 @@ fn grew(now: Side<'_>, before: Side<'_>) -> bool {
     })
 }
 
-/// Walks the buckets with their indices. Spans come from outside: what overflows ends up somewhere, without a panic.
+/// The buckets with their indexes. Spans come from outside: on overflow the result is wrong, but does not panic.
 fn indexed((spans, counts): Side<'_>) -> impl Iterator<Item = (i64, f64)> {
     let mut next = 0_i64;
     let indices = spans.iter().flat_map(move |s| {

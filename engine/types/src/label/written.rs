@@ -1,4 +1,5 @@
-//! The written form of a set of labels: its pairs. They are put in canonical form anew, whatever order they come in.
+//! The serialized form of a label set: its pairs. They are put in canonical form when read, so their order does not
+//! matter.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! A batch of log rows: columns, filled straight from the wire, one entry per field and row.
+//! A batch of log rows in columns, filled directly from the wire format, with one entry per field and row.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use crate::SeriesId;
 
 /// Name of the message field.
 pub const MSG: &str = "_msg";
-/// What a field takes beside its value: its name and where it ends.
+/// Memory of a field besides its value: its name and its end.
 pub const FIELD_BYTES: usize = 8;
-/// What a row takes beside its fields.
+/// Memory of a row besides its fields.
 const ROW_BYTES: usize = 20;
 
-/// What a decoder gives and `Store::write_logs` takes.
+/// A batch from a decoder, for `Store::write_logs`.
 ///
 /// Row `i` has the fields `field_ends[i - 1]..field_ends[i]` (from 0 for the first); field `f` has the name
 /// `names[field_names[f]]` and the bytes `value_ends[f - 1]..value_ends[f]` of `values`, valid UTF-8 and not empty.
@@ -24,34 +24,34 @@ pub struct LogsBatch {
     pub row_streams: Vec<u32>,
     /// Service of each row: index into `services`.
     pub row_services: Vec<u32>,
-    /// OpenTelemetry severity number of each row, 0 = none. Empty when no row has one.
+    /// OpenTelemetry severity number of each row, 0 for none. Empty if no row has one.
     pub severity: Vec<u8>,
-    /// When each row was observed, Unix nanoseconds, 0 = not told. Empty when no row tells it.
+    /// Observed time of each row in Unix nanoseconds, 0 for none. Empty if no row has one.
     pub observed: Vec<i64>,
-    /// Where the fields of each row end.
+    /// End of each row's fields.
     pub field_ends: Vec<u32>,
     /// Name of each field: index into `names`.
     pub field_names: Vec<u32>,
-    /// Where the value of each field ends.
+    /// End of each field's value.
     pub value_ends: Vec<u32>,
-    /// Values, one after the other.
+    /// The values, concatenated.
     pub values: Vec<u8>,
-    /// Names that occur, each once.
+    /// Distinct names.
     pub names: Vec<Arc<str>>,
-    /// Services that occur, each once; the empty text is "none".
+    /// Distinct services; the empty text stands for "none".
     pub services: Vec<Arc<str>>,
-    /// Streams that occur; one may stand twice.
+    /// Streams, possibly with duplicates.
     pub streams: Vec<BatchStream>,
-    /// Canonical bytes of their labels ([`crate::LabelSet`]), one after the other.
+    /// Canonical encodings of their labels ([`crate::LabelSet`]), concatenated.
     pub stream_bytes: Vec<u8>,
 }
 
-/// What OpenTelemetry says of a record beside its fields.
+/// Properties of an OpenTelemetry record besides its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RecordMarks {
-    /// Severity number, 0 = none.
+    /// Severity number, 0 for none.
     pub severity: u8,
-    /// When it was observed, Unix nanoseconds, 0 = not told.
+    /// Observed time in Unix nanoseconds, 0 for none.
     pub observed: i64,
 }
 
@@ -62,7 +62,7 @@ pub struct BatchStream {
     pub start: u32,
     /// One past the last byte.
     pub end: u32,
-    /// Hash of these bytes: the stream's identifier (32 hex digits outside).
+    /// Hash of these bytes: the stream's identifier (displayed as 32 hex digits).
     pub id: SeriesId,
 }
 
@@ -77,12 +77,12 @@ impl LogsBatch {
         self.time.is_empty()
     }
 
-    /// About how many bytes of memory it takes.
+    /// Approximate memory in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.values.len() + FIELD_BYTES * self.value_ends.len() + ROW_BYTES * self.len() + self.stream_bytes.len()
     }
 
-    /// Appends a stream from canonical label bytes and gives its index.
+    /// Appends a stream, given its canonical label bytes; returns its index.
     pub fn push_stream(&mut self, canonical: &[u8]) -> u32 {
         let start = self.stream_bytes.len() as u32;
         self.stream_bytes.extend_from_slice(canonical);
@@ -91,14 +91,14 @@ impl LogsBatch {
         (self.streams.len() - 1) as u32
     }
 
-    /// Appends a field to the row that is being built; [`LogsBatch::end_row`] closes it. `name` indexes `names`.
+    /// Appends a field to the row being built; [`LogsBatch::end_row`] completes it. `name` is an index into `names`.
     pub fn push_field(&mut self, name: u32, value: &str) {
         self.values.extend_from_slice(value.as_bytes());
         self.field_names.push(name);
         self.value_ends.push(self.values.len() as u32);
     }
 
-    /// Closes the row. Marks of a batch are kept once one is not 0.
+    /// Completes the row. Severities and observed times are stored from the first that is not 0.
     pub fn end_row(&mut self, time: i64, stream: u32, service: u32, marks: RecordMarks) {
         push_mark(&mut self.severity, self.time.len(), marks.severity);
         push_mark(&mut self.observed, self.time.len(), marks.observed);
@@ -108,7 +108,7 @@ impl LogsBatch {
         self.field_ends.push(self.field_names.len() as u32);
     }
 
-    /// Keeps the rows whose time passes.
+    /// Keeps the rows whose time passes a test.
     pub fn retain(&mut self, keep: impl Fn(i64) -> bool) {
         if self.time.iter().all(|&t| keep(t)) {
             return;
@@ -136,7 +136,7 @@ impl LogsBatch {
         RowFields { batch: self, next: start, end: self.field_ends[row] as usize }
     }
 
-    /// Bytes of what a row says: time, stream, names and values. No other row of the batch changes them.
+    /// Size of a row's content: time, stream, names and values. It is independent of other rows of the batch.
     pub fn row_bytes(&self, row: usize) -> u64 {
         let begin = |ends: &[u32], n: usize| if n == 0 { 0 } else { ends[n - 1] as usize };
         let (first, end) = (begin(&self.field_ends, row), begin(&self.field_ends, row + 1));
@@ -148,7 +148,7 @@ impl LogsBatch {
     /// Gives the value of a field by its number.
     pub fn value(&self, field: usize) -> &str {
         let start = if field == 0 { 0 } else { self.value_ends[field - 1] as usize };
-        // Decoders have checked it; a text that is none reads as missing rather than ends the process.
+        // Decoders have validated it; invalid UTF-8 reads as missing instead of causing a panic.
         std::str::from_utf8(&self.values[start..self.value_ends[field] as usize]).unwrap_or("")
     }
 
@@ -159,7 +159,7 @@ impl LogsBatch {
     }
 }
 
-/// Appends the mark of a row; while all are 0 the list stays empty.
+/// Appends a property of a row; the list stays empty while all are 0.
 fn push_mark<T: Copy + PartialEq + Default>(marks: &mut Vec<T>, rows: usize, mark: T) {
     let none = T::default();
     if mark != none && marks.is_empty() {

@@ -1,6 +1,6 @@
 //! ANSI escape sequences in values: what terminals show as colors.
 
-/// Gives a value piece by piece, without its control sequences (`ESC [`, parameters, intermediate bytes, a final byte).
+/// The pieces of a value between its control sequences (`ESC [`, parameters, intermediate bytes, a final byte).
 pub fn without_colors(value: &str) -> impl Iterator<Item = &str> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {

@@ -1,7 +1,7 @@
-//! The filter that a scan of logs evaluates by itself: a tree over values of fields, time and streams.
+//! The filter that a log scan evaluates: a tree of conditions on fields, time and streams.
 //!
-//! The language gives matchers; the scan asks each for what prunes (words, numbers), evaluates dictionaries and
-//! constants once, and calls it for what is left. Filters are exact: nothing has to be filtered again above the scan.
+//! The query language provides matchers. The scan uses their hints (words, numbers) for pruning, evaluates dictionaries
+//! and constants once, and calls them for the rest. Filters are exact: nothing has to be filtered again above the scan.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -15,47 +15,48 @@ use crate::Matcher;
 use crate::logs::MatcherForm;
 use crate::logs::stream::StreamId;
 
-/// Says which values match. Values are never empty, except that a missing field is asked as the empty text.
+/// Tells which values match. Values are never empty; a missing field is passed as the empty text.
 pub trait ValueMatcher: Send + Sync + fmt::Debug {
     /// Says whether a value matches.
     fn matches(&self, value: &str) -> bool;
 
-    /// What must hold of each value that matches, for pruning. The default prunes nothing.
+    /// What must hold for every matching value, for pruning. The default prunes nothing.
     fn hints(&self) -> MatchHints {
         MatchHints::default()
     }
 
-    /// The filter as the language writes it, for `explain` and as part of cache keys: equal texts, equal matchers.
+    /// The filter in the query language, for `explain` and as part of cache keys: equal texts mean equal matchers.
     fn describe(&self) -> String;
 
-    /// What it was made of, so that a plan with it can leave the engine that made it; `None`: it cannot.
+    /// The serialized form, with which a plan can be sent to another engine; `None` if there is none.
     fn written(&self) -> Option<MatcherForm> {
         None
     }
 }
 
-/// What is known of all values that match, for leaving out parts and row groups without reading them.
+/// What is known about all matching values, to skip parts and row groups without reading them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct MatchHints {
-    /// Each matching value holds all words of at least one of these lists, each as a whole word (maximal run of
-    /// letters, digits and `_`, case kept). No list: nothing is known. An empty list in it: nothing is known either.
+    /// Each matching value contains all words of at least one of these lists, as whole words (maximal runs of letters,
+    /// digits and `_`, case-sensitive). If there are no lists, or one is empty, nothing is known.
     pub words: Vec<Vec<String>>,
-    /// Each matching value is, as a whole, one of these.
+    /// Each matching value equals one of these.
     pub exact: Option<Vec<String>>,
-    /// Each matching value is a number within this range.
+    /// Each matching value is a number in this range.
     pub number: Option<NumberRange>,
-    /// With `number`: of values that are the text of an integer, a plain decimal number, an IPv4 address or an RFC 3339
-    /// time, exactly those match that lie in the range as doubles. (A bound that is left out is the next double.)
+    /// With `number`: among values that are the text of an integer, a plain decimal number, an IPv4 address or an RFC
+    /// 3339 time, exactly those match whose value as a double lies in the range. (An exclusive bound is expressed by
+    /// the next double.)
     pub number_decides: bool,
-    /// Each matching value holds this text.
+    /// Each matching value contains this text.
     pub substring: Option<String>,
-    /// Each matching value begins with this text.
+    /// Each matching value starts with this text.
     pub starts: Option<String>,
-    /// Every value matches but the empty one.
+    /// All values except the empty one match.
     pub present: bool,
 }
 
-/// A range of numbers, both ends included.
+/// A range of numbers, inclusive.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct NumberRange {
     /// Least number, included.
@@ -64,45 +65,45 @@ pub struct NumberRange {
     pub max: f64,
 }
 
-/// Says which rows match, by the values of some fields (missing: empty).
+/// Tells which rows match, by the values of some fields (missing ones are empty).
 pub trait RowMatcher: Send + Sync + fmt::Debug {
-    /// Says whether a row with these values, in the order of the fields asked for, matches.
+    /// Tells whether a row with these values, in the order of the requested fields, matches.
     fn matches(&self, values: &[&str]) -> bool;
 
     /// The filter as text, as [`ValueMatcher::describe`] gives it: equal texts, equal matchers.
     fn describe(&self) -> String;
 
-    /// What it was made of, as [`ValueMatcher::written`] gives it; `None`: it cannot leave the engine.
+    /// The serialized form, like [`ValueMatcher::written`]; `None` if there is none.
     fn written(&self) -> Option<MatcherForm> {
         None
     }
 }
 
-/// Which fields a matcher is put to.
+/// Which fields a matcher applies to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FieldPattern {
     /// One field by name.
     Name(String),
-    /// Each field whose name begins so; the row matches when any does. A field that is missing is never asked.
+    /// All fields whose names start with this; the row matches if any of them does. Missing fields are not tested.
     Prefix(String),
 }
 
-/// Matchers of PromQL kind over stream labels: any of the groups, all of a group. A missing label is empty.
+/// PromQL-style matchers of stream labels: any group, with all matchers of the group. A missing label is empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StreamSelector {
-    /// Alternatives, each a list of matchers that must all hold. None at all: every stream.
+    /// Alternatives, each a list of matchers that must all match. If empty, every stream matches.
     pub groups: Vec<Vec<Matcher>>,
 }
 
 impl StreamSelector {
-    /// Says whether a stream has the labels that are asked for; `label` gives the value of one, empty where it is missing.
-    /// No group: no condition.
+    /// Tells whether a stream matches; `label` returns a label's value, or the empty text if it is missing. Without
+    /// groups, every stream matches.
     pub fn selects<'a>(&self, label: impl Fn(&str) -> &'a str) -> bool {
         self.groups.is_empty() || self.groups.iter().any(|group| group.iter().all(|m| m.matches(label(&m.name))))
     }
 }
 
-// Matchers are told apart by their texts, as `describe` promises.
+// Matchers are compared by their texts, as `describe` promises.
 impl PartialEq for dyn ValueMatcher {
     fn eq(&self, other: &Self) -> bool {
         self.describe() == other.describe()
@@ -144,23 +145,23 @@ pub enum LogFilter {
     Or(#[serde(with = "crate::nested")] Vec<LogFilter>),
     /// Rows that do not pass this one.
     Not(#[serde(with = "crate::nested")] Box<LogFilter>),
-    /// The value of a field matches. `_time`, `_stream` and `_stream_id` are asked as the texts that a reader sees.
+    /// The value of a field matches. `_time`, `_stream` and `_stream_id` are tested in the form that users see.
     Value {
-        /// The field, or those whose names begin alike.
+        /// The field, or all fields with a prefix.
         field: FieldPattern,
-        /// What says whether a value matches.
+        /// Tells whether a value matches.
         #[serde(with = "crate::logs::written::value")]
         matcher: Arc<dyn ValueMatcher>,
     },
-    /// The values of some fields match together.
+    /// The values of several fields match together.
     Row {
         /// Names of the fields whose values the matcher gets, in this order.
         fields: Vec<String>,
-        /// What says whether the values match together.
+        /// Tells whether the values match together.
         #[serde(with = "crate::logs::written::row")]
         matcher: Arc<dyn RowMatcher>,
     },
-    /// The time lies in one of these ranges of Unix nanoseconds, both ends included, ascending and apart.
+    /// The time lies in one of these ranges of Unix nanoseconds; inclusive, ascending and disjoint.
     Time(Vec<(i64, i64)>),
     /// The time of the day, or the day of the week.
     TimeOf(TimePredicate),
@@ -170,30 +171,30 @@ pub enum LogFilter {
     StreamIds(Vec<StreamId>),
 }
 
-/// A part of a period that comes again and again, such as some hours of each day.
+/// A part of a recurring period, such as some hours of each day.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TimePredicate {
-    /// How the language writes it.
+    /// Its text in the query language.
     pub text: String,
-    /// The length of the period in nanoseconds, above 0.
+    /// Length of the period in nanoseconds; positive.
     #[serde(deserialize_with = "above_0")]
     pub period_ns: i64,
-    /// Where within a period 1970 began, by the clock of the zone.
+    /// The position of 1970-01-01 within a period, in the zone's local time.
     pub phase_ns: i64,
     /// Offset of the zone from UTC in nanoseconds, positive to the east.
     pub zone_ns: i64,
-    /// The first and the last nanosecond of the part within the period.
+    /// First and last nanosecond of the part, within the period.
     pub part_ns: (i64, i64),
 }
 
-/// Reads the length of a period: times are divided by it.
+/// Deserializes the length of a period, which must be positive because times are divided by it.
 fn above_0<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
     let ns = i64::deserialize(deserializer)?;
     if ns > 0 { Ok(ns) } else { Err(D::Error::custom("a period must be above 0")) }
 }
 
 impl TimePredicate {
-    /// Says whether a moment lies in the part.
+    /// Tells whether a time lies in the part.
     pub fn matches(&self, ns: i64) -> bool {
         let within = ns.saturating_add(self.zone_ns).rem_euclid(self.period_ns) + self.phase_ns;
         let within = within.rem_euclid(self.period_ns);
@@ -201,7 +202,7 @@ impl TimePredicate {
     }
 }
 
-/// Names of fields, and the beginnings of names.
+/// Names of fields, and prefixes of names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FieldNames {
     names: HashSet<String>,
@@ -221,7 +222,7 @@ impl FieldNames {
 }
 
 impl LogFilter {
-    /// Gives the fields whose values it asks for.
+    /// The fields whose values it needs.
     pub fn fields(&self) -> FieldNames {
         let mut out = FieldNames::default();
         let mut open = vec![self];
@@ -238,7 +239,7 @@ impl LogFilter {
         out
     }
 
-    /// Gives a range that holds the times of all rows that match.
+    /// A range that contains the times of all matching rows.
     pub fn time_bounds(&self) -> (i64, i64) {
         const ALL: (i64, i64) = (i64::MIN, i64::MAX);
         match self {

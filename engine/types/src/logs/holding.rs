@@ -1,5 +1,5 @@
-//! Which texts of a column hold a piece of text. It is looked for in the buffers in which texts stand one behind the other,
-//! and not in each text by itself: most often it is in few of them.
+//! Finds the texts of a column that contain a substring. It searches the buffers in which the texts are concatenated
+//! instead of each text separately, as usually only few texts contain it.
 
 use arrow::array::{ByteView, StringViewArray};
 use arrow::buffer::Buffer;
@@ -7,22 +7,22 @@ use memchr::memmem::Finder;
 
 use super::matching::VIEW_INLINE;
 
-/// So far beyond a text it is looked for at once.
+/// How far beyond a text one search may go.
 const AHEAD_BYTES: usize = 64 * 1024;
-/// One of so many texts is looked at to tell how long they are.
+/// One in this many texts is sampled to estimate their length.
 const SAMPLE: usize = 64;
 
-/// Looks for a text in the texts of a column, best from the first to the last.
+/// Searches for a substring in the texts of a column, preferably in order.
 #[derive(Debug)]
 pub struct Holding<'a> {
     array: &'a StringViewArray,
     finder: Finder<'a>,
-    /// Of each buffer: from the first place on it begins nowhere before the second.
+    /// For each buffer: from the first position on, there is no match before the second.
     known: Vec<Option<(usize, usize)>>,
 }
 
 impl<'a> Holding<'a> {
-    /// Prepares the search; `None` where the buffers hold so much else that single texts are looked at faster.
+    /// Prepares the search; `None` if the buffers contain so much other data that testing single texts is faster.
     pub fn new(array: &'a StringViewArray, text: &'a str) -> Option<Self> {
         let buffers = array.data_buffers();
         let held: usize = buffers.iter().map(Buffer::len).sum();
@@ -32,7 +32,7 @@ impl<'a> Holding<'a> {
         (!text.is_empty() && held <= 2 * used).then(|| Self { array, finder, known: vec![None; buffers.len()] })
     }
 
-    /// Says whether the text at a place may hold it; where it does not, the answer is most often no.
+    /// Tells whether a text may contain the substring; mostly `false` if it does not.
     #[inline]
     pub fn may_hold(&mut self, at: usize) -> bool {
         let view = self.array.views()[at];
@@ -50,7 +50,7 @@ impl<'a> Holding<'a> {
         hit + self.finder.needle().len() <= end
     }
 
-    /// Where it begins next, or might.
+    /// Position of the next match, or a position before which there is none.
     fn look(&mut self, buffer: usize, start: usize, end: usize) -> usize {
         let bytes = &self.array.data_buffers()[buffer];
         let ahead = &bytes[start..bytes.len().min(end.max(start + AHEAD_BYTES))];

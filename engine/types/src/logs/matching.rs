@@ -1,5 +1,5 @@
-//! Puts a matcher to the values of a column: one evaluator for each way in which values are held. The scan of the store
-//! and the operators of the language choose columns and rows, each in its own way, and ask here.
+//! Applies a matcher to the values of a column, with one evaluator for each way in which values are stored. Used by the
+//! store's scan and by the operators of the language, which select columns and rows in their own ways.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -13,20 +13,20 @@ use super::filter::{MatchHints, ValueMatcher};
 use super::stored::{read_float, read_int, write_float, write_int};
 use crate::hex::{read_hex, write_hex};
 
-/// From so many values on they are looked up and not compared one by one.
+/// With at least this many values, they are looked up in a set instead of compared one by one.
 const MANY_KEYS: usize = 16;
-/// Integers that are remembered with the answer to them.
+/// Number of integers whose results are cached.
 const INTEGERS_KNOWN: usize = 4096;
-/// A dictionary with so many times the entries of the column is shared by many columns; hardly any is needed here.
+/// A dictionary with this many times the column's entries is shared by many columns; hardly any entry is needed here.
 const SHARED_BY: usize = 64;
 
-/// The rows that are asked about.
+/// The selected rows.
 pub trait ChosenRows {
-    /// Sets the rows of which the value passes; a value is told by its place in the column.
+    /// Selects the rows whose value passes a test; a value is given by its index in the column.
     fn select(&self, passes: impl FnMut(usize) -> bool) -> BooleanBuffer;
 }
 
-/// All rows of a column of so many values.
+/// All rows of a column with this number of values.
 #[derive(Debug, Clone, Copy)]
 pub struct AllRows(pub usize);
 
@@ -36,7 +36,7 @@ impl ChosenRows for AllRows {
     }
 }
 
-/// A matcher that no missing value matches.
+/// A matcher that matches no missing value.
 #[derive(Debug)]
 pub struct IfPresent<'a>(pub &'a dyn ValueMatcher);
 
@@ -54,27 +54,28 @@ impl ValueMatcher for IfPresent<'_> {
     }
 }
 
-/// Bytes of a text that its view holds, whatever its length, and where they begin.
+/// Number of leading bytes of a long text that its view contains, and their bit position.
 const VIEW_PREFIX: usize = 4;
 const VIEW_PREFIX_AT: u32 = 32;
-/// Bytes of a text that is all in its view.
+/// Maximum length of a text that is completely inside its view.
 pub(super) const VIEW_INLINE: usize = 12;
 
-/// A matcher of the texts of a column.
+/// A matcher for the texts of a column.
 #[derive(Debug)]
 pub struct TextMatch<'a> {
     array: &'a StringViewArray,
     matcher: &'a dyn ValueMatcher,
-    /// Whether a missing value matches, where there are any.
+    /// Whether a missing value matches; `None` if there are none.
     missing: Option<bool>,
-    /// Which bits of the view must be what, by its length and first bytes: the text itself is far away.
+    /// Mask and value for bits of the view (length and first bytes), which are checked first, because the text itself
+    /// is elsewhere in memory.
     view: (u128, u128),
-    /// Whether these bits decide.
+    /// Whether these bits decide the result.
     decided: bool,
 }
 
 impl<'a> TextMatch<'a> {
-    /// Prepares the question.
+    /// Prepares the matcher for a column.
     pub fn new(array: &'a StringViewArray, matcher: &'a dyn ValueMatcher) -> Self {
         let missing = array.nulls().filter(|n| n.null_count() > 0).map(|_| matcher.matches(""));
         let MatchHints { exact, starts, .. } = matcher.hints();
@@ -85,7 +86,7 @@ impl<'a> TextMatch<'a> {
             return Self { array, matcher, missing, view, decided: is_inline && matcher.matches(only) };
         }
         let (mut mask, mut begin) = (0, 0);
-        // A text may be empty instead of missing, and then does not begin with anything.
+        // A text may be empty instead of missing, and then starts with nothing.
         let starts = starts.filter(|_| !matcher.matches("")).unwrap_or_default();
         for (i, byte) in (0..).zip(starts.bytes().take(VIEW_PREFIX)) {
             mask |= u128::from(u8::MAX) << (VIEW_PREFIX_AT + 8 * i);
@@ -94,12 +95,12 @@ impl<'a> TextMatch<'a> {
         Self { array, matcher, missing, view: (mask, begin), decided: false }
     }
 
-    /// Says whether no text is looked at, so that each value costs next to nothing.
+    /// Tells whether the views alone decide, so that each value costs next to nothing.
     pub fn looks_at_views_alone(&self) -> bool {
         self.decided
     }
 
-    /// Says whether the value at a place matches.
+    /// Tells whether the value at an index matches.
     #[inline]
     pub fn matches(&self, at: usize) -> bool {
         match self.missing {
@@ -112,7 +113,7 @@ impl<'a> TextMatch<'a> {
     }
 }
 
-/// Asks for texts that stand for codes, for each of them once.
+/// Matches dictionary-encoded texts, testing each entry once.
 pub fn match_coded(
     keys: &UInt32Array,
     texts: &StringArray,
@@ -126,7 +127,7 @@ pub fn match_coded(
     if texts.len() / SHARED_BY > keys.len() {
         return rows.select(|at| if is_missing(at) { missing } else { asked(keys.value(at) as usize) });
     }
-    // 0: not asked yet.
+    // 0: not tested yet.
     let mut known = vec![0u8; texts.len()];
     rows.select(|at| {
         if is_missing(at) {
@@ -140,21 +141,21 @@ pub fn match_coded(
     })
 }
 
-/// Values that are held as something else than their texts.
+/// Values that are stored as something else than text.
 pub trait TypedValues {
-    /// A value to be compared and looked up.
+    /// A value for comparisons and lookups.
     type Key: Eq + Hash;
 
-    /// Whether their texts are numbers to every filter.
+    /// Whether filters treat all their texts as numbers.
     const NUMBERS: bool = true;
 
-    /// Says whether there is no value at a place.
+    /// Tells whether the value at an index is missing.
     fn is_missing(&self, at: usize) -> bool;
 
-    /// The value as a number, where the texts are such.
+    /// The value as a number, if the texts are numbers.
     fn number(&self, at: usize) -> f64;
 
-    /// The value, where few stand in many rows as a rule: codes, ports, sizes.
+    /// The value, if typically few distinct values occur in many rows: codes, ports, sizes.
     fn integer(&self, _at: usize) -> Option<i64> {
         None
     }
@@ -162,24 +163,24 @@ pub trait TypedValues {
     /// Appends the text of a value.
     fn write(&self, at: usize, out: &mut String);
 
-    /// Reads a text; `None`: no value of the type has it.
+    /// Parses a text; `None` if no value of this type has it.
     fn read(&self, text: &str) -> Option<Self::Key>;
 
     /// The value at a place.
     fn key(&self, at: usize) -> Self::Key;
 
-    /// Says whether the value at a place is this one.
+    /// Tells whether the value at an index equals this one.
     fn is(&self, at: usize, key: &Self::Key) -> bool;
 }
 
-/// Asks for typed values: by number where that decides, by value where the matcher takes some values alone, by text else.
+/// Matches typed values: by number if that decides, by lookup if the matcher lists exact values, otherwise by text.
 pub fn match_typed<V: TypedValues>(values: &V, matcher: &dyn ValueMatcher, rows: &impl ChosenRows) -> BooleanBuffer {
     let MatchHints { exact, number, number_decides, .. } = matcher.hints();
     let missing = matcher.matches("");
     let number = number.filter(|_| V::NUMBERS);
     if let Some(range) = number.filter(|_| number_decides) {
         return rows.select(|at| {
-            // Compared even where none is, so that nothing depends on a jump.
+            // Compared even if missing, to avoid a branch.
             let value = values.number(at);
             let within = range.min <= value && value <= range.max;
             if values.is_missing(at) { missing } else { within }
@@ -260,7 +261,7 @@ impl TypedValues for Int64Array {
 }
 
 impl TypedValues for Float64Array {
-    /// Bits: a value is what it is written as.
+    /// Bit patterns, because values with different texts differ in them.
     type Key = u64;
 
     #[inline]

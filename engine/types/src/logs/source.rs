@@ -1,4 +1,4 @@
-//! How LogsQL reaches the store: snapshots, streams, and what a scan is asked for.
+//! The interface between LogsQL and the store: snapshots, streams, and scan requests.
 
 use std::any::Any;
 use std::fmt;
@@ -19,22 +19,22 @@ use crate::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 /// A stream that a snapshot holds.
 #[derive(Debug, Clone)]
 pub struct StreamInfo {
-    /// The hash of its labels.
+    /// Hash of its labels.
     pub id: StreamId,
-    /// Its labels, as `_stream` shows them.
+    /// Its labels, as shown in `_stream`.
     pub labels: LabelSet,
 }
 
-/// Gives snapshots of the log rows of a store.
+/// Provides snapshots of a store's log rows.
 pub trait LogSource: Send + Sync + fmt::Debug {
-    /// Pins what is visible now. All scans of one query read from one snapshot.
+    /// Takes a snapshot of what is visible now. All scans of a query must use the same snapshot.
     fn snapshot(&self) -> Arc<dyn LogSnapshot>;
 }
 
-/// What was visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::logs_table`).
+/// The log rows visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::logs_table`).
 #[async_trait]
 pub trait LogSnapshot: Send + Sync + fmt::Debug {
-    /// Gives the streams that may have rows within a closed range of Unix nanoseconds and that a selector takes.
+    /// The streams that match a selector and may have rows within a range of Unix nanoseconds (inclusive).
     async fn streams(
         &self,
         access: &Access,
@@ -43,31 +43,32 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
         stats: &Arc<ReadStats>,
     ) -> Result<Vec<StreamInfo>>;
 
-    /// Gives the moment; none: the source tells none from another.
+    /// The version of the snapshot; `None` if the source has no versions.
     fn version(&self) -> Option<Version> {
         None
     }
 
-    /// Says whether a range holds the rows that an older snapshot saw in it.
+    /// Tells whether a range still has the rows that an older snapshot saw in it.
     fn is_unchanged(&self, _since: Version, _range: MillisRange) -> bool {
         false
     }
 
-    /// For the store, which gets its own snapshot back.
+    /// Lets the store downcast its own snapshot.
     fn as_any(&self) -> &(dyn Any + Send + Sync);
 }
 
-/// A column that a scan is asked for.
+/// A requested column.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogColumn {
     /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
     /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`) and [`crate::logs::OBSERVED_TIME`] (as `_time`, nullable).
     pub name: String,
-    /// Give it as it is stored ([`Stored`]), for grouping and adding up; else `Utf8View`. Not for `_time`.
+    /// Whether to return it in stored form ([`Stored`]), for grouping and sums; otherwise as `Utf8View`. Not for
+    /// `_time`.
     pub stored: bool,
 }
 
-/// The order in which a scan gives rows.
+/// The order of a scan's rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum LogOrder {
     /// In any order, in several partitions.
@@ -79,7 +80,7 @@ pub enum LogOrder {
     OldestFirst,
 }
 
-/// What the rows of a scan are.
+/// What the rows of a scan represent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum LogForm {
     /// Rows of the table.
@@ -105,26 +106,26 @@ pub struct LogRequest {
     pub filter: LogFilter,
     /// The columns that are given, in this order.
     pub columns: Vec<LogColumn>,
-    /// Whether all other fields are wanted.
+    /// Whether to return all other fields as a map.
     pub rest: bool,
-    /// In which order rows come.
+    /// The order of the rows.
     pub order: LogOrder,
-    /// Whether rows, or only counts of them, are given.
+    /// What the rows represent.
     pub form: LogForm,
 }
 
 impl LogColumn {
-    /// Asks for a field as text.
+    /// Requests a field as text.
     pub fn text(name: impl Into<String>) -> Self {
         Self { name: name.into(), stored: false }
     }
 
-    /// Asks for a field as it is stored.
+    /// Requests a field in stored form.
     pub fn stored(name: impl Into<String>) -> Self {
         Self { name: name.into(), stored: true }
     }
 
-    /// Gives the column as it comes out of the scan.
+    /// The column as the scan returns it.
     pub fn field(&self) -> Field {
         match self.name.as_str() {
             TIME => nanos(TIME),
@@ -151,7 +152,7 @@ impl LogRequest {
         Self { filter, columns: Vec::new(), rest: true, order: LogOrder::Any, form }
     }
 
-    /// Gives the schema of the scan.
+    /// The schema of the scan.
     pub fn schema(&self) -> SchemaRef {
         let count = |nullable| Field::new(ROW_COUNT, DataType::UInt64, nullable);
         if let LogForm::ValueCounts(_) = self.form {

@@ -1,7 +1,7 @@
-//! A field of many rows as a store holds it: as text, by code, as numbers, as identifiers. Whoever groups, counts or adds
-//! up values then need not read them out of texts. The text of a value is what it is written as here, exactly.
+//! A field of many rows in the form that a store holds it: text, dictionary-encoded, numbers or identifiers. Grouping,
+//! counting and summing then need not parse text. The text of a value can always be restored exactly.
 //!
-//! In a batch it is a struct with a child per form, of which only the one in use has values.
+//! In a batch it is a struct with a child for each form, of which only the one in use has values.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, LazyLock};
@@ -21,15 +21,15 @@ pub const ID_BYTES: usize = 16;
 /// Values of a field; nulls are missing.
 #[derive(Debug, Clone)]
 pub enum Stored {
-    /// No row has the field.
+    /// No row has a value.
     Missing,
     /// Text of each row (`Utf8View`).
     Text(StringViewArray),
     /// Text by code (`Dictionary(UInt32, Utf8)`).
     Coded(DictionaryArray<UInt32Type>),
-    /// Integers, written in decimal.
+    /// Integers, in decimal notation.
     Int(Int64Array),
-    /// Numbers, written in decimal without an exponent, as short as they can be read back.
+    /// Numbers in decimal notation without an exponent, with the fewest digits that identify them.
     Float(Float64Array),
     /// Identifiers of [`ID_BYTES`] bytes.
     Id(FixedSizeBinaryArray),
@@ -47,12 +47,12 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     .into()
 });
 
-/// Rows of a batch, mostly at most: of one with many columns, and of one with few.
+/// Typical maximum rows of a batch with many columns, and with few.
 const BATCH_ROWS: usize = 16 * 1024;
 const NARROW_BATCH_ROWS: usize = 64 * 1024;
 
-/// The forms that are not in use; all batches share them. Each batch counts with their whole memory, so short ones have
-/// shorter ones.
+/// Children for the forms that are not in use, shared by all batches. A batch is accounted with their whole memory, so
+/// short batches have shorter ones.
 static UNUSED: LazyLock<Vec<ArrayRef>> = LazyLock::new(|| unused(BATCH_ROWS));
 static UNUSED_NARROW: LazyLock<Vec<ArrayRef>> = LazyLock::new(|| unused(NARROW_BATCH_ROWS));
 
@@ -66,7 +66,7 @@ impl Stored {
         DataType::Struct(FIELDS.clone())
     }
 
-    /// As a column of so many rows.
+    /// As a column with this number of rows.
     pub fn into_array(self, rows: usize) -> ArrayRef {
         let own: Option<(usize, ArrayRef)> = match self {
             Self::Missing => None,
@@ -87,7 +87,7 @@ impl Stored {
         Arc::new(StructArray::new(FIELDS.clone(), children, None))
     }
 
-    /// Looks at a column; `None` when it is none of these. One that was put together of several forms becomes text.
+    /// Reads a column; `None` if it does not have this type. A column that combines several forms becomes text.
     pub fn of(array: &dyn Array) -> Option<Self> {
         let columns = array.as_struct_opt().filter(|s| s.fields() == &*FIELDS)?;
         let form = |at: usize| {
@@ -113,7 +113,7 @@ impl Stored {
         Some(forms.into_iter().next().unwrap_or(Self::Missing))
     }
 
-    /// The text of a row; that of numbers and identifiers is written to the buffer.
+    /// The text of a row; the text of numbers and identifiers is written to the buffer.
     pub fn text<'a>(&'a self, row: usize, buffer: &'a mut String) -> Option<&'a str> {
         buffer.clear();
         match self {
@@ -131,7 +131,7 @@ impl Stored {
     }
 }
 
-/// Writes an integer.
+/// Appends an integer as text.
 pub fn write_int(value: i64, out: &mut String) {
     let mut digits = [0u8; 20];
     let (mut at, mut rest) = (digits.len(), value.unsigned_abs());

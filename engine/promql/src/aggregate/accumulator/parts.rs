@@ -1,23 +1,23 @@
-//! The state of an aggregation as plain columns, as it travels from where rows are folded to where states are merged.
+//! The state of an aggregation as plain columns, for transfer from where rows are folded to where states are merged.
 
 use crate::aggregate::hists::HistogramPart;
 use crate::ast::AggregateOp;
 
-/// Rows of a state: for most operators one for each group, for `quantile` those that were folded, as they came.
+/// Rows of a state: one for each group, or for `quantile` the input rows unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Parts {
     /// Group of each row.
     pub groups: Vec<u32>,
     /// Matrices of rows × steps, in the order of [`Parts::columns`].
     pub numbers: Vec<Vec<f64>>,
-    /// Flags of the rows at each step, in the order of [`Parts::columns`].
+    /// Flags of the rows per step, in the order of [`Parts::columns`].
     pub flags: Vec<Vec<bool>>,
     /// Histograms of the rows, ascending by slot.
     pub hists: Vec<HistogramPart>,
 }
 
 impl Parts {
-    /// Names the matrices of an operator: numbers, flags.
+    /// Names of an operator's matrices: numbers, then flags.
     pub fn columns(op: AggregateOp) -> (&'static [&'static str], &'static [&'static str]) {
         match op {
             AggregateOp::Sum => (&["sum", "lost"], &["seen"]),

@@ -1,12 +1,12 @@
-//! Rows that are kept as they came, for what needs all values of a group at once (`quantile`).
+//! Keeps input rows unchanged, for `quantile`, which needs all values of a group at once.
 
 use super::parts::Parts;
 use crate::quantile::quantile;
 
-/// Values of a block from which on the next row begins another one.
+/// When a block has this many values, the next row starts a new block.
 const BLOCK_VALUES: usize = 128 * 1024;
 
-/// Rows in blocks, in the order in which they came.
+/// Rows in blocks, in order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     blocks: Vec<RowBlock>,
@@ -18,7 +18,7 @@ struct RowBlock {
     groups: Vec<u32>,
     /// Values by step, row by row.
     values: Vec<f64>,
-    /// Which of them are there.
+    /// Which of the values are present.
     present: Vec<bool>,
 }
 
@@ -33,7 +33,7 @@ impl RowBlock {
 }
 
 impl Rows {
-    /// Takes over rows that were given as parts.
+    /// Restores rows from parts.
     pub(super) fn of_parts(parts: Parts) -> Self {
         let Parts { groups, numbers, flags, .. } = parts;
         let (values, present) = (numbers.into_iter().next(), flags.into_iter().next());
@@ -46,13 +46,13 @@ impl Rows {
         self.blocks.into_iter().map(RowBlock::into_parts).collect()
     }
 
-    /// Gives the blocks to which no row will be added.
+    /// Removes and returns the full blocks.
     pub(super) fn take_full(&mut self) -> Vec<Parts> {
         let full = self.blocks.iter().take_while(|block| block.is_full()).count();
         self.blocks.drain(..full).map(RowBlock::into_parts).collect()
     }
 
-    /// Adds a row whose values begin at step `first`.
+    /// Adds a row whose values start at step `first`.
     pub(super) fn push(&mut self, group: u32, first: usize, values: &[f64], present: &[bool], steps: usize) {
         if !present.contains(&true) {
             return;
@@ -71,12 +71,12 @@ impl Rows {
         block.present.resize(end, false);
     }
 
-    /// Adds rows that came after these.
+    /// Appends later rows.
     pub(super) fn append(&mut self, mut others: Self) {
         self.blocks.append(&mut others.blocks);
     }
 
-    /// Bytes that are held.
+    /// Memory in bytes.
     pub(super) fn bytes(&self) -> usize {
         let of_block = |block: &RowBlock| {
             let (groups, values) =
@@ -86,7 +86,7 @@ impl Rows {
         self.blocks.iter().map(of_block).sum()
     }
 
-    /// Gives the quantiles of each group by step, and where there are any.
+    /// The quantiles of each group by step, and whether each is present.
     pub(super) fn quantiles(&self, param: &[f64], groups: usize, steps: usize) -> (Vec<f64>, Vec<bool>) {
         let places = Places::new(&self.blocks, groups);
         let (mut values, mut seen) = (vec![f64::NAN; groups * steps], vec![false; groups * steps]);
@@ -106,11 +106,11 @@ impl Rows {
     }
 }
 
-/// Where the rows of each group are, in the order in which they came.
+/// Positions of each group's rows, in order of arrival.
 struct Places {
-    /// Where the places of each group begin; one more for the end.
+    /// Start of each group's positions, followed by the end.
     starts: Vec<usize>,
-    /// Block and row in it.
+    /// Block, and row within it.
     places: Vec<(u32, u32)>,
 }
 

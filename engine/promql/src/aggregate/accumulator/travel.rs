@@ -1,4 +1,4 @@
-//! How the state of an aggregation becomes parts, and is made of them again.
+//! Converts the state of an aggregation to parts and back.
 
 use super::parts::Parts;
 use super::rows::Rows;
@@ -7,12 +7,12 @@ use crate::aggregate::hists::HistogramSums;
 use crate::ast::{AggregateOp, PosRange};
 
 impl Accumulator {
-    /// Gives the rows of which there is enough, where rows are kept as they came.
+    /// Removes and returns full blocks of rows, if rows are kept.
     pub fn take_full(&mut self) -> Vec<Parts> {
         if let State::Rows(rows) = &mut self.state { rows.take_full() } else { vec![] }
     }
 
-    /// Gives the whole state. What there is to say about it stays behind (see [`Self::remark`]).
+    /// Returns the whole state, without the annotations, which must be fetched before (see [`Self::remark`]).
     pub fn into_parts(self) -> Vec<Parts> {
         let (numbers, incremental) = match self.state {
             State::Sum { sum, lost } => (vec![sum, lost], None),
@@ -33,8 +33,8 @@ impl Accumulator {
         }]
     }
 
-    /// Makes the state again. Matrices are taken over as they are where there is a row for each group, in order; groups
-    /// without a row have seen nothing.
+    /// Restores the state. Matrices are reused unchanged if there is a row for each group, in order; groups without a
+    /// row are empty.
     pub fn of_parts(op: AggregateOp, groups: usize, steps: usize, pos: PosRange, parts: Parts) -> Self {
         if op == AggregateOp::Quantile {
             return Self { state: State::Rows(Rows::of_parts(parts)), ..Self::new(op, groups, steps, pos) };
@@ -69,7 +69,7 @@ impl Accumulator {
     }
 }
 
-/// Puts rows in the places of their groups.
+/// Moves rows to the positions of their groups.
 fn placed<T: Copy>(rows: &[T], nothing: T, of_row: &[u32], groups: usize, steps: usize) -> Vec<T> {
     let mut out = vec![nothing; groups * steps];
     for (row, &group) in rows.chunks_exact(steps.max(1)).zip(of_row) {

@@ -1,4 +1,4 @@
-//! The line through values at times, from compensated sums.
+//! The regression line through values at times, from compensated sums.
 
 use quiver_types::Millis;
 
@@ -7,17 +7,18 @@ use crate::kahan;
 /// Slope (per second) and the value at the origin.
 pub(super) type Line = (f64, f64);
 
-/// Times of a window from an origin. Windows of regular scrapes have the same ones again and again, and so the same sums.
+/// Times of a window relative to an origin. Regularly scraped windows have the same ones again and again, and so the
+/// same sums.
 #[derive(Debug, Default)]
 pub(super) struct Times {
     offsets: Vec<Millis>,
     seconds: Vec<f64>,
-    /// Compensated sum of them, and of their squares.
+    /// Compensated sums of the times, and of their squares.
     sums: [f64; 2],
 }
 
 impl Times {
-    /// Says whether these are the times of a window.
+    /// Tells whether these are the times of a window.
     pub(super) fn are(&self, ts: &[Millis], origin: Millis) -> bool {
         self.offsets.len() == ts.len()
             && self.offsets.iter().zip(ts).fold(0, |odd, (own, t)| odd | ((t - origin) ^ own)) == 0
@@ -39,7 +40,7 @@ impl Times {
         })
     }
 
-    /// The lines of two windows that have these times, which is faster than one after the other.
+    /// The lines of two windows with these times; faster than one after the other.
     pub(super) fn two_lines(&self, a: &[f64], b: &[f64]) -> [Line; 2] {
         if constant(a).is_some() || constant(b).is_some() {
             return [self.line(a), self.line(b)];
@@ -54,7 +55,7 @@ impl Times {
     }
 }
 
-/// The line that has sums over so many samples: of times and their squares, of values and values times their times.
+/// The line for sums over this number of samples: of times and their squares, of values and values times times.
 pub(super) fn line_of(samples: usize, [x, xx]: [f64; 2], [y, xy]: [f64; 2]) -> Line {
     let n = samples as f64;
     let covariance = xy - x * y / n;
@@ -63,18 +64,18 @@ pub(super) fn line_of(samples: usize, [x, xx]: [f64; 2], [y, xy]: [f64; 2]) -> L
     (slope, y / n - slope * x / n)
 }
 
-/// The line through values that are all the same.
+/// The line through values that are all equal; `None` if they are not.
 pub(super) fn constant(values: &[f64]) -> Option<Line> {
     let first = values[0];
     let line = if first.is_infinite() { (f64::NAN, f64::NAN) } else { (0.0, first) };
     values[1..].iter().all(|&v| v == first).then_some(line)
 }
 
-/// Compensated sums, side by side.
+/// Several compensated sums at once.
 fn sums<const N: usize>(values: impl Iterator<Item = [f64; N]> + Clone) -> [f64; N] {
     let (mut sums, mut lost) = ([0.0; N], [0.0; N]);
     values.clone().for_each(|values| kahan::inc_all_finite(values, &mut sums, &mut lost));
-    // A sum that has left the finite numbers never comes back, so one look at the end says that none did on the way.
+    // A sum that becomes infinite or NaN stays so, so one check at the end suffices.
     if !sums.iter().all(|sum| sum.is_finite()) {
         (sums, lost) = ([0.0; N], [0.0; N]);
         values.for_each(|values| kahan::inc_all(values, &mut sums, &mut lost));

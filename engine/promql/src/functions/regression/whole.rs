@@ -1,20 +1,21 @@
-//! Sums for lines through whole numbers at whole seconds: counts and bytes, as most of what is extrapolated.
+//! Sums for regression lines through integers at whole seconds, such as counts and bytes, which are most of what is
+//! extrapolated.
 //!
-//! As long as no product leaves the numbers below which each whole one is a double, a compensated sum of such numbers is
-//! the exact one, rounded once at its end: what an addition loses is whole and is kept whole. An exact sum does not
-//! depend on the order of its parts, so a window takes over what it shares with the one before, and the lines are the same to
-//! the last bit.
+//! As long as no product exceeds the range in which all integers are doubles, a compensated sum of such numbers equals
+//! the exact sum, rounded once at the end: the rounding error of an addition is an integer and is kept exactly. An
+//! exact sum does not depend on the order of its parts, so a window can reuse what it shares with the previous one, and
+//! the lines are equal to the last bit.
 
 use quiver_types::Millis;
 
 use super::line::{Line, constant, line_of};
 use crate::window::Cursor;
 
-/// Below this each whole number is a double.
+/// Below this, all integers are exact as doubles.
 const EXACT: f64 = 9_007_199_254_740_992.0;
-/// Milliseconds from the first sample that are looked at, so that no sum leaves 128 bits.
+/// Maximum distance from the first sample in milliseconds, so that sums fit into 128 bits.
 const FAR_MS: u64 = 1 << 50;
-/// Samples of a window: what so many additions lose comes to less than [`EXACT`].
+/// Maximum samples of a window: the lost parts of this many additions add up to less than [`EXACT`].
 const MANY: usize = 1 << 26;
 
 /// Sums over a window that moves forward.
@@ -23,13 +24,13 @@ pub(super) struct WholeSums<'a> {
     ts: &'a [Millis],
     values: &'a [f64],
     window: Cursor,
-    /// Samples of the window that are not whole.
+    /// Samples of the window that are not integers at whole seconds.
     odd: i64,
-    /// The largest whole value so far, whatever its sign.
+    /// The largest absolute value so far.
     largest: f64,
-    /// Of seconds since the first sample of all, and of their squares.
+    /// Sums of seconds since the very first sample, and of their squares.
     seconds: [i128; 2],
-    /// Of values, and of values times seconds.
+    /// Sums of values, and of values times seconds.
     sums: [i128; 2],
 }
 
@@ -39,7 +40,7 @@ impl<'a> WholeSums<'a> {
         Self { ts, values, window, odd: 0, largest: 0.0, seconds: [0; 2], sums: [0; 2] }
     }
 
-    /// The line through the values of a window, with times from an origin; none: its sums may not be exact.
+    /// The line through the values of a window, with times relative to an origin; `None` if its sums may not be exact.
     pub(super) fn line(&mut self, w: Cursor, origin: Millis) -> Option<Line> {
         self.move_to(w);
         if self.odd > 0 || w.len() >= MANY {
@@ -73,7 +74,7 @@ impl<'a> WholeSums<'a> {
         self.window = w;
     }
 
-    /// Takes a sample in, or out again.
+    /// Adds a sample to the sums or removes it.
     fn count(&mut self, at: usize, sign: i64) {
         let value = self.values[at];
         let size = value.abs();
@@ -92,7 +93,7 @@ impl<'a> WholeSums<'a> {
     }
 }
 
-/// Seconds between two times, where these are whole ones and not too many.
+/// Seconds between two times; `None` if not whole, or too many.
 fn whole_seconds(t: Millis, since: Millis) -> Option<i64> {
     let ms = t.checked_sub(since)?;
     (ms % 1000 == 0 && ms.unsigned_abs() < FAR_MS).then_some(ms / 1000)

@@ -1,9 +1,10 @@
-//! The state of an aggregation as record batches: what a partition folded, on its way to the node that merges.
+//! The state of an aggregation as record batches, sent from a partition to the node that merges.
 //!
-//! Columns: `partition`, `group` `UInt32`; the numbers of the operator (`sum` and what it `lost`, …), each
-//! `FixedSizeList<Float64, S>`, and its flags (`seen`, …), each `FixedSizeList<Boolean, S>`, one per step; where native
-//! histograms are possible `h` `List<Struct>`, one for each step of the group that has seen one. A partition gives a row
-//! for each group in one batch, for `quantile` its rows in batches as they come. Numbers are handed over without a copy.
+//! Columns: `partition` and `group` (`UInt32`); the numbers of the operator (`sum`, its compensation `lost`, …), each
+//! `FixedSizeList<Float64, S>`; its flags (`seen`, …), each `FixedSizeList<Boolean, S>`, with S steps; and if native
+//! histograms are possible `h` `List<Struct>`, with an entry for each step of the group that has one. A partition sends
+//! one batch with a row for each group; for `quantile` its rows, in batches as they come. Numbers are passed on without
+//! copying.
 
 use std::sync::Arc;
 
@@ -29,7 +30,7 @@ fn item(of: DataType) -> Arc<Field> {
     Arc::new(Field::new("item", of, false))
 }
 
-/// Fields of a histogram of a state: `HistogramPart`; what was lost stands in the places of a histogram, too.
+/// Fields of a histogram in a state, as in `HistogramPart`; the compensation has the form of a histogram, too.
 fn histogram_state() -> Fields {
     let field = |name: &str, of: DataType| Field::new(name, of, false);
     Fields::from(vec![
@@ -45,7 +46,7 @@ fn histogram_state() -> Fields {
     ])
 }
 
-/// Gives the schema of the states of an operator.
+/// The schema of an operator's states.
 pub(super) fn schema(op: AggregateOp, steps: usize, histograms: bool) -> SchemaRef {
     let list = |name: &str, of: DataType| Field::new(name, DataType::FixedSizeList(item(of), steps as i32), false);
     let (numbers, flags) = Parts::columns(op);
@@ -58,13 +59,13 @@ pub(super) fn schema(op: AggregateOp, steps: usize, histograms: bool) -> SchemaR
     Arc::new(Schema::new(fields))
 }
 
-/// Gives the partition that a batch comes from.
+/// The partition that a batch comes from.
 pub(super) fn partition(batch: &RecordBatch) -> Option<u32> {
     let column = batch.columns().first()?.as_primitive_opt::<UInt32Type>()?;
     column.values().first().copied()
 }
 
-/// Bytes that a batch takes, and then the state that is made of it; a row of which takes `row_bytes` and its place.
+/// Memory of a batch together with the state made from it, whose rows take `row_bytes` each.
 pub(super) fn held_bytes(batch: &RecordBatch, row_bytes: usize) -> usize {
     const PLACE_BYTES: usize = size_of::<(u32, u32)>() + size_of::<u32>();
     let hists = batch.column_by_name("h").map_or(0, |column| {
@@ -73,7 +74,7 @@ pub(super) fn held_bytes(batch: &RecordBatch, row_bytes: usize) -> usize {
     batch.num_rows() * (row_bytes + PLACE_BYTES) + 2 * hists
 }
 
-/// Makes a batch of what a partition folded.
+/// Converts the state of a partition to a batch.
 pub(super) fn to_batch(partition: usize, parts: Parts, steps: usize, schema: &SchemaRef) -> Result<RecordBatch> {
     let Parts { groups, numbers, flags, hists } = parts;
     let rows = groups.len();
@@ -99,7 +100,7 @@ pub(super) fn to_batch(partition: usize, parts: Parts, steps: usize, schema: &Sc
 }
 
 fn histogram_column(parts: Vec<HistogramPart>, rows: usize, steps: usize) -> Result<ListArray> {
-    // Lists and texts of a column are told by 32 bits.
+    // Lists and strings of a column have 32-bit offsets.
     let longest = |h: &quiver_types::Histogram| h.positive.len().max(h.negative.len()).max(h.custom_bounds.len());
     let items: usize = parts.iter().map(|part| longest(&part.total).max(part.metric.len())).sum();
     if i32::try_from(items).is_err() {
@@ -141,7 +142,7 @@ fn histogram_column(parts: Vec<HistogramPart>, rows: usize, steps: usize) -> Res
     Ok(ListArray::try_new(field, OffsetBuffer::from_lengths(lengths), Arc::new(items), None)?)
 }
 
-/// Reads a batch; takes numbers over without a copy when nobody else holds them.
+/// Reads a batch; takes its numbers without copying if they are not shared.
 pub(super) fn to_parts(batch: RecordBatch, op: AggregateOp, groups: usize, steps: usize) -> Result<Parts> {
     let shape = || DataFusionError::Internal("a batch that is no state of an aggregation".into());
     let (numbers, flags) = Parts::columns(op);
@@ -166,7 +167,7 @@ pub(super) fn to_parts(batch: RecordBatch, op: AggregateOp, groups: usize, steps
     Ok(Parts { groups: of_row, numbers, flags, hists })
 }
 
-/// Gives the items of lists of one length, and which of them are those of the lists.
+/// The child array of a fixed-size list, and the offset and length of its used part.
 fn items(column: ArrayRef, steps: usize) -> Option<(ArrayRef, usize, usize)> {
     let list = column.as_fixed_size_list_opt()?.clone();
     drop(column);
@@ -192,7 +193,7 @@ fn read_numbers(column: ArrayRef, steps: usize) -> Option<Vec<f64>> {
 fn read_flags(column: ArrayRef, steps: usize) -> Option<Vec<bool>> {
     let (items, offset, len) = items(column, steps)?;
     let bits = items.as_boolean_opt()?.values().slice(offset, len);
-    // All and none are what is usual.
+    // Usually all or none are set.
     Some(match bits.count_set_bits() {
         0 => vec![false; len],
         set if set == len => vec![true; len],

@@ -1,4 +1,5 @@
-//! Days of every kind through the planner, part by part: how often a byte is written, and how many parts stay.
+//! Runs all kinds of days through the planner, part by part, and checks how often a byte is written and how many parts
+//! remain.
 
 use super::*;
 use crate::part::NameFilter;
@@ -44,7 +45,7 @@ impl Day {
         });
     }
 
-    /// A flush with rows of some hours, and what follows from it.
+    /// A flush with rows of some hours, and the compactions that follow from it.
     fn flush(&mut self, bytes: u64, times: (Millis, Millis)) {
         self.flushed += bytes;
         self.add(0, bytes, self.next + 1, times);
@@ -76,7 +77,7 @@ impl Day {
     }
 }
 
-/// A day that came in time: a flush each ten minutes.
+/// A day that arrived in time: a flush every ten minutes.
 fn usual(bytes: u64) -> Day {
     let mut day = Day::new();
     for n in 0..144 {
@@ -101,7 +102,7 @@ fn trickling_late_data_is_not_rewritten_again_and_again() {
     for (base, late, count) in [(MIB, MIB, 3000), (16 * MIB, 10_000, 3000), (4 * MIB, 300_000, 5000), (1, MIB, 2000)] {
         let mut day = usual(base);
         for n in 0..count {
-            // Sizes vary, as they do.
+            // Sizes vary, as in practice.
             day.flush(late / 2 + late * (n * 7919 % 100) / 100, (0, 24 * HOUR - 1));
         }
         let found = day.amplification();
@@ -114,7 +115,7 @@ fn trickling_late_data_is_not_rewritten_again_and_again() {
 fn huge_days_are_merged_in_few_steps() {
     for (count, bytes) in [(65, 8 * MIB), (10_000, 8 * MIB), (5_000, 256 * MIB), (300, 4096 * MIB)] {
         let mut day = Day::new();
-        // Backfilled: all of it comes after its day.
+        // A backfill: all data arrives after its day.
         day.now_ms = HOUR;
         for n in 0..count {
             day.flushed += bytes;

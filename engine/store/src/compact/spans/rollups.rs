@@ -1,6 +1,6 @@
-//! The roll-up of merged parts out of theirs. Counts add up, save for traces that several parts have spans of: there rows
-//! may be the same, and a parent may be found; so these are rolled up again, each part's share and all together, and the
-//! sum is corrected by the difference.
+//! Merges the roll-ups of parts. Counts add up, except for traces with spans in several parts: some of those spans may
+//! be the same, and a parent may turn up in another part. So these spans are rolled up again, once for each part and
+//! once all together, and the sum is corrected by the difference.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use crate::error::Result;
 use crate::part::Part;
 use crate::part::spans::roll_up;
 
-/// Rows of shared traces that are looked at again; with more, or more than a quarter of all, everything is rolled up anew.
+/// Maximum number of rows of shared traces for that. With more, or with more than a quarter of all rows, the roll-up is
+/// built anew from all rows.
 const SHARED_ROWS_MAX: u64 = 256 * 1024;
 
-/// Gives the roll-up of all inputs together; none when it is better made of their rows.
+/// The roll-up of all inputs together; `None` if it is better to build it from their rows.
 pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadStats) -> Result<Option<Vec<RollupRow>>> {
     let shared = shared(inputs);
     let count = |ranges: &Vec<Range<u64>>| ranges.iter().map(|r| r.end - r.start).sum::<u64>();
@@ -42,7 +43,7 @@ pub(super) async fn merged(parts: &[Arc<Part>], inputs: &[Input], stats: &ReadSt
     Ok(Some(sum.rows()))
 }
 
-/// Gives of each input the rows of traces that another may have spans of.
+/// For each input, the rows of traces that another input may have spans of, too.
 fn shared(inputs: &[Input]) -> Vec<Vec<Range<u64>>> {
     let entries =
         inputs.iter().enumerate().flat_map(|(n, input)| input.index.entries().map(move |(hash, _)| (hash, n)));
@@ -60,7 +61,7 @@ fn shared(inputs: &[Input]) -> Vec<Vec<Range<u64>>> {
     inputs.iter().map(of_input).collect()
 }
 
-/// Takes the rows that belong to what was written up to a minute. A row of an hour belongs to whatever of it comes first.
+/// Removes and returns the entries up to a minute. An hour's entry belongs to the first output with rows of that hour.
 pub(super) fn take_until(rows: &mut Vec<RollupRow>, minute: i64) -> Vec<RollupRow> {
     let (taken, left) = std::mem::take(rows).into_iter().partition(|row| row.minute <= minute);
     *rows = left;

@@ -1,5 +1,5 @@
-//! What a compaction of spans does, in order: row groups that nothing else lies between are taken over as they are, all
-//! other rows are read, sorted and written anew, some minutes at a time.
+//! Plans the steps of a compaction of spans, in order: row groups that overlap nothing else are copied in encoded form;
+//! all other rows are read, sorted and rewritten, a few minutes at a time.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -10,29 +10,29 @@ use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use crate::part::spans::{GROUP_ROWS, SpanGroup, SpanIndex};
 
-/// Rows that are merged at once, unless one minute has more.
+/// Rows that are merged at once, unless a single minute has more.
 const SLICE_ROWS: u64 = 64 * 1024;
-/// Smaller row groups are not worth keeping.
+/// Smaller row groups are rewritten rather than copied.
 const COPIED_ROWS_MIN: u64 = GROUP_ROWS as u64 / 2;
 
-/// A part that is merged, with what of it can be copied.
+/// An input of the merge, with the row groups of it that can be copied.
 #[derive(Debug)]
 pub(in crate::compact) struct Input {
     pub(in crate::compact) index: Arc<SpanIndex>,
-    /// Row groups that can be taken over.
+    /// Row groups that can be copied.
     pub(in crate::compact) groups: Vec<SpanGroup>,
 }
 
 /// One step of a merge.
 #[derive(Debug, PartialEq, Eq)]
 pub(in crate::compact) enum Step {
-    /// Rows of each input.
+    /// Rows of each input that are to be merged.
     Rows(Vec<Range<u64>>),
-    /// A row group of an input.
+    /// A row group of an input that is to be copied.
     Copy(usize, SpanGroup),
 }
 
-/// Gives the steps, each with the window that it belongs to.
+/// The steps of the merge, each with the time window it belongs to.
 pub(in crate::compact) fn steps(inputs: &[Input], window_ms: Option<Millis>) -> Vec<(Millis, Step)> {
     let window = |minute: i64| window_ms.map_or(0, |w| (minute * (MINUTE_NS / 1_000_000)).div_euclid(w) * w);
     let minutes = |group: &SpanGroup| (minute_of(group.starts.0), minute_of(group.starts.1));
@@ -66,7 +66,7 @@ pub(in crate::compact) fn steps(inputs: &[Input], window_ms: Option<Millis>) -> 
     out
 }
 
-/// Cuts rows into steps of about [`SLICE_ROWS`], between minutes; none crosses a window.
+/// Splits rows, at minute boundaries, into steps of about [`SLICE_ROWS`] that do not cross a window.
 fn rows_between(
     inputs: &[Input],
     from: &[u64],

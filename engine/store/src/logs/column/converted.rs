@@ -1,4 +1,4 @@
-//! Values as columns of text, and as those that languages read.
+//! Converts values to text columns and to the form that query languages read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use quiver_types::logs::{ID_BYTES, Stored};
 use super::Values;
 use crate::logs::text;
 
-/// Texts of up to so many bytes stand in their view.
+/// Strings up to this length are stored in their view.
 const VIEW_INLINE_BYTES: usize = 12;
-/// Rows after which addresses that hardly come again are no longer coded.
+/// After this many rows, addresses that rarely repeat are no longer dictionary-encoded.
 const ADDRESSES_TRIED: usize = 4096;
 
 impl Values {
-    /// As a column of text of so many rows.
+    /// A text column with this number of rows.
     pub(crate) fn to_text(&self, rows: usize) -> StringViewArray {
         match self {
             Self::Text(a) => a.clone(),
@@ -32,7 +32,7 @@ impl Values {
                 StringViewArray::new(vec![view; rows].into(), vec![buffer], None)
             }
             Self::Coded(a) => {
-                // The texts of a dictionary are known to be good, and not looked at again.
+                // The strings of a dictionary are valid already and are not validated again.
                 let texts = cast(a, &DataType::Utf8View).expect("a dictionary of texts is one of views, too");
                 texts.as_string_view().clone()
             }
@@ -51,7 +51,7 @@ impl Values {
                 StringViewArray::new(views.into(), vec![text.into()], a.nulls().cloned())
             }
             _ => {
-                // Texts that fit in a view are not kept beside it.
+                // Strings that fit into a view need no buffer.
                 let mut long = String::new();
                 let view = |i: usize| {
                     if self.is_null(i) {
@@ -71,12 +71,12 @@ impl Values {
         }
     }
 
-    /// As a column of stored values of so many rows.
+    /// A column of stored values with this number of rows.
     pub(crate) fn to_stored(&self, rows: usize) -> Stored {
         match self {
             Self::Missing => Stored::Missing,
             Self::Constant(c) => Stored::Coded(coded(vec![0; rows], vec![c.to_string()])),
-            // Of a dictionary much larger than the rows most entries are not needed.
+            // With a dictionary much larger than the number of rows, most entries would not be needed.
             Self::Coded(a) if a.values().len() > 1024 && a.values().len() / 4 > rows => {
                 Stored::Text(self.to_text(rows))
             }
@@ -90,8 +90,8 @@ impl Values {
     }
 }
 
-/// Addresses by code: whoever groups by them has no text to compare, and each is written once. `None`: most of them
-/// differ.
+/// Dictionary-encodes addresses, so that grouping need not compare text and each address is formatted once. `None` if
+/// most of them are distinct.
 fn coded_addresses(array: &UInt32Array) -> Option<DictionaryArray<UInt32Type>> {
     let mut known: HashMap<u32, u32, FixedState> = HashMap::default();
     let mut keys: Vec<u32> = Vec::with_capacity(array.len());
@@ -117,7 +117,7 @@ fn coded_addresses(array: &UInt32Array) -> Option<DictionaryArray<UInt32Type>> {
     Some(DictionaryArray::new(keys, Arc::new(texts.finish())))
 }
 
-/// Makes a coded column of codes and their texts.
+/// Builds a coded column from codes and their texts.
 pub(crate) fn coded(keys: Vec<u32>, values: Vec<String>) -> DictionaryArray<UInt32Type> {
     DictionaryArray::new(keys.into(), Arc::new(StringArray::from_iter_values(values)))
 }

@@ -1,4 +1,4 @@
-//! Pieces of the values of a column, and pieces put together.
+//! Slices and concatenates the values of a column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::Values;
 use crate::error::{Context, Result};
 
 impl Values {
-    /// The values that a function makes of the array that holds these.
+    /// Applies a function to the underlying array.
     pub(super) fn map(&self, make: impl FnOnce(&dyn Array) -> Result<ArrayRef>) -> Result<Self> {
         let array: &dyn Array = match self {
             Self::Missing | Self::Constant(_) => return Ok(self.clone()),
@@ -27,7 +27,7 @@ impl Values {
         })
     }
 
-    /// Some of the values, which hold no memory of the others (those of one dictionary share it).
+    /// A copy of some of the values that does not keep the others in memory (values of one dictionary still share it).
     pub(crate) fn cut(&self, range: Range<usize>) -> Result<Self> {
         let own = self.map(|array| {
             let data = array.to_data();
@@ -38,8 +38,8 @@ impl Values {
         Ok(if let Self::Text(a) = own { Self::Text(a.gc()) } else { own })
     }
 
-    /// Puts values of the same column together, each with its number of rows. Coded ones become text: they have tables
-    /// of their own.
+    /// Concatenates values of the same column, each with its number of rows. Coded values become text, because each
+    /// piece has its own dictionary.
     pub(crate) fn concat(pieces: &[(Self, usize)]) -> Result<Self> {
         if let [(only, _)] = pieces {
             return Ok(only.clone());

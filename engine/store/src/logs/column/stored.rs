@@ -1,7 +1,7 @@
-//! Values as stored: text, coded, typed, the same everywhere, or nowhere.
+//! Values as they are stored: text, coded, typed, constant, or missing.
 //!
-//! For filters and languages every value is text. Typed values are written only when their text comes back exactly, so
-//! a filter may compare numbers where its hints allow, and anything else asks the text.
+//! For filters and query languages every value is text. Typed values are used only if their exact text can be restored.
+//! So a filter may compare numbers if its hints allow, and everything else can ask for the text.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use arrow::datatypes::{DataType, UInt32Type};
 use crate::error::{Error, Result};
 use crate::logs::text;
 
-/// Values as stored. Nulls are missing.
+/// Values as they are stored. Nulls are missing values.
 #[derive(Debug, Clone)]
 pub(crate) enum Values {
     /// No row has the field.
@@ -24,22 +24,22 @@ pub(crate) enum Values {
     Constant(Arc<str>),
     /// Text.
     Text(StringViewArray),
-    /// Text by code.
+    /// Dictionary-encoded text.
     Coded(DictionaryArray<UInt32Type>),
     /// Integers.
     Int(Int64Array),
     /// Decimal numbers.
     Float(Float64Array),
-    /// Addresses.
+    /// IPv4 addresses.
     Ipv4(UInt32Array),
-    /// Times in nanoseconds, written with so many digits after the second (none: without zeros at the end).
+    /// Times in nanoseconds; in text with this number of fractional digits (`None`: without trailing zeros).
     Time(Int64Array, Option<u8>),
     /// Lower-case hex digits.
     Hex(FixedSizeBinaryArray),
 }
 
 impl Values {
-    /// Takes an array as it comes out of a file; `digits`: of times.
+    /// Wraps an array read from a file; `digits` are the fractional digits of times.
     ///
     /// # Errors
     /// Internal: a type that no column has.
@@ -75,13 +75,13 @@ impl Values {
         }
     }
 
-    /// Says whether a value is missing.
+    /// Tells whether a value is missing.
     #[inline]
     pub(crate) fn is_null(&self, i: usize) -> bool {
         matches!(self, Self::Missing) || self.nulls().is_some_and(|n| n.is_null(i))
     }
 
-    /// A value as text; empty when it is missing. `buffer` holds the text of typed values.
+    /// A value as text; empty if it is missing. `buffer` holds the text of typed values.
     pub(crate) fn text<'a>(&'a self, i: usize, buffer: &'a mut String) -> &'a str {
         if self.is_null(i) {
             return "";
@@ -112,7 +112,7 @@ impl Values {
         }
     }
 
-    /// Writes a value of a type as text.
+    /// Appends the text of a value.
     #[inline]
     pub(super) fn write(&self, i: usize, out: &mut String) {
         match self {
@@ -126,7 +126,7 @@ impl Values {
     }
 }
 
-/// Gives the values of a dictionary.
+/// The values of a dictionary.
 pub(crate) fn dictionary(array: &DictionaryArray<UInt32Type>) -> Option<&StringArray> {
     array.values().as_any().downcast_ref()
 }

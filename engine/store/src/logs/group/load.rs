@@ -1,4 +1,4 @@
-//! Columns of a row group as they are read: of which rows, with or without the cache of decoded values.
+//! Reads columns of a row group: of which rows, and whether through the cache of decoded values.
 
 use std::sync::Arc;
 
@@ -17,30 +17,30 @@ use crate::error::Error;
 use crate::logs::column::{Column, Runs, Values};
 use crate::logs::opened::Opened;
 
-/// Rows that lie in more pages of a row group are not looked for in kept ones.
+/// Rows in more pages of a row group than this are not looked up in cached pages.
 const PAGES_MAX: usize = 32;
-/// Rows that are more than one of so many take as long to read as all of them.
+/// Reading more than one in this many rows takes as long as reading all of them.
 const MOST_ROWS: usize = 4;
-/// The same of pages.
+/// Reading more than one in this many pages takes as long as reading all of them.
 const MOST_PAGES: usize = 2;
-/// All pages of a column are those but one of so many.
+/// A column counts as read completely if at most one in this many pages is not needed.
 const ALL_PAGES: usize = 8;
-/// Memory of a decoded value, at least: codes take less in a file.
+/// Minimum memory of a decoded value; in files, codes take less.
 const VALUE_BYTES: u64 = 4;
 
-/// What may be kept.
+/// What may be cached.
 #[derive(Debug, Clone, Copy)]
 enum Kept {
     /// A page of a column.
     Page(u32),
-    /// A column that is read as a whole anyway.
+    /// A column that is read completely anyway.
     Column,
-    /// A column of which more is read for that.
+    /// A column of which more is read in order to cache it.
     More,
 }
 
 impl GroupBlock {
-    /// Reads an array of the file, of the rows that are set or more.
+    /// Reads an array from the file, for at least the selected rows.
     async fn read(&mut self, name: &str, rows: &BooleanBuffer) -> Result<(ArrayRef, Runs)> {
         let runs = runs(rows);
         let whole = 0..self.len() as u32;
@@ -51,7 +51,7 @@ impl GroupBlock {
         Ok((array, runs.map(Arc::new)))
     }
 
-    /// A column of the file, of the rows that are set or more.
+    /// A column of the file, for at least the selected rows.
     pub(super) async fn load(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Column> {
         if let Some(known) = self.loaded.get(name)
             && covers(known.at.as_ref(), rows)
@@ -78,7 +78,7 @@ impl GroupBlock {
         {
             return Ok(column);
         }
-        // None is read as a whole for a cache that has no room for it.
+        // Do not read a whole column for the cache if it would not fit.
         let bytes = opened.logs.column_bytes(self.group, name).max(rows.len() as u64 * VALUE_BYTES);
         let has_room = cache.has_room(bytes, opened.logs.groups());
         let admitted = !self.job && most && has_room && {
@@ -94,8 +94,8 @@ impl GroupBlock {
         Ok(Column { values, at })
     }
 
-    /// Says whether reading some rows of a column takes about as long as reading all of them. Where the group is read by
-    /// windows, the rows of all windows count.
+    /// Tells whether reading some rows of a column takes about as long as reading all. If the group is read in windows,
+    /// the rows of all windows count.
     fn takes_most(&self, name: &str, rows: &BooleanBuffer) -> bool {
         let logs = &self.opened.logs;
         let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
@@ -103,7 +103,7 @@ impl GroupBlock {
         rows.count_set_bits() * MOST_ROWS >= rows.len() || logs.pages_of(self.group, name, rows, pages).is_none()
     }
 
-    /// Says whether a column is read as a whole for some rows anyway, but for one page in so many.
+    /// Tells whether (nearly) all pages of a column are read for some rows anyway.
     fn takes_all(&self, name: &str, rows: &BooleanBuffer) -> bool {
         let logs = &self.opened.logs;
         let rows = self.narrowed.as_ref().filter(|_| self.sweep.is_some()).unwrap_or(rows);
@@ -111,8 +111,8 @@ impl GroupBlock {
         logs.pages_of(self.group, name, rows, pages - pages.div_ceil(ALL_PAGES)).is_none()
     }
 
-    /// Says whether a column that is about to be read should be kept, or a page of it; notes its use. What windows ask
-    /// for one after the other is one use.
+    /// Tells whether a column that is about to be read, or a page of it, should be cached; records its use. Reads by
+    /// successive windows count as one use.
     fn admits(&mut self, name: &str, kept: Kept) -> bool {
         let (cache, part) = (self.opened.part.decoded(), self.opened.part.meta.id);
         let page = if let Kept::Page(page) = kept { Some(page) } else { None };
@@ -125,12 +125,12 @@ impl GroupBlock {
             }
     }
 
-    /// A few rows of a column out of pages that are kept decoded; `None` while they are not. Pages are decompressed whole
-    /// for a single row of them, which is what looking up few rows costs.
+    /// Reads a few rows of a column from cached pages; `None` if they are not cached. Decompressing whole pages for
+    /// single rows is the main cost of looking up a few rows.
     async fn load_pages(&mut self, name: &str, digits: Option<u8>, rows: &BooleanBuffer) -> Result<Option<Column>> {
         let opened = Arc::clone(&self.opened);
         let (part, cache) = (opened.part.meta.id, opened.part.decoded());
-        // Pages that are too large would not be kept.
+        // Pages that are too large would not be cached.
         let fit =
             opened.logs.column_bytes(self.group, name) <= opened.logs.pages(self.group, name) as u64 * PAGE_BYTES_MAX;
         let pages = opened.logs.pages_of(self.group, name, rows, PAGES_MAX);
@@ -146,7 +146,7 @@ impl GroupBlock {
         }
         add(&self.stats.cache_hits, (pages.len() - missing.len()) as u64);
         if !missing.is_empty() {
-            // All at once: what is done once for each read costs more than a page.
+            // In one call: the fixed costs of a read are higher than those of a page.
             let array =
                 opened.part.read_log_column(&opened.logs, self.group, name, &missing, true, &self.stats).await?;
             let (read, mut next) = (values_of(name, &array, digits)?, 0);
@@ -167,7 +167,7 @@ impl GroupBlock {
         Ok(Some(Column::of_set(values, rows)))
     }
 
-    /// The overflow map of some rows.
+    /// The overflow map for some rows.
     pub(super) async fn map(&mut self, rows: &BooleanBuffer) -> Result<Option<(MapArray, Runs)>> {
         if !self.opened.logs.has.overflow {
             return Ok(None);
@@ -184,7 +184,7 @@ impl GroupBlock {
     }
 }
 
-/// Takes an array of a column out of a file.
+/// Converts an array from a file to the values of a column.
 fn values_of(name: &str, array: &ArrayRef, digits: Option<u8>) -> Result<Values> {
     if name != SEVERITY_NUMBER {
         return Values::of(array, digits);

@@ -1,4 +1,4 @@
-//! What is read of the overflow map: the fields of a row group that have no column.
+//! Reads the overflow map: the fields of a row group that have no column.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use arrow::compute::filter;
 
 use crate::error::{Context, Result};
 
-/// Calls for each entry of a row.
+/// The entries of a row.
 pub(super) fn entries(map: &MapArray, row: usize) -> impl Iterator<Item = (&str, &str)> {
     let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
     (map.value_offsets()[row] as usize..map.value_offsets()[row + 1] as usize)
         .map(|i| (names.value(i), values.value(i)))
 }
 
-/// Takes one field out of a map; values stay where they are.
+/// Extracts one field from a map, without copying values.
 pub(super) fn field_of(map: &MapArray, name: &str) -> StringViewArray {
     let (names, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
     let offsets = map.value_offsets();
@@ -32,7 +32,7 @@ pub(super) fn field_of(map: &MapArray, name: &str) -> StringViewArray {
     StringViewArray::new(views.into(), vec![values.values().clone()], Some(NullBuffer::from(valid)))
 }
 
-/// The entries of a map of the rows that are set.
+/// The entries of the selected rows.
 pub(super) fn chosen(map: &MapArray, at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> Result<MapArray> {
     let mask = match at {
         None => rows.clone(),

@@ -1,16 +1,16 @@
-//! Which ranges of rows are read for rows that are set.
+//! Decides which ranges of rows are read for a selection of rows.
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::buffer::BooleanBuffer;
 
-/// Rows closer than this are read as one run.
+/// Ranges with a smaller gap than this are read as one.
 const GAP_ROWS: usize = 64;
-/// More runs than this are joined over wider gaps.
+/// If there are more ranges than this, wider gaps are bridged.
 const RUNS_MAX: usize = 2048;
 
-/// Says whether ranges hold all rows that are set.
+/// Tells whether ranges contain all selected rows.
 pub(super) fn covers(at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> bool {
     let Some(ranges) = at else { return true };
     rows.set_slices().all(|(start, end)| {
@@ -19,7 +19,7 @@ pub(super) fn covers(at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) ->
     })
 }
 
-/// Runs of rows to read for those that are set; `None`: all of them.
+/// The ranges to read for selected rows; `None` means all rows.
 pub(super) fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
     let mut gap = GAP_ROWS;
     loop {

@@ -1,4 +1,4 @@
-//! Rows of a row group by their streams: each has its rows in one run.
+//! The rows of a row group by stream; each stream has its rows in one run.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ use crate::logs::stream_values::{OfStreams, StreamValue};
 use crate::part::logs::PartStream;
 
 impl GroupBlock {
-    /// Streams of the group with their rows in it, where they are known.
+    /// The streams in the group with their rows, if the part's streams are in memory.
     pub(super) fn streams(&self) -> impl Iterator<Item = (usize, &PartStream, Range<usize>)> {
         let all = self.opened.logs.streams.as_deref().unwrap_or_default();
         streams_of(all, &self.rows).map(move |n| {
@@ -22,7 +22,7 @@ impl GroupBlock {
         })
     }
 
-    /// Sets the rows of the streams that pass.
+    /// Selects the rows of the streams that pass a test.
     pub(super) fn rows_of(&self, mut passes: impl FnMut(usize, &PartStream) -> bool) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(self.len());
         for (number, stream, rows) in self.streams() {
@@ -31,7 +31,7 @@ impl GroupBlock {
         bits.finish()
     }
 
-    /// Streams of rows, each with the number of them.
+    /// The streams of rows, each with its number of rows.
     pub(super) async fn runs(&self, rows: &BooleanBuffer) -> Result<Vec<StreamRun>> {
         if let Some(slots) = &self.opened.slots {
             return slots.runs(self.rows.start, rows).await;
@@ -41,7 +41,7 @@ impl GroupBlock {
         Ok(all.filter(|(_, count)| *count > 0).collect())
     }
 
-    /// A value of some streams.
+    /// A value for each of some streams.
     pub(super) async fn values_of(&self, value: &StreamValue, streams: &[u32]) -> Result<OfStreams> {
         if let Some(slots) = &self.opened.slots {
             return slots.values(value, streams).await;

@@ -1,22 +1,22 @@
-//! The index of labels of a part that has none on disk.
+//! The index of labels of a part that has none on disk, built in memory.
 
 use std::sync::Arc;
 
 use super::super::directory::Directory;
 use super::super::pairs::{PairTable, Postings};
 
-/// The index of a part without one on disk, or with an older one.
+/// The index of a part without an index file, or with one in an older format.
 #[derive(Debug)]
 pub(crate) struct MemoryIndex {
     pub(super) directory: Directory,
     pub(super) table: PairTable,
-    /// Pairs by name and value.
+    /// Pairs sorted by name and value; row numbers are indexes of this list.
     pub(super) order: Vec<u32>,
     pub(super) postings: Postings,
 }
 
 impl MemoryIndex {
-    /// Turns a table of pairs around.
+    /// Builds the index by inverting a table of pairs.
     pub(super) fn new(mut table: PairTable) -> Self {
         let (order, postings) = (table.sorted(), table.postings());
         let (mut names, mut starts): (Vec<Arc<str>>, _) = (Vec::new(), vec![0u64]);
@@ -31,12 +31,12 @@ impl MemoryIndex {
         Self { directory: Directory { names, starts }, table, order, postings }
     }
 
-    /// Gives the value of a row.
+    /// The value of a row.
     pub(super) fn value(&self, row: u64) -> &str {
         self.table.value(self.order[row as usize])
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(super) fn memory_bytes(&self) -> u64 {
         let bytes = self.table.memory_bytes() + 4 * self.order.len() + self.postings.memory_bytes() + 1024;
         (bytes + self.directory.names.len() * 64) as u64

@@ -1,19 +1,19 @@
-//! The union of the series of many values, most of which belong to few series.
+//! Unites the series of many values, most of which have only few series.
 
 use roaring::RoaringBitmap;
 
-/// Series of several (label, value) pairs: short lists are gathered and sorted once.
+/// The union of several lists of series. Short lists are collected, and sorted once.
 #[derive(Debug, Default)]
 pub(super) struct Union {
     bitmap: RoaringBitmap,
     loose: Vec<u32>,
 }
 
-/// Beyond so many loose numbers they become a bitmap.
+/// When more numbers than this are collected, they are merged into the bitmap.
 const LOOSE_MAX: usize = 1 << 16;
 
 impl Union {
-    /// Adds the series of a pair, ascending.
+    /// Adds an ascending list of series.
     pub(super) fn add_list(&mut self, series: &[u32]) {
         self.loose.extend_from_slice(series);
         if self.loose.len() > LOOSE_MAX {
@@ -21,7 +21,7 @@ impl Union {
         }
     }
 
-    /// Adds those of a bitmap in the portable format; `None` when it is none.
+    /// Adds a bitmap in Roaring's portable format; `None` if it is malformed.
     pub(super) fn add(&mut self, bytes: &[u8]) -> Option<()> {
         match short_list(bytes) {
             Some(list) => {
@@ -40,7 +40,7 @@ impl Union {
         self.bitmap |= bitmap;
     }
 
-    /// Bytes of what is united.
+    /// Current size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bitmap.serialized_size() + size_of_val(&self.loose[..])
     }
@@ -52,15 +52,16 @@ impl Union {
         self.bitmap |= loose;
     }
 
-    /// Gives all numbers that were added.
+    /// The union of everything added.
     pub(super) fn finish(mut self) -> RoaringBitmap {
         self.settle();
         self.bitmap
     }
 }
 
-/// Reads a bitmap of one container that is a short list (most values belong to few series), by the portable format:
-/// cookie, number of containers, key and number of entries less one, place, entries.
+/// Decodes a bitmap that consists of one array container, which is the common case as most values have few series.
+/// `None` for other bitmaps. The portable format is: cookie, number of containers, key and number of entries minus one,
+/// offset, entries.
 fn short_list(bytes: &[u8]) -> Option<impl Iterator<Item = u32>> {
     const COOKIE: u32 = 12346;
     let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));

@@ -1,4 +1,5 @@
-//! Which fields of a part have a column, and of which kind; fields with one value in all rows stand in the footer.
+//! Decides which fields of a log part get a column and of which kind. Fields with one value in all rows are stored in
+//! the footer.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -6,17 +7,18 @@ use quiver_types::logs::{MSG, STREAM, STREAM_ID, TIME};
 use quiver_types::tables::logs::OWN_PREFIX;
 use serde::{Deserialize, Serialize};
 
-/// The footer's key that says what the columns are.
+/// Footer key of the description of the columns.
 pub(super) const COLUMNS_KEY: &str = "quiver.columns";
-/// A field with a longer name never gets a column.
+/// Fields with longer names never get a column.
 const NAME_BYTES_MAX: usize = 256;
-/// Most columns of a part, and most pieces of columns (a column of a row group) that its footer names.
+/// Limits on the columns of a part, and on its column chunks (a column within a row group), all of which are listed in
+/// the footer.
 const COLUMNS_MAX: usize = 256;
 const COLUMN_CHUNKS_MAX: usize = 4096;
-/// A field in fewer rows of a thousand has a column only when it is among the commonest.
+/// A field in fewer rows per thousand than this gets a column only if it is among the most common fields.
 const PER_MILLE_MIN: u64 = 10;
 const COMMONEST: usize = 64;
-/// Among the commonest, too, it must be in some rows.
+/// Even one of the most common fields must be in this many rows.
 const ROWS_MIN: u64 = 16;
 const COMMONEST_PER_MILLE_MIN: u64 = 1;
 
@@ -24,19 +26,19 @@ const COMMONEST_PER_MILLE_MIN: u64 = 1;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ColumnKind {
-    /// Text, mostly all different.
+    /// Text with mostly distinct values.
     Text,
-    /// Text with few values.
+    /// Text with few distinct values, dictionary-encoded.
     Coded,
-    /// Integers of 64 bits, written in decimal.
+    /// 64-bit integers, in decimal notation.
     Int,
-    /// Numbers with fractions, written in decimal without an exponent.
+    /// Fractional numbers, in decimal notation without an exponent.
     Float,
-    /// IPv4 addresses, as four numbers with dots.
+    /// IPv4 addresses in dotted notation.
     Ipv4,
-    /// Times with so many digits after the second.
+    /// Timestamps with this number of fractional digits of the second.
     Time(u8),
-    /// So many bytes as lower-case hex digits.
+    /// This number of bytes as lower-case hex digits.
     Hex(u16),
 }
 
@@ -47,12 +49,12 @@ pub(crate) struct ColumnPlan {
     pub(crate) name: String,
     /// How its values are stored.
     pub(crate) kind: ColumnKind,
-    /// Rows that have the field.
+    /// Number of rows that have the field.
     pub(crate) rows: u64,
-    /// Whether each row has it exactly as its stream has a label of this name.
+    /// Whether the field of every row equals the label of the same name of the row's stream (or both are absent).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) of_stream: bool,
-    /// Of each row group, rows that have it; known when the part is complete.
+    /// For each row group, the number of rows that have the field; filled in when the part is complete.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) in_groups: Vec<u64>,
 }
@@ -73,16 +75,16 @@ impl LogColumns {
     }
 }
 
-/// Which of the columns a part has that are there only when some row has a value.
+/// Which of the optional columns a part has: a column is written only if some row has a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Optional {
     pub(crate) severity: bool,
     pub(crate) observed: bool,
-    /// Fields without a column.
+    /// The map of fields without a column.
     pub(crate) overflow: bool,
 }
 
-/// Says which names get a column.
+/// Selects the field names that get a column.
 #[derive(Debug)]
 pub(crate) struct NamePolicy {
     max: usize,
@@ -91,7 +93,7 @@ pub(crate) struct NamePolicy {
 }
 
 impl NamePolicy {
-    /// For a part of so many rows.
+    /// The policy for a part with this many rows.
     pub(crate) fn new(rows: u64, group_rows: usize) -> Self {
         let groups = (rows as usize).div_ceil(group_rows).max(1);
         Self {
@@ -101,15 +103,15 @@ impl NamePolicy {
         }
     }
 
-    /// Fields in fewer rows never get a column.
+    /// A lower bound: fields in fewer rows never get a column.
     pub(crate) fn rows_min(&self) -> u64 {
         self.least.min(self.least_commonest)
     }
 
-    /// Chooses among names with the number of rows that have them; gives names in order.
+    /// Selects from names with their row counts; the result is sorted by name.
     pub(crate) fn choose(&self, mut counts: Vec<(String, u64)>) -> Vec<(String, u64)> {
         counts.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        // Other readers do not tell upper from lower case.
+        // Some other readers of the files ignore case in column names, so names must differ in more than case.
         let mut taken: HashSet<String> = [TIME, STREAM, STREAM_ID].map(str::to_owned).into();
         let mut chosen: Vec<(String, u64)> = Vec::new();
         for (at, (name, rows)) in counts.into_iter().enumerate() {
@@ -128,7 +130,7 @@ impl NamePolicy {
     }
 }
 
-/// Whether texts of a column are worth a code each: `distinct` of `sampled` values.
+/// Tells whether dictionary encoding pays off for a text column that has `distinct` values among `sampled` ones.
 pub(crate) fn worth_codes(name: &str, distinct: usize, sampled: usize) -> bool {
     name != MSG && distinct * 4 <= sampled.max(16)
 }

@@ -1,4 +1,5 @@
-//! What is known of a part of logs before any row is read, and the filters of words of its columns: what the caches keep.
+//! What the caches keep of a log part: the metadata that is known before any row is read, and the word filters of its
+//! columns.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -15,42 +16,42 @@ use crate::memtable::log_streams::LiveStream;
 #[derive(Debug, Clone)]
 pub(crate) struct PartStream {
     pub(crate) stream: Arc<LiveStream>,
-    /// Its rows in `.rows` of the part.
+    /// Its rows in the part's `.rows`.
     pub(crate) rows: Range<u64>,
-    /// First and last time of these rows, Unix nanoseconds.
+    /// Times of its first and last row, in Unix nanoseconds.
     pub(crate) range: (i64, i64),
 }
 
-/// What is known of a part before any row is read; kept in memory.
+/// Metadata of a part, known before any row is read; kept in memory.
 #[derive(Debug)]
 pub(crate) struct PartLogs {
     pub(crate) columns: LogColumns,
-    /// Its streams; `None`: they are many, and read by blocks where they are wanted.
+    /// The part's streams; `None` if there are so many that they are read in blocks on demand.
     pub(crate) streams: Option<Vec<PartStream>>,
-    /// Whether streams have many rows each: what follows from the stream is then looked up by stream.
+    /// Whether streams have many rows each. If so, values that depend only on the stream are looked up per stream.
     pub(crate) long_streams: bool,
     /// The footer of `.rows`.
     pub(crate) footer: Arc<Footer>,
     pub(crate) has: Optional,
-    /// First and last time of each row group.
+    /// Times of the first and last row of each row group.
     pub(crate) group_ranges: Vec<(i64, i64)>,
 }
 
-/// The filters of words of a column: first row, rows, filter.
+/// The word filters of a column: first row, number of rows, filter.
 #[derive(Debug)]
 pub(crate) struct ColumnIndex {
     pub(crate) filters: Vec<(u64, u64, Bytes)>,
 }
 
 impl ColumnIndex {
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(crate) fn memory_bytes(&self) -> u64 {
         self.filters.iter().map(|f| f.2.len() as u64 + 48).sum::<u64>() + 64
     }
 }
 
 impl PartLogs {
-    /// Row range of a row group.
+    /// The rows of a row group.
     pub(crate) fn group_rows(&self, group: usize) -> Range<u64> {
         let starts = self.footer.group_starts();
         starts[group]..starts[group + 1]
@@ -61,8 +62,8 @@ impl PartLogs {
         self.footer.group_starts().len() - 1
     }
 
-    /// Pages of a column of a row group that hold rows that are set: number, and rows in the group. `None` when they are
-    /// more than so many, or not known.
+    /// Pages of a column of a row group that contain selected rows: the page's number, and its rows within the group.
+    /// `None` if there are more than `most`, or if the page index is missing.
     pub(crate) fn pages_of(
         &self,
         group: usize,
@@ -87,18 +88,18 @@ impl PartLogs {
         Some(out)
     }
 
-    /// Number of pages of a column of a row group; 0: not known.
+    /// Number of pages of a column of a row group; 0 if unknown.
     pub(crate) fn pages(&self, group: usize, column: &str) -> usize {
         self.footer.column(column).map_or(0, |at| self.footer.page_locations(group, at).len())
     }
 
-    /// Bytes of a column of a row group, before compression.
+    /// Uncompressed size of a column of a row group.
     pub(crate) fn column_bytes(&self, group: usize, column: &str) -> u64 {
         let chunks = self.footer.metadata().row_group(group).columns();
         self.footer.column(column).map_or(0, |at| chunks[at].uncompressed_size() as u64)
     }
 
-    /// Leaves of a row group in columns that are wanted, each with its bytes as texts, about.
+    /// Leaf columns of a row group that belong to wanted columns, each with its estimated size as text.
     fn wanted_leaves(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> Vec<(usize, u64)> {
         let metadata = self.footer.metadata();
         let columns = metadata.file_metadata().schema_descr().columns().iter().zip(metadata.row_group(group).columns());
@@ -106,20 +107,20 @@ impl PartLogs {
             .enumerate()
             .filter(|(_, (column, _))| column.path().parts().first().is_some_and(|name| wanted(name)))
             .map(|(leaf, (column, chunk))| {
-                // Digits take twice the bytes that they stand for, and both are there at once.
+                // Hex digits take twice as much as the bytes, and both are in memory at once.
                 let times = if column.physical_type() == Type::FIXED_LEN_BYTE_ARRAY { 3 } else { 1 };
                 (leaf, times * chunk.uncompressed_size() as u64)
             })
             .collect()
     }
 
-    /// Bytes of a row group in columns that are wanted, as texts, about.
+    /// Estimated size, as text, of the wanted columns of a row group.
     pub(crate) fn wanted_bytes(&self, group: usize, wanted: &dyn Fn(&str) -> bool) -> u64 {
         self.wanted_leaves(group, wanted).iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// Bytes of one row of a row group in columns that are wanted, as texts, about: a figure for each `step` rows, where
-    /// any of these is set.
+    /// Estimated size, as text, of one row of the wanted columns of a row group: one figure per `step` rows in which
+    /// any row is selected.
     pub(crate) fn row_bytes(
         &self,
         group: usize,

@@ -1,4 +1,5 @@
-//! Writing `.labels`: which streams have each value of each label, which each service, and where an identifier is.
+//! Writes `.labels`: which streams have each value of each label, which have each service, and where each stream
+//! identifier is.
 
 use std::hash::BuildHasher;
 use std::path::Path;
@@ -18,18 +19,18 @@ use super::streams_file::BLOCK_STREAMS;
 use crate::error::{Context, Result};
 use crate::memtable::log_streams::LiveStream;
 
-/// Rows of the file that say which streams have a value of a label.
+/// Kind of the rows that list the streams with a value of a label.
 pub(crate) const KIND_LABEL: u8 = 0;
-/// The same of services.
+/// Kind of the rows that list the streams of a service.
 pub(crate) const KIND_SERVICE: u8 = 1;
-/// Rows that say where identifiers are: a row for each beginning.
+/// Kind of the rows that locate identifiers: one row for each prefix.
 pub(crate) const KIND_ID: u8 = 2;
 
 /// Rows that are written at once.
 const BATCH_ROWS: usize = 8192;
 const HASHER: FixedState = FixedState::with_seed(0x1a);
 
-/// Writes the file, if the streams are too many to be read at once.
+/// Writes the file if there are too many streams to read all of them at once; else `None`.
 pub(super) fn write(
     streams: &[Arc<LiveStream>],
     root: &Path,
@@ -67,7 +68,7 @@ pub(super) fn write(
     file.finish(spec, range, &["kind", "label", "value"]).map(Some)
 }
 
-/// Rows of one label on their way to the file.
+/// Buffers rows for the file.
 struct Rows {
     file: PartFile,
     kind: u8,
@@ -110,18 +111,18 @@ impl Rows {
     }
 }
 
-/// The values of one label, and which streams have them.
+/// The values of one label, with the streams that have them.
 #[derive(Default)]
 struct Values<'s> {
     known: HashTable<u32>,
     texts: Vec<&'s str>,
-    /// Value and stream, ascending by stream.
+    /// Pairs of value and stream, ascending by stream.
     pairs: Vec<(u32, u32)>,
 }
 
 impl<'s> Values<'s> {
     fn add(&mut self, value: &'s str, stream: u32) {
-        // Streams are sorted by their labels: mostly it is the value of the one before.
+        // Streams are sorted by their labels, so the value is mostly that of the previous one.
         let code = match self.pairs.last() {
             Some(&(code, _)) if self.texts[code as usize] == value => code,
             _ => {
@@ -140,7 +141,7 @@ impl<'s> Values<'s> {
         self.pairs.push((code, stream));
     }
 
-    /// Writes a row for each value; gives their number.
+    /// Writes one row for each value and returns their number.
     fn write(&self, rows: &mut Rows) -> Result<u64> {
         let mut ends = vec![0usize; self.texts.len()];
         self.pairs.iter().for_each(|pair| ends[pair.0 as usize] += 1);
@@ -166,7 +167,7 @@ impl<'s> Values<'s> {
     }
 }
 
-/// The values of all labels, by label.
+/// The values of all labels, by label name.
 fn by_label(streams: &[Arc<LiveStream>]) -> std::collections::BTreeMap<&str, Values<'_>> {
     let mut out: std::collections::BTreeMap<&str, Values<'_>> = std::collections::BTreeMap::new();
     for (stream, number) in streams.iter().zip(0..) {
@@ -177,13 +178,13 @@ fn by_label(streams: &[Arc<LiveStream>]) -> std::collections::BTreeMap<&str, Val
     out
 }
 
-/// How many bits of identifiers say in which row they stand: so many that a row holds a block of them, about.
+/// How many leading bits of an identifier select its row: enough that a row holds about as many streams as a block.
 fn id_bits(streams: usize) -> u32 {
     streams.div_ceil(BLOCK_STREAMS).next_power_of_two().trailing_zeros()
 }
 
-/// Row of an identifier among so many, and the bits that are compared there; none: their number is no power of two, as
-/// that of all files is.
+/// The row of an identifier among this number of rows, and the 32 bits that are compared within it. `None` if the
+/// number is not a power of two, which it is in all valid files.
 pub(super) fn place_of_id(id: SeriesId, rows: u64) -> Option<(u64, u32)> {
     if !rows.is_power_of_two() {
         return None;
@@ -195,7 +196,8 @@ pub(super) fn place_of_id(id: SeriesId, rows: u64) -> Option<(u64, u32)> {
     Some((row, (high << bits >> 32) as u32))
 }
 
-/// Writes where identifiers are: of each row the next 32 bits of those that begin alike and their streams, by these bits.
+/// Writes the rows that locate identifiers. A row covers a prefix; its payload has the next 32 bits of each identifier
+/// and then the streams, both sorted by these bits. Returns the number of rows.
 fn write_ids(streams: &[Arc<LiveStream>], rows: &mut Rows) -> Result<u64> {
     let count = 1u64 << id_bits(streams.len());
     let mut places: Vec<(u64, u32, u32)> = Vec::with_capacity(streams.len());
@@ -221,7 +223,7 @@ fn write_ids(streams: &[Arc<LiveStream>], rows: &mut Rows) -> Result<u64> {
     Ok(count)
 }
 
-/// Gives the streams of a row of identifiers that may have one; `None`: it is no such row.
+/// The streams in an identifier row whose identifier may be the one looked for; `None` if the payload is malformed.
 pub(super) fn streams_of_id(payload: &[u8], key: u32) -> Option<Vec<u32>> {
     let numbers = |bytes: &[u8]| -> Vec<u32> {
         let (words, _) = bytes.as_chunks::<4>();

@@ -1,4 +1,4 @@
-//! Which fields of a part that is made of others have a column, and of which kind.
+//! Decides which fields get a column, and of which kind, when parts are merged.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use super::known::PartLogs;
 use crate::logs::text;
 use crate::part::PartMeta;
 
-/// The columns of a part that is made of others.
+/// The columns of a merged part.
 #[derive(Debug)]
 pub(crate) struct MergedColumns {
     pub(crate) plan: LogColumns,
-    /// Whether some field may have no column.
+    /// Whether there may be fields without a column.
     pub(crate) overflow: bool,
 }
 
-/// Chooses the columns of a part that is made of others: rows of each, and what is known of it.
+/// Selects the columns of a part that is merged from others, given their metadata.
 pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize) -> MergedColumns {
     let rows: u64 = parts.iter().map(|(meta, _)| meta.rows).sum();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -48,7 +48,7 @@ pub(crate) fn merged_columns(parts: &[(&PartMeta, &PartLogs)], group_rows: usize
     MergedColumns { plan, overflow: left_out || parts.iter().any(|(_, logs)| logs.has.overflow) }
 }
 
-/// The kind that the values of all parts can have; those of an overflow map can be any text.
+/// The kind that suits the values of all parts. Values in overflow maps can be any text.
 fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
     let mut kinds: Vec<(ColumnKind, u64)> = Vec::new();
     let mut constants = Vec::new();
@@ -76,7 +76,7 @@ fn merged_kind(parts: &[(&PartMeta, &PartLogs)], name: &str) -> ColumnKind {
     };
     let is_text = |kind: ColumnKind| matches!(kind, ColumnKind::Text | ColumnKind::Coded);
     match kinds[..] {
-        // Constants of different values.
+        // Only constants, with different values.
         [] => ColumnKind::Coded,
         [(kind, _)] if is_text(kind) || (!any_text && constants.iter().all(|c| fits(kind, c))) => kind,
         _ if kinds.iter().all(|k| is_text(k.0)) => kinds.iter().max_by_key(|k| k.1).map_or(ColumnKind::Text, |k| k.0),

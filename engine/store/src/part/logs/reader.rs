@@ -1,4 +1,4 @@
-//! Reading a part of logs: streams, columns of rows of a row group, and the filters of words.
+//! Reads a log part: its streams, columns for rows of a row group, and word filters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use super::known::{ColumnIndex, PartLogs, PartStream};
 use crate::error::{Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
-/// Rows of a stream from which on it is long: fewer are read as fast as their stream is looked up.
+/// A stream with at least this many rows is long; shorter ones are read as fast as their stream is looked up.
 const LONG_ROWS: u64 = 8;
 
 fn rows_file(part: &Part) -> Result<&FileMeta> {
@@ -30,7 +30,7 @@ fn rows_file(part: &Part) -> Result<&FileMeta> {
 }
 
 impl Part {
-    /// Gives what is known of a part of logs; the cache's or the files'.
+    /// The metadata of a log part, from the cache or read from its files.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -45,7 +45,7 @@ impl Part {
         Ok(read)
     }
 
-    /// The same without the caches, for background jobs.
+    /// Like `logs`, without using the caches, for background jobs.
     pub(crate) async fn logs_uncached(&self) -> Result<PartLogs> {
         self.read_logs(Purpose::Job, &ReadStats::default()).await
     }
@@ -94,7 +94,8 @@ impl Part {
         Ok(out)
     }
 
-    /// Reads a column of some rows of a row group; `rows` count from the group's first, ascending and apart.
+    /// Reads a column for some rows of a row group. `rows` are relative to the group's first row, ascending and
+    /// disjoint.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -149,7 +150,7 @@ impl Part {
             .ok_or_else(missing)
     }
 
-    /// Gives the filters of words of a column; `None` when there is none.
+    /// The word filters of a column; `None` if it has none.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -219,7 +220,7 @@ fn decode(
     })
 }
 
-/// First row, and first and last time, of each page of the time column of a row group.
+/// For each page of the time column of a row group: its first row, and the first and last time.
 pub(crate) fn page_times(footer: &Footer, group: usize) -> Vec<(u32, (i64, i64))> {
     use parquet::file::page_index::column_index::ColumnIndexMetaData;
     let Some(column) = footer.column(quiver_types::logs::TIME) else { return Vec::new() };
@@ -235,8 +236,8 @@ pub(crate) fn page_times(footer: &Footer, group: usize) -> Vec<(u32, (i64, i64))
         .collect()
 }
 
-/// First row, and least and greatest value as a number, of each page of a typed column of a row group; `None` in pages
-/// without a value.
+/// For each page of a typed column of a row group: its first row, and the smallest and greatest value as numbers
+/// (`None` if the page has no value).
 pub(crate) fn page_numbers(footer: &Footer, group: usize, column: &str) -> Vec<(u32, Option<(f64, f64)>)> {
     use parquet::file::page_index::column_index::ColumnIndexMetaData as Index;
     let Some(at) = footer.column(column) else { return Vec::new() };
@@ -291,7 +292,7 @@ fn streams_of(batch: &RecordBatch, out: &mut Vec<PartStream>) -> Option<()> {
     Some(())
 }
 
-/// Rows of the index that may be of a column.
+/// Rows of the index that may belong to a column.
 fn index_rows(footer: &Footer, column: &str) -> Vec<Range<u64>> {
     use parquet::file::page_index::column_index::ColumnIndexMetaData;
     let all = || std::iter::once(0..footer.rows()).collect();
@@ -304,7 +305,8 @@ fn index_rows(footer: &Footer, column: &str) -> Vec<Range<u64>> {
         for (page, location) in locations.iter().enumerate() {
             let (Some(min), Some(max)) = (index.min_value(page), index.max_value(page)) else { return all() };
             let end = locations.get(page + 1).map_or(bounds[1], |next| bounds[0] + next.first_row_index as u64);
-            // Long texts are cut in statistics: a greatest value then ends with a greater byte, a least one is shorter.
+            // Bounds of long strings are truncated in the statistics: a maximum is rounded up, a minimum is a prefix.
+            // So they are still bounds.
             if min <= column.as_bytes() && column.as_bytes() <= max {
                 out.push(bounds[0] + location.first_row_index as u64..end);
             }

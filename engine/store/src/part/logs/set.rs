@@ -1,15 +1,15 @@
-//! Sets of the streams of a part or a generation, by number, and how a list of them is written: as runs.
+//! Sets of streams of a part or a memtable generation, by number; and the encoding of a list of streams as runs.
 
 use std::ops::Range;
 
 use arrow::buffer::{BooleanBuffer, Buffer};
 
-/// A set of streams out of so many. A bit each: of a million streams it takes 125 kB, and sets are put together a word at
+/// A set of streams, one bit per stream of the part: for a million streams it takes 125 kB. Sets are combined a word at
 /// a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StreamSet(BooleanBuffer);
 
-/// A set that is being made.
+/// Builds a set from runs.
 #[derive(Debug)]
 pub(crate) struct StreamSetBuilder {
     words: Vec<u64>,
@@ -17,12 +17,12 @@ pub(crate) struct StreamSetBuilder {
 }
 
 impl StreamSetBuilder {
-    /// Begins with none of so many streams.
+    /// Starts with an empty set, of a part with this many streams.
     pub(crate) fn new(len: usize) -> Self {
         Self { words: vec![0; len.div_ceil(64)], len }
     }
 
-    /// Adds a run of streams; what is beyond the last one is left out.
+    /// Adds a run of streams; numbers beyond the last stream are ignored.
     pub(crate) fn add(&mut self, run: Range<u32>) {
         let (start, end) = (run.start as usize, (run.end as usize).min(self.len));
         if start >= end {
@@ -39,59 +39,59 @@ impl StreamSetBuilder {
         self.words[last] |= high;
     }
 
-    /// Gives the set.
+    /// The finished set.
     pub(crate) fn finish(self) -> StreamSet {
         StreamSet(BooleanBuffer::new(Buffer::from_vec(self.words), 0, self.len))
     }
 }
 
 impl StreamSet {
-    /// None of so many.
+    /// The empty set.
     pub(crate) fn none(len: usize) -> Self {
         Self(BooleanBuffer::new_unset(len))
     }
 
-    /// All of so many.
+    /// The set of all streams.
     pub(crate) fn all(len: usize) -> Self {
         Self(BooleanBuffer::new_set(len))
     }
 
-    /// Those that a function takes.
+    /// The set of the streams for which a function returns true.
     pub(crate) fn of(len: usize, takes: impl FnMut(usize) -> bool) -> Self {
         Self(BooleanBuffer::collect_bool(len, takes))
     }
 
-    /// Says whether a stream is in it.
+    /// Tells whether a stream is in the set.
     pub(crate) fn contains(&self, stream: u32) -> bool {
         (stream as usize) < self.0.len() && self.0.value(stream as usize)
     }
 
-    /// Those of both.
+    /// Intersection.
     pub(crate) fn and(&self, other: &Self) -> Self {
         Self(&self.0 & &other.0)
     }
 
-    /// Those of either.
+    /// Union.
     pub(crate) fn or(&self, other: &Self) -> Self {
         Self(&self.0 | &other.0)
     }
 
-    /// All streams of the part that are not in it.
+    /// Complement within the part's streams.
     pub(crate) fn not(&self) -> Self {
         Self(!&self.0)
     }
 
-    /// How many there are.
+    /// Number of streams in the set.
     pub(crate) fn count(&self) -> u64 {
         self.0.count_set_bits() as u64
     }
 
-    /// Says whether some stream of a range is in it.
+    /// Tells whether any stream of a range is in the set.
     pub(crate) fn any_in(&self, range: &Range<u32>) -> bool {
         self.runs_in(range).next().is_some()
     }
 
-    /// The runs of its streams, as far as they lie in a range.
+    /// The runs of the set within a range.
     pub(crate) fn runs_in(&self, range: &Range<u32>) -> impl Iterator<Item = Range<u32>> {
         let start = (range.start as usize).min(self.0.len());
         let end = (range.end as usize).clamp(start, self.0.len());
@@ -101,14 +101,14 @@ impl StreamSet {
         runs.into_iter()
     }
 
-    /// Bytes in memory of a set of so many streams.
+    /// Memory of a set for this number of streams.
     pub(crate) fn bytes_of(streams: usize) -> usize {
         streams.div_ceil(8) + 64
     }
 }
 
-/// Writes ascending numbers as runs: LEB128 of twice the distance from the end of the run before, plus 1 when the run is
-/// longer than one; then, of such a run, LEB128 of its length less 2.
+/// Encodes ascending numbers as runs: LEB128 of twice the distance from the end of the previous run, plus 1 if the run
+/// is longer than one; if so, LEB128 of its length minus 2 follows.
 pub(super) fn push_runs(numbers: &[u32], out: &mut Vec<u8>) {
     let (mut at, mut end) = (0, 0u64);
     while at < numbers.len() {
@@ -123,7 +123,7 @@ pub(super) fn push_runs(numbers: &[u32], out: &mut Vec<u8>) {
     }
 }
 
-/// Calls for each run of a list; `None`: it is none.
+/// Calls a function for each run of an encoded list; `None` if it is malformed.
 pub(crate) fn each_run(mut bytes: &[u8], mut visit: impl FnMut(Range<u32>)) -> Option<()> {
     let mut end = 0u64;
     while !bytes.is_empty() {

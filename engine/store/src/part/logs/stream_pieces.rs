@@ -1,4 +1,4 @@
-//! What is kept of the streams of a part where they are many: where their blocks begin, and the pieces that were read.
+//! What the cache keeps of the streams of a part with many streams: where blocks start, and the pieces that were read.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use arrow::array::RecordBatch;
 use super::super::footer::Footer;
 use super::super::label_rows::LabelDirectory;
 
-/// What is kept of the streams of a part.
+/// Cache key of a piece of a part's streams.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum StreamPiece {
-    /// Where blocks begin.
+    /// Where blocks start.
     Blocks,
-    /// Which rows of `.labels` are of which label.
+    /// The directory of `.labels`: which rows belong to which label.
     Directory,
     /// Columns of a block.
     Block(StreamColumns, u32),
-    /// Rows of a page of `.labels` from this one on.
+    /// Rows of `.labels`, from this row to the end of its page.
     Page(u64),
     /// The value of a label in each stream.
     Codes(Arc<str>),
 }
 
-/// What is kept under a [`StreamPiece`].
+/// The cached value for a [`StreamPiece`].
 #[derive(Debug, Clone)]
 pub(crate) enum KeptPiece {
     Blocks(Arc<StreamBlocks>),
@@ -32,10 +32,10 @@ pub(crate) enum KeptPiece {
     Codes(Arc<LabelCodes>),
 }
 
-/// Columns of `.streams` that are read together.
+/// Groups of columns of `.streams` that are read together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum StreamColumns {
-    /// Where rows begin.
+    /// First row of each stream.
     Starts,
     /// Identifiers of streams.
     Ids,
@@ -43,7 +43,7 @@ pub(crate) enum StreamColumns {
     Labels,
     /// Services of streams.
     Services,
-    /// First and last times.
+    /// First and last time of each stream.
     Times,
 }
 
@@ -59,12 +59,12 @@ impl StreamColumns {
     }
 }
 
-/// The value of a label in each stream of a part.
+/// The value of a label for each stream of a part.
 #[derive(Debug)]
 pub(crate) struct LabelCodes {
-    /// By stream; 0 is none.
+    /// Code of each stream's value; 0 means that it has none.
     pub(crate) of_stream: Vec<u32>,
-    /// By code; the first is empty.
+    /// Values by code; the first one is empty.
     pub(crate) values: Vec<Box<str>>,
 }
 
@@ -74,13 +74,13 @@ impl LabelCodes {
     }
 }
 
-/// Where the blocks of streams of a part begin.
+/// Where the blocks of a part's streams start.
 #[derive(Debug)]
 pub(crate) struct StreamBlocks {
     pub(super) footer: Arc<Footer>,
-    /// Streams of a block.
+    /// Streams per block.
     pub(super) size: u32,
-    /// The first row of each block, then the number of all rows.
+    /// First row in `.rows` of each block, followed by the total number of rows.
     pub(super) first_rows: Vec<u64>,
     pub(super) streams: u32,
 }
@@ -107,7 +107,7 @@ impl StreamBlocks {
         first..first.saturating_add(self.size).min(self.streams)
     }
 
-    /// The first row of a block; of the one behind the last the number of all rows.
+    /// The first row of a block; beyond the last block, the total number of rows.
     pub(crate) fn first_row(&self, block: u32) -> u64 {
         let last = self.first_rows.len() - 1;
         self.first_rows[(block as usize).min(last)]

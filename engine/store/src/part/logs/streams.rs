@@ -1,5 +1,5 @@
-//! Reading the streams of a part where they are many: by blocks, and of these what is asked for; and which streams have a
-//! label, by pages of `.labels`. What was read stays in the caches.
+//! Reads the streams of a part that has many of them: block by block, only the requested columns; and which streams
+//! have a label, from pages of `.labels`. What was read stays in the caches.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use super::stream_pieces::{KeptPiece, LabelCodes, StreamBlocks, StreamColumns, S
 use super::streams_file::{BLOCKS_KEY, Blocks};
 use crate::error::{Error, Result};
 
-/// Pages between which whoever ends the query gets a word in.
+/// Cancellation is checked once per this many pages.
 const PAGES_AT_ONCE: usize = 8;
 
 fn file<'p>(part: &'p Part, kind: &str) -> Result<&'p FileMeta> {
@@ -26,7 +26,7 @@ fn file<'p>(part: &'p Part, kind: &str) -> Result<&'p FileMeta> {
 }
 
 impl Part {
-    /// Says whether the streams of a part of logs are read by blocks.
+    /// Tells whether the part's streams are read in blocks.
     pub(crate) fn has_labels(&self) -> bool {
         self.meta.file("labels").is_some()
     }
@@ -42,7 +42,7 @@ impl Part {
         self.cache().streams.insert((self.meta.id, piece), kept, bytes);
     }
 
-    /// Gives where the blocks of streams begin.
+    /// Where the blocks of streams start.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -66,7 +66,7 @@ impl Part {
         Ok(blocks)
     }
 
-    /// Gives columns of some blocks of streams, ascending, a batch for each.
+    /// Reads columns of some blocks of streams; `blocks` must be ascending. Returns one batch per block.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -108,7 +108,7 @@ impl Part {
         Ok(out.into_iter().flatten().collect())
     }
 
-    /// Gives which rows of `.labels` are of which label.
+    /// The directory of `.labels`: which rows belong to which label.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -125,7 +125,7 @@ impl Part {
         Ok(directory)
     }
 
-    /// Gives rows of a page of `.labels`: values and payloads.
+    /// Reads rows of one page of `.labels`, with values and payloads.
     async fn label_page(&self, footer: &Footer, rows: Range<u64>, stats: &ReadStats) -> Result<RecordBatch> {
         let piece = StreamPiece::Page(rows.start);
         if let Some(KeptPiece::Rows(batch)) = self.kept(&piece, stats) {
@@ -142,10 +142,11 @@ impl Part {
         Ok(batch)
     }
 
-    /// Calls for each value of a label (or of services) with the runs of its streams; of one value only, if that is asked.
+    /// Calls a function for each value of a label (or each service) with the runs of its streams; if a value is given,
+    /// only for that one.
     ///
     /// # Errors
-    /// As [`Part::series`]; those of the gate of `stats`.
+    /// As [`Part::series`]; those of the memory gate of `stats`.
     pub(crate) async fn each_label_value(
         &self,
         kind: u8,
@@ -197,7 +198,7 @@ impl Part {
         Ok(())
     }
 
-    /// Gives the value of a label in each stream.
+    /// The value of a label for each stream.
     ///
     /// # Errors
     /// As [`Part::each_label_value`].
@@ -211,7 +212,7 @@ impl Part {
         if let Some(KeptPiece::Codes(known)) = self.kept(&piece, stats) {
             return Ok(known);
         }
-        // The query must have room for it; what is kept of it counts as the cache's.
+        // Reserved for the query; the cached copy counts towards the cache.
         let bytes = blocks.streams as usize * size_of::<u32>();
         stats.take(bytes)?;
         let mut codes = LabelCodes { of_stream: vec![0; blocks.streams as usize], values: vec!["".into()] };
@@ -231,7 +232,7 @@ impl Part {
         Ok(codes)
     }
 
-    /// Gives the streams with an identifier: one for each service.
+    /// The streams with an identifier; there is one for each service.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -265,7 +266,7 @@ impl Part {
     }
 }
 
-/// The streams that have a value.
+/// The streams that have a value, as encoded runs.
 #[derive(Debug)]
 pub(crate) struct LabelRuns<'p> {
     payload: &'p [u8],
@@ -273,7 +274,7 @@ pub(crate) struct LabelRuns<'p> {
 }
 
 impl LabelRuns<'_> {
-    /// Calls for each run of them.
+    /// Calls a function for each run.
     pub(crate) fn each(self, visit: impl FnMut(Range<u32>)) {
         *self.whole &= each_run(self.payload, visit).is_some();
     }

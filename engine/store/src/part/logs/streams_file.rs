@@ -1,5 +1,5 @@
-//! Writing `.streams`: the streams of a part in the order of their numbers. Where they are many, in blocks that can be read
-//! for themselves.
+//! Writes `.streams`: the streams of a part by number. If there are many, they are written in blocks that can be read
+//! separately.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,25 +19,25 @@ use super::super::{FileMeta, PartCompression, PartSpec};
 use crate::error::{Context, Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
-/// Streams of a block. So many are read at once; parts with more have `.labels`, too.
+/// Streams per block. Parts with at most one block are read at once; parts with more also have `.labels`.
 pub(super) const BLOCK_STREAMS: usize = 1024;
-/// A block of streams is a page, however long their labels are.
+/// The size limit of a page is so high that a block always is one page, however long its labels are.
 const PAGE_BYTES_MAX: usize = 64 << 20;
-/// Largest dictionary of a column of streams in blocks.
+/// Largest dictionary of a column if streams are in blocks.
 const DICTIONARY_BYTES: usize = 32 * 1024;
-/// The footer's key of [`Blocks`].
+/// Footer key of [`Blocks`].
 pub(super) const BLOCKS_KEY: &str = "quiver.blocks";
 
-/// Where the blocks of streams begin.
+/// Where the blocks of streams start.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Blocks {
-    /// Streams of each, but the last.
+    /// Streams per block; the last one may have fewer.
     pub(super) streams: u32,
-    /// The first row in `.rows` of each.
+    /// First row in `.rows` of each block.
     pub(super) first_rows: Vec<u64>,
 }
 
-/// The streams of a part, in the order of their numbers.
+/// The streams of a part, by number.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     list: Vec<Arc<LiveStream>>,
@@ -47,7 +47,7 @@ pub(super) struct Streams {
 }
 
 impl Streams {
-    /// Notes rows of a stream; those of one come together.
+    /// Registers rows of a stream and returns its number. The rows of a stream must come consecutively.
     pub(super) fn add(&mut self, stream: &Arc<LiveStream>, first_row: u64, times: &[i64]) -> u32 {
         if self.list.last().is_none_or(|last| **last != **stream) {
             self.list.push(Arc::clone(stream));
@@ -63,7 +63,7 @@ impl Streams {
         at as u32
     }
 
-    /// All of them.
+    /// All streams, by number.
     pub(super) fn all(&self) -> &[Arc<LiveStream>] {
         &self.list
     }
@@ -103,7 +103,8 @@ impl Streams {
         ];
         let batch = RecordBatch::try_new(table::streams(), columns).internal("cannot build a batch of streams")?;
         let in_blocks = self.list.len() > BLOCK_STREAMS;
-        // The first question to a part opens every column of a few kilobytes: zstd's contexts cost more than they save.
+        // The first query to a part opens every column of a few kilobytes, and zstd contexts would cost more than they
+        // save.
         let compression = if in_blocks { spec.compression } else { PartCompression::Fresh };
         let mut p = properties()
             .set_compression(codec(compression))
@@ -118,7 +119,7 @@ impl Streams {
                 .set_data_page_row_count_limit(BLOCK_STREAMS)
                 .set_write_batch_size(BLOCK_STREAMS)
                 .set_data_page_size_limit(PAGE_BYTES_MAX)
-                // Whoever reads one block reads the dictionary, too.
+                // Reading one block also reads the dictionary, so keep it small.
                 .set_dictionary_page_size_limit(DICTIONARY_BYTES)
                 .set_column_compression(column(&["stream_id"]), Compression::UNCOMPRESSED);
         }

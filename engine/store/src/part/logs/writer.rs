@@ -1,4 +1,5 @@
-//! Writing a part of logs: row groups in the order of the sort key, then streams, index and the footer that names all.
+//! Writes a log part: row groups in sort key order, then the streams, the index and the footer that describes
+//! everything.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,33 +28,33 @@ use super::streams_file::Streams;
 use crate::error::{Context, Error, Result};
 use crate::memtable::log_streams::LiveStream;
 
-/// Rows of a row group.
+/// Rows per row group.
 pub(crate) const GROUP_ROWS: usize = 128 * 1024;
-/// Rows of which the index tells the words of a text column.
+/// Rows that one word filter of a text column covers.
 const INDEX_ROWS: usize = 8192;
 const PAGE_ROWS: usize = 8192;
-/// Pages of long texts end earlier, so that one row does not cost a megabyte.
+/// Size limit of a page; with long texts it has fewer rows, so that reading one row does not cost a megabyte.
 const PAGE_BYTES: usize = 96 * 1024;
-/// More names than this are not told to the catalog: every name may be there.
+/// With more field names than this the catalog gets no list, and every name counts as possibly present.
 const NAMES_MAX: usize = 16 * 1024;
 
 /// The rows of one row group, in the order of the sort key.
 #[derive(Debug)]
 pub(crate) struct GroupColumns {
     pub(crate) time: Vec<i64>,
-    /// Runs of rows: stream with service, number of rows.
+    /// Runs of rows: the stream with its service, and the number of rows.
     pub(crate) streams: Vec<(Arc<LiveStream>, usize)>,
-    /// 0 = none; empty when no row of the part has one.
+    /// Severity of each row, 0 for none; empty if no row of the part has one.
     pub(crate) severity: Vec<u8>,
-    /// The same for times of observation.
+    /// Observed time of each row, 0 for none; empty if no row of the part has one.
     pub(crate) observed: Vec<i64>,
-    /// By column of the plan.
+    /// One array for each column of the plan.
     pub(crate) columns: Vec<ArrayRef>,
-    /// Fields without a column; `None` when no row of the part has one.
+    /// Fields without a column; `None` if no row of the part has any.
     pub(crate) overflow: Option<MapArray>,
 }
 
-/// Writes a part of logs. Dropped before [`LogPartWriter::finish`], it deletes its files.
+/// Writes a log part. If dropped before [`LogPartWriter::finish`], it deletes its files.
 pub(crate) struct LogPartWriter {
     root: PathBuf,
     spec: PartSpec,
@@ -64,7 +65,7 @@ pub(crate) struct LogPartWriter {
     streams: Streams,
     with: Optional,
     range: (i64, i64),
-    /// Names of all fields; `None`: too many to tell.
+    /// Names of all fields; `None` if there are too many to list.
     names: Option<BTreeSet<String>>,
     unfinished: Unfinished,
 }
@@ -76,7 +77,7 @@ impl std::fmt::Debug for LogPartWriter {
 }
 
 impl LogPartWriter {
-    /// Begins a part.
+    /// Starts a part.
     pub(crate) fn new(root: &Path, spec: PartSpec, plan: LogColumns, with: Optional) -> Result<Self> {
         let mut unfinished = Unfinished::default();
         let written = schema(&plan, with, true);
@@ -157,7 +158,7 @@ impl LogPartWriter {
         self.rows.end_group()
     }
 
-    /// Notes the names of fields without a column.
+    /// Collects the names of fields without a column.
     fn note_names(&mut self, overflow: &MapArray) {
         let keys = overflow.keys().as_string::<i32>();
         for name in keys.iter().flatten() {
@@ -171,10 +172,10 @@ impl LogPartWriter {
         }
     }
 
-    /// Completes all files and syncs them and their directories.
+    /// Finishes all files, and syncs them and their directories.
     ///
     /// # Errors
-    /// Invalid: no row was written.
+    /// Invalid: no rows were written.
     pub(crate) fn finish(mut self) -> Result<PartMeta> {
         if self.rows.rows() == 0 {
             return Err(Error::invalid("a part without rows"));
@@ -223,7 +224,7 @@ impl LogPartWriter {
     }
 }
 
-/// Says whether each row has a value exactly as its stream has a label of the name.
+/// Tells whether the value in each row equals the label of this name of the row's stream (or both are absent).
 fn are_labels(name: &str, array: &ArrayRef, streams: &[(Arc<LiveStream>, usize)]) -> bool {
     let Some(texts) = array.as_string_view_opt() else { return false };
     let mut next = 0;
@@ -235,7 +236,7 @@ fn are_labels(name: &str, array: &ArrayRef, streams: &[(Arc<LiveStream>, usize)]
     })
 }
 
-/// The columns of `.rows`: as they are handed to the writer, or as the file says that they are.
+/// The columns of `.rows`: with the types that the writer is given, or (`of_file`) with the types declared in the file.
 fn schema(plan: &LogColumns, with: Optional, of_file: bool) -> SchemaRef {
     let data_type = |kind: ColumnKind| match kind {
         ColumnKind::Text if of_file => DataType::Utf8,
@@ -260,7 +261,7 @@ fn schema(plan: &LogColumns, with: Optional, of_file: bool) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 
-/// The type of the arrays that the writer takes.
+/// The array type that the writer expects for a kind of column.
 pub(crate) fn array_type(kind: ColumnKind) -> DataType {
     match kind {
         ColumnKind::Text | ColumnKind::Coded => DataType::Utf8View,
@@ -286,7 +287,8 @@ fn rows_properties(spec: &PartSpec, plan: &LogColumns) -> WriterProperties {
         p = match plan.kind {
             ColumnKind::Text => p.set_column_dictionary_enabled(path, false),
             ColumnKind::Coded => p.set_column_dictionary_enabled(path, true),
-            // Few values take less as codes; the writer changes over when a dictionary grows.
+            // With few distinct values a dictionary is smaller; the writer falls back to plain values if it grows too
+            // large.
             ColumnKind::Int => p.set_column_statistics_enabled(path, EnabledStatistics::Page),
             ColumnKind::Time(_) => p.delta(&[&plan.name]).page_statistics(&[&plan.name]),
             ColumnKind::Ipv4 | ColumnKind::Float => p.page_statistics(&[&plan.name]),
@@ -302,10 +304,10 @@ fn rows_properties(spec: &PartSpec, plan: &LogColumns) -> WriterProperties {
 /// First row, number of rows, filter of their words.
 type WordFilter = (u64, u64, Vec<u8>);
 
-/// The words of the columns, by rows.
+/// Builds the word filters of the columns.
 #[derive(Debug)]
 struct Index {
-    /// Name, kind, and the filters so far: first row, rows, filter.
+    /// For each column: name, kind, and the filters so far.
     columns: Vec<(String, ColumnKind, Vec<WordFilter>)>,
     words: Words,
 }
@@ -337,7 +339,8 @@ impl Index {
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
                         let value = array.value(i);
                         if coded {
-                            // The few values of a coded column are cut into words once, and mostly come in runs.
+                            // Each of the few values of a coded column is split into words only once; equal values
+                            // mostly come in runs.
                             if value == last || !known.insert(xxh3_64(value.as_bytes())) {
                                 continue;
                             }
@@ -351,7 +354,7 @@ impl Index {
                     for i in (start..start + rows).filter(|&i| !array.is_null(i)) {
                         text.clear();
                         crate::logs::text::write_hex(array.value(i), &mut text);
-                        // Digits are one word.
+                        // A string of hex digits is one word.
                         words.add_hash(hash(&text));
                     }
                 }

@@ -1,4 +1,4 @@
-//! A page of series as it is kept: their identities, services and times, and where the rows of each stand.
+//! A page of series in memory: identities, services, time ranges, and the row ranges of each series in the other files.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use quiver_types::{Millis, MillisRange, SeriesId};
 
 use super::super::PartMeta;
 
-/// Series of a page.
+/// Series per page.
 pub(crate) const PAGE_SERIES: u32 = 4096;
 
-/// Rows of a series in one of the sibling files.
+/// The rows of one series in one of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SeriesRows {
-    /// Number of the series in the part.
+    /// Number of the series within the part.
     pub series: u32,
     /// First row in the file.
     pub first: u64,
@@ -24,7 +24,7 @@ pub struct SeriesRows {
     pub rows: u64,
 }
 
-/// Columns with first row and number of rows in each sibling, and its kind.
+/// Each other file of a part by its kind, and the columns of `.series` with first row and number of rows there.
 pub(super) const SIBLINGS: [(&str, [&str; 2]); 3] = [
     ("samples", ["samples_first", "samples_rows"]),
     ("histograms", ["histograms_first", "histograms_rows"]),
@@ -38,22 +38,22 @@ pub struct SeriesPage {
     ids: Vec<SeriesId>,
     services: Vec<Arc<str>>,
     service_codes: Vec<u16>,
-    /// Where the rows of each series begin in samples, histograms and exemplars, and where the last ones end; empty
-    /// when the part has no such file.
+    /// First row of each series in samples, histograms and exemplars, followed by the end of the last one; empty if the
+    /// part has no such file.
     starts: [Vec<u64>; 3],
     min_ts: Vec<Millis>,
     max_ts: Vec<Millis>,
-    /// First series of each block of decoded samples, then the end of the page.
+    /// First series of each block of decoded samples, followed by the end of the page.
     pub(super) blocks: Vec<u32>,
 }
 
 impl SeriesPage {
-    /// A page without rows yet; `first` is the number of its first series.
+    /// An empty page; `first` is the number of its first series.
     pub(super) fn starting(first: u32) -> Self {
         Self { first, ..Self::default() }
     }
 
-    /// Numbers of its series.
+    /// Numbers of the page's series.
     pub fn numbers(&self) -> Range<u32> {
         self.first..self.first + self.ids.len() as u32
     }
@@ -67,17 +67,17 @@ impl SeriesPage {
         self.ids[self.at(series)]
     }
 
-    /// Services of its series, in no order.
+    /// Distinct services of the page's series, unordered.
     pub fn services(&self) -> &[Arc<str>] {
         &self.services
     }
 
-    /// Place of a series' service among them.
+    /// Index of a series' service in [`Self::services`].
     pub fn service_code(&self, series: u32) -> usize {
         usize::from(self.service_codes[self.at(series)])
     }
 
-    /// Gives the service of a series; empty = none.
+    /// The service of a series; empty if it has none.
     pub fn service(&self, series: u32) -> &Arc<str> {
         &self.services[self.service_code(series)]
     }
@@ -104,33 +104,33 @@ impl SeriesPage {
         SeriesRows { series, first, rows: end - first }
     }
 
-    /// First and last time of a series.
+    /// Times of the first and last sample of a series.
     pub fn range(&self, series: u32) -> MillisRange {
         MillisRange::new(self.min_ts[self.at(series)], self.max_ts[self.at(series)])
     }
 
-    /// Gives the series of the block of decoded samples (see `sample_blocks`) that holds a series. A block never
-    /// reaches over the end of a page.
+    /// The series in the same block of decoded samples (see `sample_blocks`) as a series. A block never crosses the end
+    /// of a page.
     pub(crate) fn block(&self, series: u32) -> Range<u32> {
         let block = self.blocks.partition_point(|&start| start <= series) - 1;
         self.blocks[block]..self.blocks[block + 1]
     }
 
-    /// Samples of that block.
+    /// Number of samples in that block.
     pub(super) fn block_samples(&self, series: u32) -> u64 {
         let (block, starts) = (self.block(series), &self.starts[0]);
         let at = |series: u32| starts.get((series - self.first) as usize).copied().unwrap_or(0);
         at(block.end) - at(block.start)
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub fn memory_bytes(&self) -> usize {
         let starts: usize = self.starts.iter().map(|s| 8 * s.len()).sum();
         let services: usize = self.services.iter().map(|s| s.len() + 32).sum();
         self.ids.len() * (16 + 2 + 16) + starts + services + 4 * self.blocks.len() + 256
     }
 
-    /// Adds rows; `None` when a batch has other columns or rows that do not follow each other.
+    /// Adds rows; `None` if the batch has other columns, or if row ranges are not consecutive.
     pub(super) fn add(&mut self, batch: &RecordBatch) -> Option<()> {
         let ids = batch.column_by_name("series_id")?.as_fixed_size_binary_opt()?;
         for i in 0..ids.len() {
@@ -162,7 +162,7 @@ impl SeriesPage {
             let firsts = firsts.as_primitive_opt::<UInt64Type>()?.values();
             let rows = batch.column_by_name(rows)?.as_primitive_opt::<UInt64Type>()?.values();
             for (&first, &rows) in firsts.iter().zip(rows) {
-                // Each series begins where the one before ends.
+                // Each series must start where the previous one ends.
                 if starts.last().is_some_and(|&end| end != first) {
                     return None;
                 }
@@ -175,7 +175,7 @@ impl SeriesPage {
         Some(())
     }
 
-    /// Says whether its ends are those of the part where the page is the first or the last one.
+    /// Tells whether row ranges start at 0 on the first page, and end at the end of the files on the last page.
     pub(super) fn fits(&self, meta: &PartMeta, series: u64) -> bool {
         SIBLINGS.iter().zip(&self.starts).all(|((kind, _), starts)| {
             let rows = meta.file(kind).map_or(0, |f| f.rows);

@@ -1,5 +1,5 @@
-//! How many rows are made into columns at once. What spans share is repeated for each of them, so a resource of many
-//! attributes that lies here once would come to hundreds of megabytes in as many rows as are usual.
+//! Decides how many rows are converted to columns at once. In columns, data shared by spans is repeated in every row: a
+//! large resource that is held once in a batch could grow to hundreds of megabytes with the usual number of rows.
 
 use arrow::array::{AsArray, BinaryArray};
 use arrow::datatypes::UInt32Type;
@@ -7,18 +7,18 @@ use quiver_types::SpansBatch;
 
 use super::columns::BLOBS;
 
-/// Rows that are made into columns at once: so many that what is read of them twice is still at hand.
+/// Maximum rows that are converted at once: few enough that data which is read twice is still in the CPU cache.
 pub(super) const CHUNK_ROWS: usize = 8 * 1024;
-/// Bytes of attributes, events and links that they come to, unless one row has more.
+/// Maximum bytes of their attributes, events and links, unless a single row exceeds it.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// What rows of batches come to.
+/// Sizes of the rows of batches.
 pub(super) struct Weights<'b>(Vec<OfBatch<'b>>);
 
 struct OfBatch<'b> {
     own: [&'b BinaryArray; 3],
     contexts: &'b [u32],
-    /// Bytes of each context.
+    /// Attribute bytes of each context.
     shared: Vec<usize>,
 }
 
@@ -42,7 +42,7 @@ impl<'b> Weights<'b> {
         own + of.shared[of.contexts[row] as usize]
     }
 
-    /// How many of these rows, at least one, are made into columns at once.
+    /// How many of the first rows are to be converted at once; at least one.
     pub(super) fn rows_at_once(&self, rows: &[(u32, u32)]) -> usize {
         let mut bytes = 0;
         let fitting = rows.iter().take(CHUNK_ROWS).take_while(|row| {

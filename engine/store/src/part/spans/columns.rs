@@ -1,4 +1,5 @@
-//! Columns of a part out of rows of batches. What spans share is made once for each context and then repeated.
+//! Converts rows of span batches to the columns of a part. Data shared by spans is converted once per context and then
+//! repeated.
 
 use std::sync::Arc;
 
@@ -21,12 +22,12 @@ use super::own::OwnColumn;
 use super::slowest::SlowestWriter;
 use crate::error::{Context, Error, Result};
 
-/// Text to text, row by row.
+/// Builds a column of maps from text to text.
 #[derive(Default)]
 struct MapColumn {
     keys: StringBuilder,
     values: StringBuilder,
-    /// A zero before the first row.
+    /// Starts with a zero, before the first row.
     offsets: Vec<i32>,
     entries: i32,
     typed: String,
@@ -48,7 +49,7 @@ impl MapColumn {
         self.offsets.push(self.entries);
     }
 
-    /// Takes all attributes of a row.
+    /// Appends a row with all attributes.
     fn push_row(&mut self, attributes: &[u8], place: Place, keys: &mut SpanKeys) {
         for (key, value) in Attributes::read(attributes) {
             keys.add(place, key);
@@ -67,24 +68,24 @@ impl MapColumn {
     }
 }
 
-/// Makes offsets; there is a zero before the first row, if there are rows.
+/// Builds Arrow offsets. If there are rows, `ends` has a leading zero.
 fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
     if ends.is_empty() { OffsetBuffer::new_empty() } else { OffsetBuffer::new(ends.into()) }
 }
 
-/// Values of a column of an attribute; rows that it says nothing about are null.
+/// Values of an attribute's own column; rows without the attribute are null.
 enum Values {
-    /// Bytes, and ends of rows after a zero.
+    /// Text bytes, and the end of each row after a leading zero.
     Text(Vec<u8>, Vec<i32>),
     Int(Vec<i64>),
     Double(Vec<f64>),
     Bool(Vec<bool>),
 }
 
-/// Bytes of a usual text.
+/// Typical length of a text, to reserve memory.
 const TEXT_BYTES: usize = 8;
 
-/// Fills up to a length; mostly it has it.
+/// Pads to a length; mostly there is nothing to do.
 #[inline]
 fn fill<T: Copy>(values: &mut Vec<T>, len: usize, with: T) {
     if values.len() < len {
@@ -112,7 +113,7 @@ impl OwnBuilder {
         Self { values, present: Vec::with_capacity(rows) }
     }
 
-    /// Fills with nulls up to a length.
+    /// Pads with nulls to a length.
     fn pad(&mut self, len: usize) {
         self.present.resize(len, false);
         match &mut self.values {
@@ -123,7 +124,7 @@ impl OwnBuilder {
         }
     }
 
-    /// Takes a value for a row; `false`: it is of another type.
+    /// Sets the value of a row; `false` if it has another type than the column.
     fn push(&mut self, row: usize, raw: RawAttribute<'_>) -> bool {
         let eight = || raw.bytes().try_into().ok();
         match &mut self.values {
@@ -168,11 +169,11 @@ impl OwnBuilder {
     }
 }
 
-/// Finds the column of a key. Keys come in much the same order in each span, so the one that followed the last time is
-/// tried first.
+/// Finds the column of an attribute key. Keys come in much the same order in each span, so the key seen last at this
+/// position is tried first.
 struct Finder<'o> {
     of: HashMap<&'o [u8], Option<usize>, FixedState>,
-    /// Of each place in the order of a span: the key that stood there last, and its column.
+    /// For each position in a span: the key seen there last, and its column.
     last: Vec<(&'o [u8], Option<usize>)>,
 }
 
@@ -197,7 +198,7 @@ impl<'o> Finder<'o> {
     }
 }
 
-/// Columns of attributes out of runs of bytes, row by row.
+/// Builds the columns of attributes from encoded attributes, row by row.
 struct AttributeColumns<'o> {
     place: Place,
     own: Vec<Option<OwnBuilder>>,
@@ -214,7 +215,7 @@ impl<'o> AttributeColumns<'o> {
     }
 
     fn push(&mut self, bytes: &[u8], keys: &mut SpanKeys) {
-        // The number of the column before, plus one: what follows it is mostly the same.
+        // The previous attribute's column number plus one: the next one is mostly the same as last time.
         let mut after = 0;
         for raw in Attributes::raw(bytes) {
             let column = self.finder.column(after, raw.key);
@@ -238,24 +239,24 @@ impl<'o> AttributeColumns<'o> {
     }
 }
 
-/// Rows of batches, gathered in the order of the table.
+/// Rows of several batches, gathered in table order.
 pub(super) struct Gathered<'b> {
-    /// Columns of [`quiver_types::spans::SPAN_COLUMNS`] but [`BLOBS`]; `context` is not to be used.
+    /// The columns of [`quiver_types::spans::SPAN_COLUMNS`] except [`BLOBS`]; its column `context` must not be used.
     spans: RecordBatch,
     blobs: [Blobs<'b>; 3],
-    /// Contexts of the batches that were used, below each other.
+    /// The contexts of all batches involved, concatenated.
     contexts: RecordBatch,
-    /// Of each row its context there.
+    /// For each row the index of its context in `contexts`.
     of: UInt32Array,
 }
 
-/// Columns with most of the bytes of a span; they are read where they are, and never copied as they came.
+/// The columns with most of a span's bytes; they are read in place and not copied in encoded form.
 pub(super) const BLOBS: [&str; 3] = ["attributes", "events", "links"];
 
-/// Such a column in the order of the rows.
+/// One of these columns in row order.
 struct Blobs<'b> {
     arrays: Vec<&'b BinaryArray>,
-    /// Of each row array and place there.
+    /// For each row, the array and the index within it.
     rows: Arc<[(usize, usize)]>,
 }
 
@@ -266,7 +267,7 @@ impl<'b> Blobs<'b> {
 }
 
 impl<'b> Gathered<'b> {
-    /// Gathers rows: of each the batch and the row in it.
+    /// Gathers rows, given as pairs of batch and row.
     pub(super) fn of(batches: &'b [SpansBatch], rows: &[(u32, u32)]) -> Result<Self> {
         let mut used: Vec<u32> = rows.iter().map(|r| r.0).collect();
         used.sort_unstable();
@@ -302,7 +303,7 @@ impl<'b> Gathered<'b> {
         Ok(Self { spans: gathered, blobs, contexts, of })
     }
 
-    /// Notes the longest durations of the rows, of which the first is `first` of the file.
+    /// Records the longest durations of the rows; `first` is the first row's number in the file.
     pub(super) fn slowest(&self, durations: &[i64], slowest: &mut SlowestWriter, first: u64) {
         slowest.note(self.contexts["service"].as_string::<i32>(), self.of.values(), durations, first);
     }
@@ -318,7 +319,7 @@ impl<'b> Gathered<'b> {
     }
 }
 
-/// Rows on their way into columns of a part.
+/// Converts gathered rows to the columns of a part.
 pub(super) struct Builder<'o> {
     own: &'o [OwnColumn],
 }
@@ -334,7 +335,7 @@ impl<'o> Builder<'o> {
         Arc::new(Schema::new(fields))
     }
 
-    /// Makes the columns of rows.
+    /// Builds the columns.
     pub(super) fn build(&self, rows: &Gathered<'_>, keys: &mut SpanKeys) -> Result<RecordBatch> {
         let Gathered { spans, blobs: [attribute_runs, event_runs, link_runs], contexts, of } = rows;
         let count = spans.num_rows();

@@ -1,5 +1,5 @@
-//! Filters of attributes: which values may stand in some thousand rows of a column, so that a search for one user, one
-//! session, one order reads the pages that hold it. Only columns with many values have them.
+//! Filters of attribute values: they tell which values may occur in a block of rows of a column, so that a search for
+//! one user, session or order reads only the pages that may hold it. Only columns with many distinct values have them.
 
 use std::ops::Range;
 
@@ -18,37 +18,37 @@ use crate::part::bloom::{Words, hash, may_hold};
 
 /// Footer key of `.index`: filters, as JSON `[[column, [[first row, rows, bits], …]], …]`.
 pub(super) const FILTERS: &str = "quiver.filters";
-/// Rows of a filter.
+/// Rows per filter.
 const BLOCK_ROWS: usize = 2048;
-/// A block of rows with fewer values has no filter.
+/// A block of rows with fewer distinct values gets no filter.
 const VALUES_MIN: usize = 64;
-/// So many blocks after one with few values are not looked at.
+/// After a block with few values, this many blocks of the column are skipped without looking.
 const SKIPPED: u8 = 15;
-/// Bits per value: one wrong answer in fifty.
+/// Filter bits per value: about one lookup in fifty is a false positive.
 const BITS: usize = 8;
-/// Hashes of numbers begin here, so that `5` and `5.0` have one of their own beside those of texts.
+/// Hash seed for numbers, so that `5` and `5.0` have a common hash, separate from the hashes of texts.
 const NUMBERS: u64 = 0x51;
 
-/// Blocks as they are written: first row, rows, bits.
+/// Filters as they are serialized: first row, number of rows, bits.
 type WrittenBlocks = Vec<(u64, u64, String)>;
 
-/// A block of rows and the filter of a column of it.
+/// A block of rows, with the filter of one column.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Block {
     rows: Range<u64>,
     bits: Vec<u8>,
 }
 
-/// The filters of a part, by column; rows ascending.
+/// The filters of a part, by column; blocks ascending.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct SpanFilters(HashMap<String, Vec<Block>>);
 
 fn of_number(number: f64) -> u64 {
-    // Zero has one form.
+    // -0 and 0 must hash alike.
     xxh3_64_with_seed(&(number + 0.0).to_bits().to_le_bytes(), NUMBERS)
 }
 
-/// Adds a text, and the number that it may stand for.
+/// Adds a text, and the number it represents if it looks like one.
 fn add_text(text: &str, words: &mut Words) {
     words.add_hash(hash(text));
     if text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.'))
@@ -91,17 +91,17 @@ fn add_values(column: &ArrayRef, rows: Range<usize>, words: &mut Words) {
     }
 }
 
-/// Makes the filters of rows that are written.
+/// Builds the filters of rows as they are written.
 #[derive(Debug, Default)]
 pub(super) struct FilterWriter {
     filters: SpanFilters,
-    /// Of each own column: blocks that are left out.
+    /// For each attribute column, how many blocks are still to be skipped.
     skip: Vec<u8>,
     words: Words,
 }
 
 impl FilterWriter {
-    /// Looks at rows; the first of them is `first` of the file.
+    /// Adds rows; `first` is the first row's number in the file.
     pub(super) fn note(&mut self, batch: &RecordBatch, own: &[OwnColumn], first: u64) {
         self.skip.resize(own.len(), 0);
         for start in (0..batch.num_rows()).step_by(BLOCK_ROWS) {
@@ -126,7 +126,7 @@ impl FilterWriter {
         }
     }
 
-    /// Takes the filters of rows of another part, which become rows from `first` on.
+    /// Copies the filters of rows that are copied from another part to the rows from `first` on.
     pub(super) fn copy(&mut self, other: &SpanFilters, rows: &Range<u64>, first: u64) {
         for (column, blocks) in &other.0 {
             let moved = |r: &Range<u64>| r.start - rows.start + first..r.end - rows.start + first;
@@ -136,7 +136,7 @@ impl FilterWriter {
         }
     }
 
-    /// Gives the text of [`FILTERS`].
+    /// The value of the footer key [`FILTERS`].
     pub(super) fn finish(self) -> Result<String> {
         let mut columns: Vec<(String, Vec<Block>)> = self.filters.0.into_iter().collect();
         columns.sort_unstable_by(|a, b| a.0.cmp(&b.0));
@@ -150,7 +150,7 @@ impl FilterWriter {
 }
 
 impl SpanFilters {
-    /// Reads the text of [`FILTERS`]; none for what is none.
+    /// Parses the value of [`FILTERS`]; `None` if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let all: Vec<(String, WrittenBlocks)> = serde_json::from_str(text).ok()?;
         let block = |(first, rows, bits): (u64, u64, String)| {
@@ -161,12 +161,12 @@ impl SpanFilters {
         all.into_iter().map(column).collect::<Option<_>>().map(Self)
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         self.0.values().flatten().map(|b| b.bits.len() + size_of::<Block>()).sum()
     }
 
-    /// Gives ascending ranges of rows that surely do not pass a filter.
+    /// Ascending row ranges that certainly do not match a filter.
     pub(crate) fn excluded(&self, filter: &SpanFilter, keys: &SpanKeys, has: &dyn Fn(&str) -> bool) -> Vec<Range<u64>> {
         match filter {
             SpanFilter::And(all) => {
@@ -176,14 +176,14 @@ impl SpanFilters {
             }
             SpanFilter::Attribute { place, key, test } if key != "service.name" => {
                 let Some((text, number)) = test.wanted() else { return Vec::new() };
-                // Lists are among the keys without a column.
+                // Attributes with lists as values count as keys without a column.
                 let places = place.map_or_else(|| Place::ALL.to_vec(), |place| vec![place]);
                 if places.iter().any(|place| keys.may_have(*place, key)) {
                     return Vec::new();
                 }
                 let own = places.iter().filter(|place| matches!(place, Place::Span | Place::Resource));
                 let columns: Vec<String> = own.map(|place| column_name(*place, key)).filter(|name| has(name)).collect();
-                // Values of two columns would have to be looked for in both.
+                // With two columns, both would have to be searched; that is not supported.
                 let [column] = &columns[..] else { return Vec::new() };
                 let hashes = [Some(hash(text)), number.map(of_number)];
                 let may = |block: &Block| hashes.iter().flatten().any(|hash| may_hold(&block.bits, *hash));
@@ -195,7 +195,7 @@ impl SpanFilters {
     }
 }
 
-/// Takes ascending ranges, which may overlap, out of a range.
+/// Subtracts ascending ranges, which may overlap, from a range.
 pub(crate) fn without(range: Range<u64>, excluded: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut out = Vec::new();
     let mut at = range.start;

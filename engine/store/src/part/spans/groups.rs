@@ -1,4 +1,4 @@
-//! Row groups of a part as they stand in its file, for a compaction that takes them over.
+//! Row groups of a part in encoded form, which a compaction copies as they are.
 
 use std::ops::Range;
 
@@ -24,20 +24,20 @@ use crate::part::reader::Part;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SpanGroup {
     number: usize,
-    /// Its rows, counted through the part.
+    /// Its rows, numbered within the part.
     pub(crate) rows: Range<u64>,
-    /// First and last start, Unix nanoseconds.
+    /// Start times of the first and last span, in Unix nanoseconds.
     pub(crate) starts: (i64, i64),
 }
 
-/// Says whether all columns of a part can stand as they are in one with some columns of attributes.
+/// Tells whether all columns of a part can be copied unchanged to a part with these attribute columns.
 pub(crate) fn can_hold(own: &[OwnColumn], schema: &Schema) -> bool {
     let target = Builder::new(own).schema();
     schema.fields().iter().all(|f| target.column_with_name(f.name()).is_some_and(|(_, t)| **f == *t))
 }
 
 impl Part {
-    /// Gives the row groups whose times are known.
+    /// The row groups; only those with known times.
     pub(crate) async fn span_groups(&self, stats: &ReadStats) -> Result<Vec<SpanGroup>> {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
@@ -51,8 +51,8 @@ impl Part {
         Ok(groups.filter_map(group).collect())
     }
 
-    /// Reads the columns of a row group as they stand in the file, in the order of the leaves of another; those that it
-    /// lacks are none.
+    /// Reads the encoded columns of a row group, in the order of the target's leaves; `None` for leaves it does not
+    /// have.
     pub(in crate::part) async fn span_group_columns(
         &self,
         group: &SpanGroup,

@@ -1,4 +1,4 @@
-//! What the index of a part of spans tells: where its traces are, and where its minutes begin.
+//! The index of a part of spans in memory: where its traces are, and where each minute starts.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,26 +14,26 @@ use crate::error::Result;
 use crate::part::FileMeta;
 use crate::part::footer::Footer;
 
-/// Where the traces of a part are, and where its minutes begin.
+/// Where the traces of a part are, and where each minute starts.
 #[derive(Debug, Default)]
 pub(crate) struct SpanIndex {
     hashes: Vec<u32>,
     first: Vec<u32>,
     rows: Vec<u32>,
-    /// Minute and first row, ascending.
+    /// Each minute with its first row, ascending.
     pub(crate) minutes: Arc<[(i64, u64)]>,
     /// Number of rows.
     pub(crate) total: u64,
-    /// Keys in maps and lists.
+    /// Attribute keys that occur in maps and lists.
     pub(crate) keys: SpanKeys,
-    /// Filters of attributes.
+    /// Filters of attribute values.
     pub(crate) filters: SpanFilters,
-    /// The longest duration of each service by block of rows.
+    /// The longest duration of each service, by block of rows.
     pub(crate) slowest: Slowest,
 }
 
 impl SpanIndex {
-    /// Gives ascending ranges of rows that may hold one of some traces.
+    /// Ascending row ranges that may contain any of the traces.
     pub(crate) fn traces<'t>(&self, ids: impl Iterator<Item = &'t [u8; 16]>) -> Vec<Range<u64>> {
         let mut out: Vec<Range<u64>> = Vec::new();
         for id in ids {
@@ -52,7 +52,7 @@ impl SpanIndex {
         out
     }
 
-    /// Gives the rows whose starts may lie in a closed range.
+    /// The rows of the minutes of a closed range of start times.
     pub(crate) fn starts(&self, (min, max): (i64, i64)) -> Range<u64> {
         let (min, max) = (minute_of(min), minute_of(max));
         let from = self.minutes.partition_point(|m| m.0 < min);
@@ -61,7 +61,7 @@ impl SpanIndex {
         row(from)..row(to).max(row(from))
     }
 
-    /// Gives the first and the last minute of a range of rows.
+    /// The first and the last minute of a range of rows.
     pub(crate) fn minutes_of(&self, rows: Range<u64>) -> (i64, i64) {
         let at = |row: u64| {
             let n = self.minutes.partition_point(|m| m.1 <= row);
@@ -70,20 +70,20 @@ impl SpanIndex {
         (at(rows.start).0, at(rows.end.saturating_sub(1)).1)
     }
 
-    /// Gives the minutes of a range of rows, each with its first row there.
+    /// The minutes within a range of rows, each with its first row there.
     pub(crate) fn minutes_in(&self, rows: &Range<u64>) -> impl Iterator<Item = (i64, u64)> {
         let from = self.minutes.partition_point(|m| m.1 <= rows.start).saturating_sub(1);
         let (start, end) = (rows.start, rows.end);
         self.minutes[from..].iter().take_while(move |m| m.1 < end).map(move |m| (m.0, m.1.max(start)))
     }
 
-    /// Gives the hash and the rows of each trace, as far as they lie in a range of rows.
+    /// Hash and rows of each trace within a range of rows.
     pub(crate) fn entries_in(&self, rows: &Range<u64>) -> impl Iterator<Item = (u32, Range<u64>)> {
         let (start, end) = (rows.start, rows.end);
         self.entries().map(move |(hash, r)| (hash, r.start.max(start)..r.end.min(end))).filter(|(_, r)| !r.is_empty())
     }
 
-    /// Gives the hash and the rows of each trace, by hash.
+    /// Hash and rows of each trace, sorted by hash.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (u32, Range<u64>)> {
         self.hashes.iter().enumerate().map(|(i, hash)| {
             let first = u64::from(self.first[i]);
@@ -91,14 +91,14 @@ impl SpanIndex {
         })
     }
 
-    /// What the footer of `.rows` tells.
+    /// Starts the index with what the footer of `.rows` contains.
     pub(super) fn of_footer(file: &FileMeta, footer: &Footer) -> Result<Self> {
         let minutes = Arc::clone(footer.minutes(file)?);
         let keys = footer.value(KEYS).and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default();
         Ok(Self { minutes, total: footer.rows(), keys, ..Self::default() })
     }
 
-    /// Takes entries in whose hashes are wanted; `None`: they are of another type.
+    /// Adds entries whose hashes are wanted; `None` if the batch has other types.
     pub(super) fn push(&mut self, batch: &RecordBatch, wanted: impl Fn(u32) -> bool) -> Option<()> {
         let column = |i: usize| batch.column(i).as_primitive_opt::<UInt32Type>();
         let (hashes, first, rows) = (column(0)?.values(), column(1)?.values(), column(2)?.values());

@@ -1,5 +1,6 @@
-//! Columns of row groups that many rows are wanted of: kept decoded from the second use on, texts as views by codes, so that
-//! whoever groups and compares looks at each text once. Lists and maps are read each time.
+//! Caches decoded columns of row groups. A column of which many rows are requested is kept from its second use on, with
+//! texts as dictionary-encoded views, so that grouping and comparing handle each text once. Lists and maps are read
+//! every time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,14 +19,15 @@ use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
 use crate::part::reader::Part;
 
-/// A group is decoded as a whole when at least this part of its rows is wanted.
+/// A group is decoded completely if at least one in this many of its rows is wanted,
 const WHOLE_PART: u64 = 64;
-/// Or when rows are wanted of this part of its pages: a page is unpacked as a whole even for one of them.
+/// or if rows of at least one in this many of its pages are: a page is decompressed as a whole even for one row.
 const WHOLE_PAGES_PART: u64 = 4;
-/// A column is read as a whole anyway where all its pages are asked for, but for one in so many.
+/// The wanted rows count as lying in all pages if at most one page in this many is not needed; then the whole column is
+/// read anyway.
 const ALL_PAGES: u64 = 8;
 
-/// Rows of one row group, ascending.
+/// Rows of one row group, in ascending ranges.
 #[derive(Debug, Clone)]
 pub(crate) struct GroupRows {
     pub(crate) group: usize,
@@ -36,7 +38,7 @@ pub(crate) struct GroupRows {
 }
 
 impl GroupRows {
-    /// The same group with other rows of it.
+    /// The same group with other rows.
     pub(crate) fn with(&self, rows: Vec<Range<u64>>) -> Self {
         Self { rows, ..self.clone() }
     }
@@ -49,18 +51,18 @@ impl GroupRows {
         self.bounds.end - self.bounds.start
     }
 
-    /// Says whether so many rows are wanted that the group is worth decoding as a whole.
+    /// Tells whether enough rows are wanted for decoding the whole group.
     fn are_many(&self) -> bool {
         self.count() * WHOLE_PART >= self.all() || self.pages() * WHOLE_PAGES_PART >= self.all().div_ceil(PAGE_ROWS)
     }
 
-    /// Says whether they lie in all pages of the group, but for one page in so many.
+    /// Tells whether the rows lie in all (or nearly all) pages of the group.
     fn take_all(&self) -> bool {
         let all = self.all().div_ceil(PAGE_ROWS);
         self.pages() >= all - all / ALL_PAGES
     }
 
-    /// Counts the pages that they lie in.
+    /// Number of pages the rows lie in.
     fn pages(&self) -> u64 {
         let (mut pages, mut last) = (0, None);
         for range in &self.rows {
@@ -71,7 +73,7 @@ impl GroupRows {
         pages
     }
 
-    /// The group with all of its rows, and which of these are wanted.
+    /// The whole group, with a flag for each row that tells whether it is wanted.
     pub(crate) fn widened(&self) -> (Self, Vec<bool>) {
         let mut wanted = vec![false; self.all() as usize];
         for range in &self.rows {
@@ -81,7 +83,7 @@ impl GroupRows {
         (self.with(std::iter::once(self.bounds.clone()).collect()), wanted)
     }
 
-    /// The wanted values of a column of the whole group; `places` keeps where they stand for the next column.
+    /// The wanted values of a column of the whole group. `places` caches their positions for the next column.
     fn pick(&self, column: &ArrayRef, places: &mut Option<UInt32Array>) -> Result<ArrayRef> {
         let within = |r: &Range<u64>| (r.start - self.bounds.start)..(r.end - self.bounds.start);
         if let [one] = self.rows.as_slice() {
@@ -91,7 +93,7 @@ impl GroupRows {
         let places = places.get_or_insert_with(|| {
             let mut places: Vec<u32> = Vec::with_capacity(self.count() as usize);
             for range in self.rows.iter().map(within) {
-                // Rows that a filter leaves are often alone.
+                // After filtering, rows are often isolated.
                 if range.end - range.start == 1 {
                     places.push(range.start as u32);
                 } else {
@@ -105,7 +107,7 @@ impl GroupRows {
 }
 
 impl Part {
-    /// Divides rows by the row groups that they stand in; `rows` ascending and disjoint.
+    /// Splits rows by row group; `rows` must be ascending and disjoint.
     pub(crate) async fn span_row_groups(&self, rows: &[Range<u64>], stats: &ReadStats) -> Result<Vec<GroupRows>> {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
@@ -119,15 +121,15 @@ impl Part {
         Ok(starts.windows(2).enumerate().map(within).filter(|group| !group.rows.is_empty()).collect())
     }
 
-    /// Says whether rows of a group are found sooner by a look at all of them: where columns are kept, to pick most of
-    /// their rows takes longer than to look at the others, too.
+    /// Tells whether testing all rows of a group is faster than picking the wanted ones: if its columns are cached,
+    /// picking most of the rows takes longer than also testing the others.
     pub(crate) fn span_rows_are_whole(&self, rows: &GroupRows, columns: &[&str]) -> bool {
         let is_kept = |name: &&str| self.decoded().array(self.meta.id, rows.group, name).is_some();
         let are_most = rows.rows.len() > 1 && rows.count() * 2 >= rows.all();
         are_most && !columns.is_empty() && columns.iter().all(is_kept)
     }
 
-    /// Reads columns of rows of a group, texts by codes.
+    /// Reads columns of rows of a group; texts are dictionary-encoded.
     pub(crate) async fn span_rows_kept(
         &self,
         rows: &GroupRows,

@@ -1,4 +1,4 @@
-//! Which keys stand in the maps and lists of a part: what is surely not there need not be read.
+//! The attribute keys in the maps and lists of a part. If a key is certainly absent, its map need not be read.
 
 use std::collections::BTreeSet;
 
@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 
 /// Footer key: see [`SpanKeys`], as JSON.
 pub(super) const KEYS: &str = "quiver.keys";
-/// More keys of a place than this are "any".
+/// With more keys in a place than this, any key counts as possibly present.
 const KEYS_MAX: usize = 2_000;
 
-/// Keys without a column of their own, by place; `None`: any. And whether there are events and links at all.
+/// Keys without a column of their own, by place (`None`: any key is possible); and whether there are any events and
+/// links.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SpanKeys {
     span: Option<BTreeSet<String>>,
@@ -23,14 +24,14 @@ pub(crate) struct SpanKeys {
 }
 
 impl Default for SpanKeys {
-    /// Nothing is known.
+    /// Nothing is known, so anything is possible.
     fn default() -> Self {
         Self { span: None, resource: None, scope: None, event: None, link: None, events: true, links: true }
     }
 }
 
 impl SpanKeys {
-    /// There is nothing.
+    /// There are no keys, events or links.
     pub(super) fn none() -> Self {
         let no = || Some(BTreeSet::new());
         Self { span: no(), resource: no(), scope: no(), event: no(), link: no(), events: false, links: false }
@@ -56,7 +57,7 @@ impl SpanKeys {
         }
     }
 
-    /// Notes a key.
+    /// Records a key.
     pub(super) fn add(&mut self, place: Place, key: &str) {
         let list = self.of_mut(place);
         if let Some(keys) = list
@@ -69,7 +70,7 @@ impl SpanKeys {
         }
     }
 
-    /// Adds what another part has.
+    /// Adds the keys of another part.
     pub(super) fn unite(&mut self, other: &Self) {
         for place in Place::ALL {
             match other.of(place) {
@@ -81,12 +82,12 @@ impl SpanKeys {
         self.links |= other.links;
     }
 
-    /// Says whether a key may be there.
+    /// Tells whether a key may be present.
     pub(crate) fn may_have(&self, place: Place, key: &str) -> bool {
         self.of(place).is_none_or(|keys| keys.contains(key))
     }
 
-    /// Says whether there may be any key.
+    /// Tells whether any key may be present.
     pub(super) fn may_have_any(&self, place: Place) -> bool {
         self.of(place).is_none_or(|keys| !keys.is_empty())
     }

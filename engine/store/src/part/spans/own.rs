@@ -1,4 +1,4 @@
-//! Chooses which attributes get columns of their own.
+//! Selects the attributes that get columns of their own.
 
 use arrow::array::AsArray;
 use arrow::datatypes::{DataType, Field, UInt32Type};
@@ -9,11 +9,11 @@ use quiver_types::spans::{Attributes, Place};
 
 use super::{OwnType, column_name};
 
-/// Of more rows than this only some are looked at.
+/// With more rows than this, only a sample is examined:
 const SAMPLED_ROWS: usize = 128 * 1024;
-/// One of so many.
+/// one row in this many.
 const SAMPLE_STEP: usize = 7;
-/// Most columns of attributes.
+/// Maximum number of attribute columns.
 const OWN_MAX: usize = 250;
 
 /// An attribute with a column of its own.
@@ -36,9 +36,10 @@ impl OwnColumn {
     }
 }
 
-/// Chooses columns: what is on 1 % of the rows, the commonest first. A key has one column, of its commonest type.
+/// Selects attributes present on at least 1 % of the rows, the most common first. A key has only one column, with its
+/// most common type.
 pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> Vec<OwnColumn> {
-    // Of each place and key how many have each type.
+    // For each place and key, the count of each type.
     let mut counts: [HashMap<Vec<u8>, [u64; 4], FixedState>; 2] = Default::default();
     let mut rows = 0u64;
     let mut add = |place: usize, bytes: &[u8], n: u64| {
@@ -51,7 +52,7 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
         }
     };
     let batches: Vec<&SpansBatch> = batches.collect();
-    // Of many rows some are enough to tell what is common.
+    // With many rows a sample is enough to tell what is common.
     let total: usize = batches.iter().map(|batch| batch.len()).sum();
     let step = if total > SAMPLED_ROWS { SAMPLE_STEP } else { 1 };
     for batch in batches {
@@ -77,7 +78,7 @@ pub(crate) fn own_columns<'b>(batches: impl Iterator<Item = &'b SpansBatch>) -> 
     let mut seen: HashSet<(Place, String), FixedState> = HashSet::default();
     let mut own: Vec<OwnColumn> = Vec::new();
     for ((place, key, kind), _) in all {
-        // Readers that do not tell cases apart must not find two columns of one name.
+        // Some readers ignore case in names; they must not see two columns of the same name.
         if own.len() < OWN_MAX && !key.starts_with("__q_") && seen.insert((place, key.to_lowercase())) {
             own.push(OwnColumn { place, key, kind });
         }

@@ -1,6 +1,6 @@
-//! A few rows with nearly all columns, as whoever shows traces reads them: out of pages that are kept decoded from their
-//! second use on. To take a few rows out of the file costs about as much as to decode the pages that they lie in, column by
-//! column, and traces that were asked for once are asked for again. Lists and maps are read each time.
+//! Reads a few rows with nearly all columns, as needed to show traces, from decoded pages that are cached from their
+//! second use on. Taking a few rows out of the file costs about as much as decoding their pages, column by column, and
+//! a trace that was requested once is often requested again. Lists and maps are read every time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -21,26 +21,26 @@ use crate::part::fetch::Purpose;
 use crate::part::footer::Footer;
 use crate::part::reader::Part;
 
-/// Rows of a kept page: those of the pages that are written.
+/// Rows per cached page, the same as in the file.
 pub(super) const PAGE_ROWS: u64 = 2048;
-/// Rows that lie in more pages are not looked for in kept ones.
+/// Rows in more pages than this are not read from cached pages.
 const PAGES_MAX: usize = 16;
-/// For fewer columns no page is kept.
+/// With fewer columns than this no page is cached.
 const COLUMNS_MIN: usize = 16;
 
-/// Rows of one page of a row group.
+/// The wanted rows of one page of a row group.
 #[derive(Debug, PartialEq)]
 struct PageRows {
     group: usize,
-    /// Number of the page in its group.
+    /// Number of the page within its group.
     page: u32,
     /// All rows of the page.
     all: Range<u64>,
-    /// Those that are wanted, ascending.
+    /// The wanted rows, ascending.
     rows: Vec<Range<u64>>,
 }
 
-/// The row group of a row, the number of its page there, and all rows of that.
+/// The row group of a row, the number of its page there, and the rows of that page.
 fn page_at(starts: &[u64], row: u64) -> Option<(usize, u64, Range<u64>)> {
     let group = starts.partition_point(|start| *start <= row).checked_sub(1)?;
     let (first, end) = (*starts.get(group)?, *starts.get(group + 1)?);
@@ -48,7 +48,8 @@ fn page_at(starts: &[u64], row: u64) -> Option<(usize, u64, Range<u64>)> {
     Some((group, page, first + page * PAGE_ROWS..(first + (page + 1) * PAGE_ROWS).min(end)))
 }
 
-/// Says whether rows lie in more pages than are looked for, or in none: goes from page to page, however many rows each has.
+/// Tells whether rows lie in more than [`PAGES_MAX`] pages, or outside the file. Goes from page to page, so that it is
+/// cheap for any number of rows.
 fn are_too_many(starts: &[u64], rows: &[Range<u64>]) -> bool {
     let (mut left, mut from) = (rows, 0);
     for _ in 0..=PAGES_MAX {
@@ -60,8 +61,8 @@ fn are_too_many(starts: &[u64], rows: &[Range<u64>]) -> bool {
     true
 }
 
-/// Divides rows by the pages that they lie in; `None` when these are too many. `starts` are the first rows of the row
-/// groups and the number of all rows.
+/// Groups rows by page; `None` if they lie in too many. `starts` has the first row of each row group and the total
+/// number of rows.
 fn pages_of(starts: &[u64], rows: &[Range<u64>]) -> Option<Vec<PageRows>> {
     if are_too_many(starts, rows) {
         return None;
@@ -85,15 +86,15 @@ fn pages_of(starts: &[u64], rows: &[Range<u64>]) -> Option<Vec<PageRows>> {
 }
 
 impl PageRows {
-    /// Where the wanted rows stand in the page.
+    /// Positions of the wanted rows within the page.
     fn places(&self) -> impl Iterator<Item = usize> {
         self.rows.iter().flat_map(move |r| (r.start - self.all.start) as usize..(r.end - self.all.start) as usize)
     }
 }
 
-/// The wanted rows of columns of pages of one part below each other. Column by column over all pages: a trace has a few rows
-/// in each, and there are some sixty columns. Of those most are attributes of few services: without a value in these pages
-/// they are left out, which for an attribute means the same.
+/// Concatenates the wanted rows of pages of one part. It goes column by column over all pages, because a trace has a
+/// few rows in each and there are some sixty columns. Most of them are attributes of few services; those without a
+/// value in these pages are left out, which means the same for an attribute.
 fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<SpanRows> {
     let places: Vec<(usize, usize)> =
         pages.iter().enumerate().flat_map(|(n, (page, _))| page.places().map(move |row| (n, row))).collect();
@@ -124,8 +125,8 @@ fn pick(pages: &[(&PageRows, Arc<RecordBatch>)], columns: &[&str]) -> Result<Spa
 }
 
 impl Part {
-    /// Reads a few rows out of kept pages; `None` when not all of these are there or worth keeping, and nothing was read
-    /// then. `rows` ascending and disjoint, `schema` of the file.
+    /// Reads a few rows from cached pages; `None` if not all of them are cached or worth caching, and then nothing has
+    /// been read. `rows` must be ascending and disjoint; `schema` is that of the file.
     pub(crate) async fn span_rows_paged(
         &self,
         rows: &[Range<u64>],
@@ -183,8 +184,9 @@ impl Part {
         found.beside(&others).map(Some)
     }
 
-    /// Decodes pages of one row group, texts by codes: a text that all rows have is held once, and the texts of a column by
-    /// all pages together. In one read, as each begins with the texts of all columns.
+    /// Decodes pages of one row group, with texts dictionary-encoded. All pages share the texts of a column, and a text
+    /// in all rows is held once. All pages are decoded in one read, because each read starts with the dictionaries of
+    /// all columns.
     async fn span_pages(
         &self,
         pages: &[&PageRows],
@@ -192,7 +194,7 @@ impl Part {
         stats: &ReadStats,
     ) -> Result<Vec<Arc<RecordBatch>>> {
         let rows: Vec<Range<u64>> = pages.iter().map(|page| page.all.clone()).collect();
-        // Pages have as many rows as batches; the last of a group may have fewer, and ends the read.
+        // A batch has as many rows as a page; the last page of a group may be shorter, and ends the read.
         let texts = Texts::AllCoded(PAGE_ROWS as usize);
         let read = self.span_rows_as(&rows, columns, Purpose::Query, texts, stats).await?;
         if !read.iter().map(|page| page.len() as u64).eq(rows.iter().map(|r| r.end - r.start)) {
@@ -203,7 +205,7 @@ impl Part {
     }
 }
 
-/// A page as it is kept. `shared` has the texts of each column of the page before.
+/// Converts a page for the cache. `shared` has the texts of each column of the previous page.
 fn kept_page(page: &RecordBatch, shared: &mut [SharedTexts]) -> Result<RecordBatch> {
     let arrays = page.columns().iter().zip(shared).map(|(column, before)| coded_like(column, before));
     let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
@@ -213,17 +215,17 @@ fn kept_page(page: &RecordBatch, shared: &mut [SharedTexts]) -> Result<RecordBat
     RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays).internal("cannot read a page of spans")
 }
 
-/// Gives the columns of a file that hold no lists and maps.
+/// The columns of a file that are not lists or maps.
 fn flat_columns(schema: &Schema) -> Vec<&str> {
     schema.fields().iter().filter(|f| !f.data_type().is_nested()).map(|f| f.name().as_str()).collect()
 }
 
-/// Where columns stand in a file.
+/// Indexes of columns in a file.
 fn leaves_of(footer: &Footer, columns: &[&str]) -> Vec<usize> {
     columns.iter().filter_map(|name| footer.column(name)).collect()
 }
 
-/// Says whether a page with some columns is small enough to be kept, by the sizes in the file.
+/// Tells whether a page with some columns is small enough for the cache, estimated from sizes in the file.
 fn is_small(footer: &Footer, leaves: &[usize], rows: &Range<u64>) -> bool {
     footer.decoded_bytes(leaves, std::slice::from_ref(rows)) as u64 <= ROWS_BYTES_MAX
 }

@@ -1,4 +1,4 @@
-//! Reading: where a trace is, and which columns a request needs.
+//! Reads parts of spans: locates traces, and determines which columns a request needs.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -23,16 +23,16 @@ use crate::part::fetch::Purpose;
 use crate::part::footer::{Footer, damaged};
 use crate::part::reader::Part;
 
-/// Rows of a batch.
+/// Rows per batch.
 const BATCH_ROWS: usize = 8192;
-/// An index up to this is read as a whole: that is one read, and pages are two.
+/// An index up to this size is read completely, in one request; reading single pages takes two.
 const INDEX_BYTES_WHOLE: u64 = 256 << 10;
 
 fn other_types(file: &FileMeta) -> Error {
     damaged(&file.key, "its columns are of another type")
 }
 
-/// Rows of the index in pages that may hold one of some hashes, which ascend.
+/// Rows of the index in pages that may contain any of the hashes, which must be ascending.
 fn pages_of(footer: &Footer, hashes: &[u32]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
     for (group, bounds) in footer.group_starts().windows(2).enumerate() {
@@ -61,7 +61,7 @@ fn pages_of(footer: &Footer, hashes: &[u32]) -> Vec<Range<u64>> {
 }
 
 impl Part {
-    /// Gives the index of a part of the table `spans`; the cache's or the file's.
+    /// The index of a part of the table `spans`, from the cache or the file.
     pub(crate) async fn span_index(&self, stats: &ReadStats) -> Result<Arc<SpanIndex>> {
         if let Some(index) = self.cache().span_indexes.get(&self.meta.id) {
             stats::add(&stats.cache_hits, 1);
@@ -71,9 +71,9 @@ impl Part {
         let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
         };
-        // As where rows are read.
+        // As in `span_rows_made`: yield before files are read.
         tokio::task::yield_now().await;
-        // With its footer in one go: of a trace that nobody asked for before three reads are enough.
+        // Read together with the footer, so that looking up an uncached trace takes only three reads.
         let (footer, (index_footer, batches)) =
             futures::try_join!(self.footer(rows, stats), self.read_whole(file, stats))?;
         let mut index = SpanIndex::of_footer(rows, &footer)?;
@@ -87,8 +87,8 @@ impl Part {
         Ok(index)
     }
 
-    /// Gives what of the index tells where some traces are: all of it, or, where it is large, the entries of their pages,
-    /// without filters of attributes and longest durations.
+    /// The part of the index that locates some traces: the whole index, or, if it is large, only entries from the pages
+    /// that may hold the traces, without attribute filters and longest durations.
     pub(crate) async fn trace_index(&self, ids: &[[u8; 16]], stats: &ReadStats) -> Result<Arc<SpanIndex>> {
         let (Some(rows), Some(file)) = (self.meta.file("rows"), self.meta.file("index")) else {
             return Err(Error::internal(format!("part `{}` lacks a file", self.meta.id)));
@@ -103,7 +103,7 @@ impl Part {
         hashes.sort_unstable();
         hashes.dedup();
         let wanted = pages_of(&index_footer, &hashes);
-        // As where rows are read.
+        // As in `span_rows_made`: yield before files are read.
         tokio::task::yield_now().await;
         for batch in &self.read_batches(file, &index_footer, &wanted, None, BATCH_ROWS, Purpose::Query, stats).await? {
             index.push(batch, |hash| hashes.binary_search(&hash).is_ok()).ok_or_else(|| other_types(file))?;
@@ -111,14 +111,14 @@ impl Part {
         Ok(Arc::new(index))
     }
 
-    /// Gives the names of the columns of `.rows`.
+    /// The columns of `.rows`.
     pub(crate) async fn span_columns(&self, stats: &ReadStats) -> Result<SchemaRef> {
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         Ok(Arc::clone(footer.arrow(file)?.schema()))
     }
 
-    /// Reads rows with some columns of the file; `rows` ascending and disjoint.
+    /// Reads some columns of rows; `rows` must be ascending and disjoint.
     pub(crate) async fn span_rows(
         &self,
         rows: &[Range<u64>],
@@ -129,7 +129,7 @@ impl Part {
         self.span_rows_as(rows, columns, if job { Purpose::Job } else { Purpose::Query }, Texts::Plain, stats).await
     }
 
-    /// The same with texts as views of the pages that they stand in.
+    /// Like `span_rows`, with texts as views into the decoded pages.
     pub(crate) async fn span_rows_viewed(
         &self,
         rows: &[Range<u64>],
@@ -139,7 +139,7 @@ impl Part {
         self.span_rows_as(rows, columns, Purpose::Query, Texts::Viewed, stats).await
     }
 
-    /// The same with all texts as dictionaries, those that may be null too.
+    /// Like `span_rows`, with all texts dictionary-encoded, nullable ones too.
     pub(crate) async fn span_rows_all_coded(
         &self,
         rows: &[Range<u64>],
@@ -149,8 +149,8 @@ impl Part {
         self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(BATCH_ROWS), stats).await
     }
 
-    /// Reads rows with all their columns as batches, for those who compare or merge them. Rows of the file repeat what spans
-    /// share, so those of a batch are made into it before more are decoded.
+    /// Reads rows with all columns, as batches of spans, for comparing or merging. Rows in the file repeat data that
+    /// spans share, so each batch is converted before the next is decoded.
     pub(crate) async fn span_batches(&self, rows: &[Range<u64>], stats: &ReadStats) -> Result<Vec<SpansBatch>> {
         let schema = self.span_columns(stats).await?;
         let names: Vec<&str> = schema.fields().iter().map(|f| f.name().as_str()).collect();
@@ -181,7 +181,7 @@ impl Part {
         if columns.is_empty() {
             return rows.iter().map(|range| SpanRows::counted(range.end - range.start).and_then(&make)).collect();
         }
-        // Who looks up what is in memory stays on the thread of his caller: he gives way before files are read and decoded.
+        // Requests that are served from memory stay on the caller's thread; yield before files are read and decoded.
         tokio::task::yield_now().await;
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
@@ -197,17 +197,17 @@ impl Part {
     }
 }
 
-/// How texts are read.
+/// How text columns are read.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Texts {
     Plain,
-    /// All as dictionaries, in batches of so many rows.
+    /// All dictionary-encoded, in batches of this many rows.
     AllCoded(usize),
-    /// All as views.
+    /// All as string views.
     Viewed,
 }
 
-/// Gives the column in which attributes of a place stand that have none of their own.
+/// The map column with the attributes of a place that have no column of their own.
 fn map_of(place: Place) -> &'static str {
     match place {
         Place::Span => ATTRIBUTES_REST,
@@ -218,7 +218,7 @@ fn map_of(place: Place) -> &'static str {
     }
 }
 
-/// Gives the columns of a file that a filter looks at.
+/// Adds the columns of a file that a filter examines.
 fn of_filter(filter: &SpanFilter, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
     let mut add = |names: &[&str]| out.extend(names.iter().map(|n| (*n).to_owned()));
     match filter {
@@ -257,7 +257,7 @@ fn of_filter(filter: &SpanFilter, schema: &SchemaRef, keys: &SpanKeys, out: &mut
     out.retain(|name| schema.column_with_name(name).is_some());
 }
 
-/// Gives the columns of a file that an answer is made of.
+/// Adds the columns of a file that a column of the result is made from.
 fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut Vec<String>) {
     let prefixed = |prefix: &str, place: Place, out: &mut Vec<String>| {
         let own = schema.fields().iter().map(|f| f.name()).filter(|n| n.starts_with(prefix));
@@ -287,7 +287,7 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
     }
 }
 
-/// Gives the columns of a file that a filter needs, and those that an answer needs beside them.
+/// The columns of a file that a filter needs, and the additional ones that the result needs.
 pub(crate) fn needed(
     filter: &SpanFilter,
     columns: &[SpanColumn],

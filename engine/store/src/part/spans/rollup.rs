@@ -1,5 +1,5 @@
-//! The file `.rollup` of a part of spans: counts per hour and minute beside the rows, so that lists and the service graph
-//! read a small part of what the rows take.
+//! The file `.rollup` of a part of spans: counts per hour and minute, so that lists and the service graph need not read
+//! the rows.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,18 +16,18 @@ use crate::part::footer::damaged;
 use crate::part::reader::Part;
 use crate::part::{FileMeta, PartSpec};
 
-/// Kind of the file.
+/// Kind of the file, and its extension.
 pub(super) const FILE: &str = "rollup";
 /// Footer key: first row of each kind and hour, as JSON `[[kind, hour, row], …]`; hours since 1970.
 const HOURS: &str = "quiver.hours";
-/// Rows of a page: few, since the ends of a window need some minutes of an hour.
+/// Rows per page: few, because the ends of a time window need only some minutes of an hour.
 const PAGE_ROWS: usize = 1024;
-/// What a row takes in memory when it is read, about.
+/// Estimated memory of a row when it is read.
 const READ_ROW_BYTES: usize = 192;
-/// Rows that are made into columns at once.
+/// Rows that are converted to columns at once.
 const CHUNK_ROWS: usize = 16 * 1024;
 
-/// What is read together stands in one row group: kinds with equal numbers.
+/// Row group of a kind: kinds that are read together share one, and have equal numbers here.
 fn group(kind: RollupKind) -> u8 {
     match kind {
         RollupKind::NodeHour | RollupKind::EdgeHour => 0,
@@ -38,7 +38,7 @@ fn group(kind: RollupKind) -> u8 {
     }
 }
 
-/// Writes the file; `rows` as [`quiver_types::spans::RollupBuilder::rows`] sorts them.
+/// Writes the file; `rows` must be sorted as by [`quiver_types::spans::RollupBuilder::rows`].
 pub(super) fn write(
     root: &Path,
     spec: &PartSpec,
@@ -73,7 +73,7 @@ pub(super) fn write(
     file.finish(spec, range, &["what", "minute", "service", "peer"])
 }
 
-/// Gives the rows of a kind whose hours lie in a closed range.
+/// The rows of a kind whose hours lie in a closed range.
 fn rows_of(hours: &[(u8, i64, u64)], total: u64, kind: RollupKind, range: (i64, i64)) -> Range<u64> {
     let from = hours.partition_point(|h| (h.0, h.1) < (kind as u8, range.0));
     let to = hours.partition_point(|h| (h.0, h.1) <= (kind as u8, range.1));
@@ -82,7 +82,7 @@ fn rows_of(hours: &[(u8, i64, u64)], total: u64, kind: RollupKind, range: (i64, 
 }
 
 impl Part {
-    /// Reads the part's roll-up as a whole, for a compaction.
+    /// Reads the whole roll-up of the part, for a compaction.
     pub(crate) async fn whole_rollup(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;
         let footer = self.footer(file, stats).await?;
@@ -90,8 +90,8 @@ impl Part {
         self.read_batches(file, &footer, std::slice::from_ref(&all), None, CHUNK_ROWS, Purpose::Job, stats).await
     }
 
-    /// Reads the rows of the part's roll-up that may be asked for; more than that come along. The memory is asked for what
-    /// they take before they are read.
+    /// Reads at least the rows of the roll-up that a request needs. Their estimated memory is reserved before they are
+    /// read.
     pub(crate) async fn rollup(
         &self,
         request: &RollupRequest,

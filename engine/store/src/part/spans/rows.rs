@@ -1,4 +1,4 @@
-//! Rows of a part back into the columns of a scan, and what a filter asks of them.
+//! Converts rows of a part back into the columns of a scan, and evaluates filters on them.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use super::texts::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, p
 use crate::error::{Context, Error, Result};
 use crate::spans::eval::{SpanSet, TextColumn, mask};
 
-/// Rows of a part, with the columns of its file that were asked for.
+/// Rows of a part, with the requested columns of its file.
 #[derive(Debug, Clone)]
 pub(crate) struct SpanRows(pub(super) RecordBatch);
 
@@ -27,14 +27,14 @@ fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))
 }
 
-/// Entries of one row of a map: key and typed text.
+/// Entries of a map in one row: key and typed text.
 fn entries(map: &MapArray, row: usize) -> impl Iterator<Item = (&str, &str)> {
     let (keys, values) = (map.keys().as_string::<i32>(), map.values().as_string::<i32>());
     let offsets = map.offsets();
     (offsets[row] as usize..offsets[row + 1] as usize).map(|i| (keys.value(i), values.value(i)))
 }
 
-/// Says whether an entry of a row's map has a key and passes a test.
+/// Tells whether the map of a row has an entry with this key that passes a test.
 fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> bool {
     entries(map, row).filter(|(k, _)| *k == key).any(|(k, typed)| {
         let mut one = AttributeWriter::default();
@@ -44,7 +44,7 @@ fn map_matches(map: &MapArray, row: usize, key: &str, test: &AttributeTest) -> b
 }
 
 impl SpanRows {
-    /// Puts rows below each other; none give none.
+    /// Concatenates rows.
     pub(crate) fn concat(all: &[Self]) -> Result<Self> {
         if let [one] = all {
             return Ok(one.clone());
@@ -54,7 +54,7 @@ impl SpanRows {
         arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
     }
 
-    /// Rows without columns.
+    /// Rows without any columns.
     pub(super) fn counted(rows: u64) -> Result<Self> {
         let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
         let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
@@ -71,7 +71,7 @@ impl SpanRows {
         self.0.num_rows() == 0
     }
 
-    /// Puts other columns of the same rows beside.
+    /// Adds other columns of the same rows.
     pub(crate) fn beside(&self, other: &Self) -> Result<Self> {
         let fields = [&self.0, &other.0].map(|b| b.schema().fields().to_vec()).concat();
         let columns = [&self.0, &other.0].map(RecordBatch::columns).concat();
@@ -84,17 +84,17 @@ impl SpanRows {
         self.0.column_by_name(name)
     }
 
-    /// Keeps some rows.
+    /// Keeps the rows with `true`.
     pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
         if keep.contains(&false) { self.filter_by(&mask(keep)) } else { Ok(self.clone()) }
     }
 
-    /// The same of those that are set.
+    /// Keeps the rows that are set.
     pub(crate) fn filter_by(&self, keep: &BooleanArray) -> Result<Self> {
         filter_record_batch(&self.0, keep).map(Self).internal("cannot filter spans")
     }
 
-    /// Makes the columns of an answer.
+    /// Builds the columns of the result.
     pub(crate) fn project(&self, columns: &[SpanColumn]) -> Result<RecordBatch> {
         let arrays = columns.iter().map(|c| self.column(c)).collect::<Result<Vec<_>>>()?;
         let options = RecordBatchOptions::new().with_row_count(Some(self.0.num_rows()));
@@ -102,12 +102,12 @@ impl SpanRows {
             .internal("cannot build a batch of spans")
     }
 
-    /// Gives a column of ids, if it was read.
+    /// A column of identifiers; `None` if it was not read.
     pub(crate) fn ids(&self, name: &str) -> Option<&FixedSizeBinaryArray> {
         self.get(name)?.as_fixed_size_binary_opt()
     }
 
-    /// Gives the starts, Unix nanoseconds.
+    /// Start times in Unix nanoseconds.
     pub(crate) fn starts(&self) -> Result<&[i64]> {
         self.times("start_time")
     }
@@ -157,7 +157,7 @@ impl SpanRows {
         })
     }
 
-    /// A column of views by codes: as the file has them, where it has them so.
+    /// A column as dictionary-encoded views; passed on unchanged if the file has it in this form.
     fn texts(&self, wanted: &SpanColumn) -> Result<ArrayRef> {
         let own = match wanted {
             SpanColumn::Context("service") => self.get("service_name"),
@@ -181,7 +181,7 @@ impl SpanRows {
         if rest.is_none() {
             match own {
                 None => return Ok(new_null_array(&kind.data_type(), self.0.num_rows())),
-                // As it lies in the file.
+                // Unchanged, as it is in the file.
                 Some(own) if kind == AttributeKind::Text && is_text(own) => return views(own),
                 Some(own) if *own.data_type() == kind.data_type() => return Ok(Arc::clone(own)),
                 Some(_) => {}
@@ -204,10 +204,10 @@ impl SpanRows {
         Ok(out.finish())
     }
 
-    /// Makes attributes of own columns and the rest, keys in order.
+    /// Encodes attributes from their own columns and the map of the rest, with keys in order.
     fn blobs(&self, prefix: &str, rest: &str) -> Result<BinaryArray> {
         let schema = self.0.schema();
-        // Each row asks each column: not those without a value.
+        // Every column is visited for every row, so drop columns without values.
         let own = schema.fields().iter().zip(self.0.columns()).filter(|(_, c)| c.null_count() < c.len());
         let mut own: Vec<(&str, OwnValues<'_>)> =
             own.filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, OwnValues::of(&**c)?))).collect();
@@ -215,7 +215,7 @@ impl SpanRows {
         let rest = self.get(rest).and_then(|c| c.as_map_opt());
         let mut ends = Vec::with_capacity(self.0.num_rows() + 1);
         ends.push(0i32);
-        // One run behind the other.
+        // Merges two sorted runs.
         let mut writer = AttributeWriter::default();
         for i in 0..self.0.num_rows() {
             let mut others = rest.into_iter().flat_map(|map| entries(map, i)).peekable();
@@ -234,7 +234,7 @@ impl SpanRows {
         Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes, None))
     }
 
-    /// A run of bytes that is empty, for each row.
+    /// An empty byte string for each row.
     fn nothing(&self) -> BinaryArray {
         BinaryArray::from_iter_values(std::iter::repeat_n(&[][..], self.0.num_rows()))
     }
@@ -286,21 +286,21 @@ fn member<'s>(items: &'s StructArray, name: &str) -> Result<&'s ArrayRef> {
     items.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}` of a list")))
 }
 
-/// Attributes of a place as a column holds them.
+/// A column that holds attributes of a place.
 #[derive(Debug)]
 pub(crate) enum AttributeColumn<'b> {
-    /// Values of one key; a row has one or none.
+    /// The values of one key; a row has at most one.
     Own(&'b str, &'b ArrayRef),
-    /// Services, as the attribute `service.name`; an empty one is none.
+    /// The service, as the attribute `service.name`; absent if empty.
     Service(&'b ArrayRef),
-    /// What has no column of its own.
+    /// Attributes without a column of their own.
     Map(&'b MapArray),
-    /// Attributes of the items of a list: a row may have a key more than once.
+    /// Attributes of the items of a list; a row may have a key more than once.
     Items(&'b [i32], &'b MapArray),
 }
 
 impl AttributeColumn<'_> {
-    /// Hands the attributes of a row to a function.
+    /// Calls a function for each attribute of a row.
     pub(crate) fn each(&self, row: usize, f: &mut dyn FnMut(&str, Value<'_>)) {
         let mut map = |maps: &MapArray, n: usize| {
             let attributes = map_blob(maps, n);
@@ -324,7 +324,7 @@ impl AttributeColumn<'_> {
 }
 
 impl SpanRows {
-    /// Gives the columns that are there with attributes of a place.
+    /// The columns read that hold attributes of a place.
     pub(crate) fn attribute_columns(&self, place: Place) -> Vec<AttributeColumn<'_>> {
         let (prefix, rest) = match place {
             Place::Span => (ATTRIBUTE_PREFIX, ATTRIBUTES_REST),
@@ -366,14 +366,14 @@ fn nested(offsets: &[i32], mut push: impl FnMut(usize, &mut Vec<u8>)) -> Result<
     Ok(BinaryArray::new(arrow::buffer::OffsetBuffer::new(ends.into()), bytes.into(), None))
 }
 
-/// The same bytes as a view, equal neighbours once.
+/// Converts bytes to views, storing equal neighbours once.
 fn view(bytes: &BinaryArray) -> ArrayRef {
     let mut out = BinaryViewBuilder::new().with_deduplicate_strings();
     bytes.iter().for_each(|b| out.append_value(b.unwrap_or_default()));
     Arc::new(out.finish())
 }
 
-/// Rows with the columns at hand that tests of single rows look at.
+/// Rows with the columns resolved that tests of single rows need.
 #[derive(Debug)]
 pub(crate) struct PartRows<'b> {
     rows: &'b SpanRows,
@@ -516,9 +516,9 @@ impl SpanSet for PartRows<'_> {
     }
 }
 
-/// For the compaction: rows as a batch that the writer takes.
+/// Conversion for compaction: rows as a batch that the writer accepts.
 impl SpanRows {
-    /// Gives all rows as spans with contexts.
+    /// Converts all rows to spans with contexts.
     pub(crate) fn to_batch(&self) -> Result<quiver_types::SpansBatch> {
         let columns = quiver_types::spans::all_columns();
         let flat = self.project(&columns)?;

@@ -1,5 +1,5 @@
-//! The longest duration of each service in some thousand rows, so that a search for slow spans reads the pages that have
-//! them, and one for a rare service those where it is.
+//! The longest duration of each service in each block of rows, so that a search for slow spans reads only pages that
+//! have some, and a search for a rare service only pages where it occurs.
 
 use std::ops::Range;
 
@@ -14,22 +14,22 @@ use crate::error::{Context, Result};
 
 /// Footer key of `.index`: see [`Slowest`], as JSON.
 pub(super) const SLOWEST: &str = "quiver.slowest";
-/// Rows of a block: those of a page.
+/// Rows per block, the same as per page.
 const BLOCK_ROWS: usize = 2048;
-/// Blocks with more services are left out.
+/// Blocks with more services than this are not recorded.
 const SERVICES_MAX: usize = 64;
-/// Services that get a number: more than a part may name. Blocks with others are left out.
+/// Maximum number of numbered services; more than a part may list. Blocks with others are not recorded.
 const NUMBERS_MAX: usize = 2048;
 
-/// First row, rows, and of each service its number and the longest duration in nanoseconds.
+/// First row, number of rows, and for each service its number and longest duration in nanoseconds.
 type Block = (u64, u64, Vec<(u32, i64)>);
 
-/// Services and blocks, rows ascending. Rows of no block are not known.
+/// Services by number, and blocks in ascending order. Nothing is known about rows outside the blocks.
 #[derive(Debug, Default, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Slowest(Vec<String>, Vec<Block>);
 
 impl Slowest {
-    /// Reads the text of [`SLOWEST`]; none for what is none.
+    /// Parses the value of [`SLOWEST`]; `None` if it is malformed.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let read: Self = serde_json::from_str(text).ok()?;
         let known = |block: &Block| {
@@ -38,13 +38,13 @@ impl Slowest {
         read.1.iter().all(known).then_some(read)
     }
 
-    /// Bytes in memory.
+    /// Approximate size in memory.
     pub(super) fn memory_bytes(&self) -> usize {
         let blocks = self.1.iter().map(|b| size_of::<Block>() + b.2.len() * 16).sum::<usize>();
         blocks + self.0.iter().map(|name| name.len() + 24).sum::<usize>()
     }
 
-    /// Gives ascending ranges of rows of which none passes a filter and may be seen.
+    /// Ascending row ranges in which no row both matches a filter and may be seen by the user.
     pub(crate) fn excluded(
         &self,
         filter: &SpanFilter,
@@ -65,7 +65,7 @@ impl Slowest {
     }
 }
 
-/// Gives the least duration that every matching span has.
+/// A lower bound for the duration of matching spans.
 fn duration_min(filter: &SpanFilter) -> i64 {
     match filter {
         SpanFilter::Duration(min, _) => *min,
@@ -74,7 +74,7 @@ fn duration_min(filter: &SpanFilter) -> i64 {
     }
 }
 
-/// Makes it of rows that are written.
+/// Collects the durations of rows as they are written.
 #[derive(Debug, Default)]
 pub(super) struct SlowestWriter {
     numbers: HashMap<String, u32, FixedState>,
@@ -82,7 +82,7 @@ pub(super) struct SlowestWriter {
 }
 
 impl SlowestWriter {
-    /// None: there are too many.
+    /// The number of a service; `None` if there are too many.
     fn number(&mut self, service: &str) -> Option<u32> {
         if let Some(&known) = self.numbers.get(service) {
             return Some(known);
@@ -95,9 +95,10 @@ impl SlowestWriter {
         })
     }
 
-    /// Looks at rows: `of` says which of `services` is theirs; the first of them is `first` of the file.
+    /// Adds rows. `of` gives for each row the index of its service in `services`; `first` is the first row's number in
+    /// the file.
     pub(super) fn note(&mut self, services: &StringArray, of: &[u32], durations: &[i64], first: u64) {
-        // Numbers of services that rows have, found when one has it.
+        // Numbers of the services, looked up when a row first has one.
         let mut numbers: Vec<Option<Option<u32>>> = vec![None; services.len()];
         let mut longest: Vec<i64> = Vec::new();
         for (n, (of, durations)) in of.chunks(BLOCK_ROWS).zip(durations.chunks(BLOCK_ROWS)).enumerate() {
@@ -126,7 +127,7 @@ impl SlowestWriter {
         }
     }
 
-    /// Takes what is known of rows of another part, which become rows from `first` on.
+    /// Copies the records of rows that are copied from another part to the rows from `first` on.
     pub(super) fn copy(&mut self, other: &Slowest, rows: &Range<u64>, first: u64) {
         for (start, count, services) in &other.1 {
             if rows.start <= *start && start + count <= rows.end {
@@ -138,12 +139,12 @@ impl SlowestWriter {
         }
     }
 
-    /// Gives the services of the rows that were looked at: all of them, or as many as get a number.
+    /// The services of the rows seen: all, or as many as can be numbered.
     pub(super) fn services(&self) -> &[String] {
         &self.found.0
     }
 
-    /// Gives the text of [`SLOWEST`].
+    /// The value of the footer key [`SLOWEST`].
     pub(super) fn finish(self) -> Result<String> {
         serde_json::to_string(&self.found).internal("cannot write the longest durations")
     }

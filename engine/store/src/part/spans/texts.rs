@@ -1,4 +1,4 @@
-//! Columns of texts of a part, however they are read: as they are, as views, by codes.
+//! Text columns of a part in the forms they can be read: plain, as views, or dictionary-encoded.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use quiver_types::spans::{Value, code_each};
 
 use crate::error::{Context, Error, Result};
 
-/// An own column with its array at hand: to ask for its type in each row takes longer than to read the row.
+/// An attribute's column, downcast once: checking its type in each row would take longer than reading the row.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum OwnValues<'c> {
     Text(&'c StringArray),
@@ -27,7 +27,7 @@ pub(super) enum OwnValues<'c> {
 }
 
 impl<'c> OwnValues<'c> {
-    /// None for a column of another type: it has no values.
+    /// `None` for a column of another type; it has no values.
     pub(super) fn of(column: &'c dyn Array) -> Option<Self> {
         Some(match column.data_type() {
             DataType::Utf8 => Self::Text(column.as_string::<i32>()),
@@ -60,12 +60,12 @@ impl<'c> OwnValues<'c> {
     }
 }
 
-/// Gives the value of a row of an own column.
+/// The value of an attribute's column in a row.
 pub(super) fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
     OwnValues::of(column)?.get(row)
 }
 
-/// Says whether a column is of texts, however they are read.
+/// Tells whether a column holds text, in any form.
 pub(super) fn is_text(column: &ArrayRef) -> bool {
     match column.data_type() {
         DataType::Dictionary(_, values) => matches!(**values, DataType::Utf8 | DataType::Utf8View),
@@ -73,7 +73,7 @@ pub(super) fn is_text(column: &ArrayRef) -> bool {
     }
 }
 
-/// Gives texts as views of the same bytes.
+/// Converts text to views of the same bytes.
 pub(super) fn views(column: &ArrayRef) -> Result<ArrayRef> {
     let other = || Error::internal("a column of a part of spans is no text");
     match column.data_type() {
@@ -87,7 +87,7 @@ pub(super) fn views(column: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Gives texts as views by codes ([`quiver_types::spans::coded_texts`]).
+/// Converts text to dictionary-encoded views ([`quiver_types::spans::coded_texts`]).
 pub(super) fn coded(column: &ArrayRef) -> Result<ArrayRef> {
     match column.as_any().downcast_ref::<Int32DictionaryArray>() {
         Some(texts) if *texts.values().data_type() == DataType::Utf8View => Ok(Arc::clone(column)),
@@ -100,7 +100,8 @@ pub(super) fn coded(column: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Keeps rows whose text passes; each text is tested once, or those of the rows that are left where these are fewer.
+/// Keeps rows whose text passes a test. Each distinct text is tested once, or only those of the remaining rows if there
+/// are fewer of them.
 pub(super) fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
     let (codes, count) = (texts.keys(), texts.values().len());
     match (texts.values().as_string_view_opt(), texts.values().as_string_opt::<i32>()) {
@@ -110,12 +111,12 @@ pub(super) fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test
     }
 }
 
-/// Of so many rows out of 64 each is looked at by itself.
+/// Up to this many rows with a value out of 64 are visited one by one.
 const FEW_OF_64: u32 = 16;
 
-/// Keeps rows whose code passes; there are so many codes.
+/// Keeps rows whose code passes a test; codes are below `count`.
 fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl Fn(usize) -> bool) {
-    // Of texts that nearly all differ there are as many as rows.
+    // If nearly all texts are distinct, there are as many codes as rows, so test only the remaining rows.
     if keep.iter().filter(|keep| **keep).count() < count {
         for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
             *keep = codes.is_valid(row) && passes(codes.value(row) as usize);
@@ -124,7 +125,7 @@ fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl F
     }
     let verdicts: Vec<bool> = (0..count).map(passes).collect();
     let passes = |code: i32| verdicts.get(code as usize).copied().unwrap_or(false);
-    // Whether there is a text is often all that is asked, and few rows have one: 64 rows are looked at at once.
+    // Often the test is only whether there is a text, and few rows have one: handle 64 rows at once.
     let all = verdicts.iter().all(|passes| *passes);
     let there = codes.nulls().map(|nulls| nulls.inner().bit_chunks());
     let mut there = there.iter().flat_map(BitChunks::iter_padded);
@@ -155,7 +156,7 @@ fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl F
     }
 }
 
-/// Keeps rows whose text passes; equal neighbours are tested once.
+/// Keeps rows whose text passes a test; equal neighbours are tested once.
 pub(super) fn narrow<'t>(value: impl Fn(usize) -> &'t str, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
     let mut last: Option<(&str, bool)> = None;
     for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
@@ -171,7 +172,7 @@ pub(super) fn narrow<'t>(value: impl Fn(usize) -> &'t str, keep: &mut [bool], te
     }
 }
 
-/// Gives texts by codes as texts of their own; other columns as they are.
+/// Converts dictionary-encoded text to plain text; leaves other columns unchanged.
 pub(super) fn plain(column: &ArrayRef) -> ArrayRef {
     let Some(coded) = column.as_any().downcast_ref::<Int32DictionaryArray>() else { return Arc::clone(column) };
     let Some(values) = coded.values().as_string_view_opt() else { return Arc::clone(column) };
@@ -179,11 +180,10 @@ pub(super) fn plain(column: &ArrayRef) -> ArrayRef {
     Arc::new(texts)
 }
 
-/// Texts of a column as they were read, and as views: columns that share the former share the latter.
+/// The texts of a column as read and as views: columns that share the former can share the latter.
 pub(super) type SharedTexts = Option<(ArrayRef, ArrayRef)>;
 
-/// The same as [`coded`] for pieces of a column that come one after the other: with the views of the piece before, where it
-/// has the same texts.
+/// Like [`coded`], for consecutive pieces of a column: reuses the views of the previous piece if it has the same texts.
 pub(super) fn coded_like(column: &ArrayRef, before: &mut SharedTexts) -> Result<ArrayRef> {
     let Some(texts) = column.as_any().downcast_ref::<Int32DictionaryArray>() else { return Ok(Arc::clone(column)) };
     let values = match before {
@@ -195,13 +195,13 @@ pub(super) fn coded_like(column: &ArrayRef, before: &mut SharedTexts) -> Result<
     Ok(Arc::new(made.internal("cannot read texts of spans")?))
 }
 
-/// The codes and the views of a column of texts by codes.
+/// Codes and views of a dictionary-encoded column; `None` for other columns.
 fn codes_of(column: &ArrayRef) -> Option<(&Int32DictionaryArray, &StringViewArray)> {
     let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
     Some((coded, coded.values().as_string_view_opt()?))
 }
 
-/// Rows of ids as [`gathered`] gives them, copied as bytes.
+/// Like [`gathered`] for identifiers, which are copied as bytes.
 fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) -> Result<ArrayRef> {
     let size = columns.first().map_or(0, |column| column.value_length());
     let mut bytes = Vec::with_capacity(places.len() * size as usize);
@@ -213,7 +213,7 @@ fn gathered_ids(columns: &[&FixedSizeBinaryArray], places: &[(usize, usize)]) ->
     Ok(Arc::new(ids))
 }
 
-/// Which of the rows that are gathered have a value; `None`: all.
+/// Which of the gathered rows have a value; `None` if all have one.
 fn gathered_nulls<'c>(
     columns: impl Iterator<Item = Option<&'c NullBuffer>>,
     places: &[(usize, usize)],
@@ -227,7 +227,8 @@ fn gathered_nulls<'c>(
     some.then(|| NullBuffer::new(BooleanBuffer::collect_bool(places.len(), is_there)))
 }
 
-/// The same of codes: there are some fifty columns of them, so that values and nulls are taken by themselves.
+/// Like [`gathered`] for codes. There are about fifty such columns, so values and nulls are gathered separately for
+/// speed.
 fn gathered_codes(columns: &[&Int32Array], places: &[(usize, usize)]) -> Int32Array {
     let mut codes: Vec<i32> = Vec::with_capacity(places.len());
     for of_column in places.chunk_by(|a, b| a.0 == b.0) {
@@ -237,8 +238,8 @@ fn gathered_codes(columns: &[&Int32Array], places: &[(usize, usize)]) -> Int32Ar
     Int32Array::new(codes.into(), gathered_nulls(columns.iter().map(|column| column.nulls()), places))
 }
 
-/// Gives rows of columns, by column and row, below each other. Texts by codes stay so where all that have any share them,
-/// and are texts of their own where not.
+/// Gathers rows, given as pairs of column and row. Dictionary-encoded text stays encoded if all columns with values
+/// share the same texts; else the result has texts of its own.
 pub(super) fn gathered(columns: &[&ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
     if let Some(ids) = columns.iter().map(|column| column.as_fixed_size_binary_opt()).collect::<Option<Vec<_>>>() {
         return gathered_ids(&ids, places);

@@ -1,4 +1,4 @@
-//! Which traces a part may hold: a filter in a file of its own, so that a look-up over all time reads little of the parts
+//! A filter of the traces in a part, in a file of its own, so that a lookup over all time reads little of the parts
 //! that do not have its trace.
 
 use std::path::Path;
@@ -16,12 +16,12 @@ use crate::part::file::{PartFile, Unfinished, column, properties};
 use crate::part::footer::damaged;
 use crate::part::{FileMeta, Part, PartSpec};
 
-/// An index of fewer entries is read as fast as a filter.
+/// An index with fewer entries is read as fast as a filter.
 const ENTRIES_MIN: usize = 4096;
-/// Bits of each trace.
+/// Filter bits per trace.
 const BITS: usize = 12;
 
-/// Writes the filter of the traces of an index, if that is worth it; entries are sorted by hash.
+/// Writes the filter of the traces of an index, if it is worthwhile; entries must be sorted by hash.
 pub(super) fn write(
     root: &Path,
     spec: &PartSpec,
@@ -45,7 +45,7 @@ pub(super) fn write(
 }
 
 impl Part {
-    /// Says whether a part may hold one of some traces, as far as that is known without its index.
+    /// Tells whether a part may contain any of the traces, as far as this is known without its index.
     ///
     /// # Errors
     /// As [`Part::series`].
@@ -61,7 +61,7 @@ impl Part {
             return Ok(known);
         }
         stats::add(&stats.cache_misses, 1);
-        // Who looks up what is in memory stays on the thread of his caller: he gives way before a file is read.
+        // Requests that are served from memory stay on the caller's thread; yield before a file is read.
         tokio::task::yield_now().await;
         let (_, batches) = self.read_whole(file, stats).await?;
         let filter = batches.first().filter(|batch| batch.num_rows() == 1);

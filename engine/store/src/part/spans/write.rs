@@ -1,4 +1,4 @@
-//! Writing: sorts spans, and writes row groups with their index.
+//! Writes parts of spans: sorts spans, and writes row groups with their index.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -25,25 +25,25 @@ use crate::error::{Context, Result};
 use crate::part::file::{Choices, PartFile, Unfinished, codec, column, properties};
 use crate::part::{NameFilter, Part, PartCompression, PartMeta, PartSpec, SERVICES_MAX};
 
-/// Rows of a page.
+/// Rows per page.
 const PAGE_ROWS: usize = 2048;
-/// Entries of a page of the index.
+/// Entries per page of the index.
 const INDEX_PAGE_ROWS: usize = 4096;
-/// Largest dictionary of a column.
+/// Largest dictionary of a column, in bytes.
 const DICTIONARY_BYTES: usize = 32 * 1024;
-/// Rows of a row group.
+/// Rows per row group.
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Rows of batches as pairs of batch and row.
+/// Rows of batches, as pairs of batch and row.
 pub(crate) struct Sorted<'b> {
-    /// The batches; rows that stand for earlier ones are marked in them.
+    /// The batches. Rows that replace an earlier report are marked in them as first reports.
     pub(crate) batches: Cow<'b, [SpansBatch]>,
     pub(crate) rows: Vec<(u32, u32)>,
 }
 
-/// Gives the rows of batches in the order of the table, reports of one span in that of the batches; of rows that differ in
-/// nothing but the time of receipt only the first stays. Where another report of that side of the span came after it, the
-/// one received last stands in its place: what was received last holds, and the call is still that of the first.
+/// Sorts the rows of batches in table order; reports of the same span stay in batch order. Of rows that differ only in
+/// their received time, the first is kept. But if another report of the same side of the span was received after it,
+/// the row received last takes its place: the latest report wins, and the call still counts as the first one's.
 pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Result<Sorted<'_>> {
     struct Keys<'b> {
         ids: &'b FixedSizeBinaryArray,
@@ -61,7 +61,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Resu
             marks: b.spans["marks"].as_primitive::<UInt8Type>().values(),
         })
         .collect();
-    // Ids as numbers: of so many rows each comparison counts.
+    // Identifiers as numbers: with this many rows, the cost of a comparison matters.
     let mut rows: Vec<(i64, u128, i64, u32, u32)> = Vec::with_capacity(batches.iter().map(SpansBatch::len).sum());
     for (b, k) in keys.iter().enumerate() {
         for (i, &start) in k.starts.iter().enumerate().filter(|(_, s)| keep(**s)) {
@@ -70,7 +70,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Resu
         }
     }
     let of = |r: &(i64, u128, i64, u32, u32)| (&keys[r.3 as usize], r.4 as usize);
-    // Spans come in about the order of their minutes, and those of a minute are few enough to be sorted in the cache.
+    // Spans arrive roughly by minute, and the spans of a minute are few enough to be sorted in the CPU cache.
     rows.sort_by_key(|row| row.0);
     for minute in rows.chunk_by_mut(|a, b| a.0 == b.0) {
         minute.sort_by(|a, b| {
@@ -124,7 +124,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Resu
     Ok(Sorted { batches, rows: out })
 }
 
-/// Marks rows as first reports, in copies of their batches.
+/// Marks rows as first reports; copies the batches for that.
 fn marked<'b>(
     batches: &'b [SpansBatch],
     rows: &[(u32, u32)],
@@ -151,7 +151,7 @@ fn marked<'b>(
     Ok(Cow::Owned(all))
 }
 
-/// Says whether rows of two batches are the same span, sent twice.
+/// Tells whether rows of two batches are the same span, sent twice: equal except for the received time.
 pub(crate) fn equal_but_received((a, i): (&SpansBatch, usize), (b, j): (&SpansBatch, usize)) -> bool {
     let context =
         |batch: &SpansBatch, row: usize| batch.spans["context"].as_primitive::<UInt32Type>().value(row) as usize;
@@ -163,7 +163,7 @@ pub(crate) fn equal_but_received((a, i): (&SpansBatch, usize), (b, j): (&SpansBa
     let schema = a.spans.schema_ref();
     let own = schema.fields().iter().zip(a.spans.columns().iter().zip(b.spans.columns()));
     let own = own.filter(|(field, _)| !matches!(field.name().as_str(), "received" | "context" | "marks"));
-    // Which of them is the first is nothing that they say.
+    // The mark `FIRST` tells which report came first; it is not part of the content.
     let marks = |batch: &SpansBatch, row: usize| batch.spans["marks"].as_primitive::<UInt8Type>().value(row) & !FIRST;
     own.into_iter().all(|(_, (x, y))| equal_values(x, i, y, j)) && marks(a, i) == marks(b, j) && contexts()
 }
@@ -179,7 +179,7 @@ fn equal_values(a: &ArrayRef, i: usize, b: &ArrayRef, j: usize) -> bool {
     }
 }
 
-/// Gives the roll-up of the rows of batches, in any order.
+/// The roll-up of the rows of batches, which may be in any order.
 pub(crate) fn roll_up(batches: &[SpansBatch]) -> Result<Vec<RollupRow>> {
     let mut rollup = RollupBuilder::in_order();
     let sorted = sorted(batches, |_| true)?;
@@ -202,7 +202,7 @@ pub(crate) struct SpanPartWriter {
     traces: Vec<(u32, u32, u32)>,
     last_trace: [u8; 16],
     minutes: Vec<(i64, u64)>,
-    /// None: whoever writes has the roll-up.
+    /// `None` if the caller provides the roll-up.
     rollup: Option<RollupBuilder>,
     keys: SpanKeys,
     filters: FilterWriter,
@@ -211,28 +211,28 @@ pub(crate) struct SpanPartWriter {
 }
 
 impl SpanPartWriter {
-    /// Begins a part; with `roll_up` its roll-up is made of the rows that are pushed, else it comes at the end.
+    /// Starts a part. With `roll_up`, its roll-up is built from the rows pushed; otherwise it is given at the end.
     pub(crate) fn create(root: &Path, spec: PartSpec, own: Vec<OwnColumn>, roll_up: bool) -> Result<Self> {
         let mut unfinished = Unfinished::default();
         let schema = Builder::new(&own).schema();
         let mut p = properties()
-            // A look-up opens each column for a few rows, and zstd's contexts cost more than they save here.
+            // A lookup opens every column for a few rows, and zstd contexts would cost more than they save here.
             .set_compression(codec(PartCompression::Fresh))
             .set_data_page_row_count_limit(PAGE_ROWS)
             .set_write_batch_size(PAGE_ROWS)
             .delta(&["start_time"])
             .delta(&["duration"])
             .delta(&["__q_received"])
-            // Mostly the same number in all rows: a dictionary would look up each.
+            // Mostly the same number in all rows; a dictionary would hash each of them.
             .delta(&["flags"])
             .delta(&["dropped_attributes"])
             .delta(&["dropped_events"])
             .delta(&["dropped_links"])
             .delta(&["__q_marks"])
             .page_statistics(&["start_time"])
-            // A look-up reads the dictionary of each column for a few rows: what needs a large one goes without.
+            // A lookup reads the dictionary of each column for a few rows, so columns that need a large one do without.
             .set_dictionary_page_size_limit(DICTIONARY_BYTES);
-        // What does not shrink is not packed.
+        // These do not compress.
         for plain in ["span_id", "start_time", "duration"] {
             p = p.set_column_compression(column(&[plain]), Compression::UNCOMPRESSED);
         }
@@ -263,7 +263,7 @@ impl SpanPartWriter {
         })
     }
 
-    /// Rows so far.
+    /// Rows written so far.
     pub(crate) fn rows(&self) -> u64 {
         self.file.rows()
     }
@@ -294,7 +294,7 @@ impl SpanPartWriter {
         Ok(())
     }
 
-    /// Appends a row group as it stands in another part, whose columns must be among those of this one.
+    /// Copies an encoded row group of another part, whose columns must be a subset of this one's.
     pub(crate) async fn copy(&mut self, part: &Part, index: &SpanIndex, group: &SpanGroup) -> Result<()> {
         let first = self.file.rows();
         let leaves = self.file.leaves().to_vec();
@@ -312,7 +312,7 @@ impl SpanPartWriter {
         self.traces.extend(
             index.entries_in(&group.rows).map(|(hash, rows)| (hash, moved(rows.start), (rows.end - rows.start) as u32)),
         );
-        // A trace that goes on after the group has another entry for the rest of it.
+        // A trace that continues after the group gets another entry for the rest.
         self.last_trace = [0; 16];
         self.services_all |= part.meta.services_all;
         self.services.extend(part.meta.services.iter().cloned());
@@ -344,18 +344,18 @@ impl SpanPartWriter {
         }
     }
 
-    /// The last minute of which there are rows.
+    /// The last minute that has rows.
     pub(crate) fn last_minute(&self) -> i64 {
         self.minutes.last().map_or(i64::MIN, |m| m.0)
     }
 
-    /// Ends the part. `Ok(None)`: there was no row, and there is no part.
+    /// Finishes the part. `Ok(None)` if no rows were written; then there is no part.
     pub(crate) fn finish(mut self) -> Result<Option<PartMeta>> {
         let rows = self.rollup.take().map(|rollup| rollup.rows(|_| true)).unwrap_or_default();
         self.finish_with(&rows)
     }
 
-    /// The same with the rows of its roll-up.
+    /// Like `finish`, with the rows of the part's roll-up.
     pub(crate) fn finish_with(mut self, rollup: &[RollupRow]) -> Result<Option<PartMeta>> {
         if self.rows() == 0 {
             return Ok(None);

@@ -1,5 +1,5 @@
-//! Series of a generation in series order, by what each of them has. Columns have a place for every label in every
-//! series: where series have labels of their own, those are a hundred times as much.
+//! Sorts the series of a generation in series order by their own label pairs. Columns would need a place for every
+//! label in every series: if series have different labels, that is a hundred times as much.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -9,24 +9,24 @@ use quiver_types::{ReadStats, Result};
 
 use super::{ByPair, LiveMatches, by_chunk};
 
-/// What a pair takes: a place in a map and in a list, its rank.
+/// Estimated memory of a pair: entries in a map and in a list, and its rank.
 const PAIR_BYTES: usize = 64;
-/// What a series takes: where its pairs end, its place in the order.
+/// Memory of a series: the end of its pairs, and its place in the order.
 const SERIES_BYTES: usize = size_of::<usize>() + size_of::<u32>();
-/// What a pair of a series takes, in a list that grows by doubling.
+/// Memory of a pair of a series, in a list that grows by doubling.
 const PLACE_BYTES: usize = 2 * size_of::<u32>();
 
-/// The labels of some series: for each the ranks of its pairs, that of the metric first.
+/// The labels of some series: for each the ranks of its pairs, with that of the metric name first.
 struct Ranks {
     pairs: Vec<u32>,
-    /// Where those of each series end.
+    /// End of each series' pairs.
     ends: Vec<usize>,
-    /// The pairs of metrics have the ranks up to this one, from 1.
+    /// Pairs with a metric name have the ranks from 1 to this one.
     metrics: u32,
 }
 
 impl Ranks {
-    /// Reads the labels of series; gives also what was taken for them.
+    /// Reads the labels of series; also returns the memory that was reserved for them.
     fn read(live: &LiveMatches, stats: &ReadStats) -> Result<(Self, usize)> {
         let mut taken = live.found.len() * SERIES_BYTES;
         stats.take(taken)?;
@@ -67,7 +67,7 @@ impl Ranks {
         &self.pairs[first..self.ends[series]]
     }
 
-    /// The pairs of a series come by name, among which that of the metric has some place.
+    /// Moves the metric name's pair to the front; pairs of a series come sorted by label name.
     fn metric_first(&mut self, series: usize) {
         let metrics = self.metrics;
         let first = series.checked_sub(1).map_or(0, |before| self.ends[before]);
@@ -77,7 +77,7 @@ impl Ranks {
         }
     }
 
-    /// Compares series as `LabelSet::cmp_series`; one without a metric comes before all that have one.
+    /// Compares series like `LabelSet::cmp_series`; a series without a metric name comes before all others.
     fn compare(&self, a: usize, b: usize) -> Ordering {
         let split = |series| match self.of(series) {
             [metric, labels @ ..] if *metric <= self.metrics => (*metric, labels),
@@ -87,7 +87,7 @@ impl Ranks {
     }
 }
 
-/// Compares pairs in canonical bytes: those of metrics first, then by name and value.
+/// Compares pairs in canonical encoding: metric names first, then by name and value.
 fn compare_pairs(a: &[u8], b: &[u8]) -> Ordering {
     let (a, b) = (Pairs::new(a).next(), Pairs::new(b).next());
     let key = |pair: Option<(&str, &str)>| pair.is_none_or(|(name, _)| name != METRIC_NAME);
@@ -95,10 +95,10 @@ fn compare_pairs(a: &[u8], b: &[u8]) -> Ordering {
 }
 
 impl LiveMatches {
-    /// Puts the series in series order, where only the order asks for all of their labels.
+    /// Sorts the series in series order, without building label columns.
     ///
     /// # Errors
-    /// Those of the gate.
+    /// Those of the memory gate.
     pub(crate) fn sort(&mut self, stats: &ReadStats) -> Result<()> {
         let (ranks, taken) = Ranks::read(self, stats)?;
         let mut order: Vec<u32> = (0..self.found.len() as u32).collect();

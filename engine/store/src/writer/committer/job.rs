@@ -1,4 +1,4 @@
-//! What the WAL's thread is asked to do, and what it answers.
+//! Requests to the WAL thread, and its responses.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -10,17 +10,17 @@ use crate::memtable::Generation;
 use crate::metrics::METRICS;
 use crate::writer::stage::Batch;
 
-/// What the thread is asked to do.
+/// A request to the WAL thread.
 #[derive(Debug)]
 pub(crate) enum Job {
     Write(Box<WriteJob>),
-    /// Seal the open generation, if it holds anything.
+    /// Seal the open generation, if it contains anything.
     Seal(oneshot::Sender<Option<Arc<Generation>>>),
-    /// Make everything durable and end.
+    /// Make everything durable, and stop.
     Stop(oneshot::Sender<()>),
 }
 
-/// What a write put in.
+/// What was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Written {
     pub(crate) samples: u64,
@@ -30,13 +30,13 @@ pub(crate) struct Written {
     pub(crate) rows: u64,
     /// Spans.
     pub(crate) spans: u64,
-    /// Samples and histograms of series that the registry has no room for.
+    /// Samples and histograms of series for which the registry has no space.
     pub(crate) refused: u64,
-    /// Samples and histograms of series whose service brings too many.
+    /// Samples and histograms of series whose service has too many.
     pub(crate) barred: u64,
 }
 
-/// A write on its way.
+/// A queued write.
 #[derive(Debug)]
 pub(crate) struct WriteJob {
     pub(crate) batch: Batch,
@@ -46,7 +46,7 @@ pub(crate) struct WriteJob {
     pub(crate) reply: oneshot::Sender<Result<Written>>,
 }
 
-/// Bytes that count as queued as long as this value lives.
+/// Counts bytes as queued until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Queued {
     total: Arc<AtomicU64>,
@@ -54,7 +54,7 @@ pub(crate) struct Queued {
 }
 
 impl Queued {
-    /// Adds to the bytes of the queue.
+    /// Adds to the queued bytes.
     pub(crate) fn new(total: &Arc<AtomicU64>, bytes: usize) -> Self {
         let bytes = bytes as u64;
         total.fetch_add(bytes, Relaxed);

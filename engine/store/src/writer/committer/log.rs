@@ -1,6 +1,6 @@
-//! The segments of the open generation: a group of records goes to the end of one, whole or not at all.
+//! The segments of the open generation. A group of records is appended to one segment, completely or not at all.
 //!
-//! A failed write or sync closes the segment, and the group is written anew to the next one.
+//! If a write or sync fails, the segment is closed and the group is written again to the next one.
 
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::metrics::METRICS;
 use crate::settings::WalLevel;
 use crate::wal::segment::{Segment, SegmentHeader, file_name};
 
-/// How often the free space of the disk is looked at.
+/// How often free disk space is checked.
 const SPACE_INTERVAL: Duration = Duration::from_millis(200);
 
 /// The segments of the open generation.
@@ -26,9 +26,9 @@ pub(crate) struct Log {
     next_segment: u32,
     previous_bytes: u64,
     pub(super) buffer: Vec<u8>,
-    /// Level `os`: whether something was written since the last sync.
+    /// At level `os`: whether anything was written since the last sync.
     pub(super) unsynced: bool,
-    /// Level `os`: whether something acknowledged lies in a segment that was given up before it was synced.
+    /// At level `os`: whether acknowledged data is in a segment that was abandoned before it was synced.
     pub(super) doubtful: bool,
     pub(super) synced_at: Instant,
     space_checked: Option<Instant>,
@@ -51,7 +51,7 @@ impl Default for Log {
 }
 
 impl Log {
-    /// Begins anew for the next generation; gives the segments of this one.
+    /// Starts over for the next generation; returns the segments of this one.
     pub(super) fn take_paths(&mut self) -> Vec<PathBuf> {
         let paths = std::mem::take(&mut self.paths);
         let buffer = std::mem::take(&mut self.buffer);
@@ -61,7 +61,7 @@ impl Log {
 }
 
 impl Committer {
-    /// Writes what the buffer holds.
+    /// Writes the records in the buffer.
     pub(super) fn write_group(&mut self) -> Result<()> {
         self.check_space()?;
         let started = Instant::now();
@@ -102,7 +102,7 @@ impl Committer {
                 self.log.space_checked = Some(Instant::now());
                 Ok(())
             }
-            // The write itself will tell.
+            // If there is no space, the write will fail.
             Err(error) => {
                 debug!(%error, "cannot ask for the free space");
                 Ok(())
@@ -153,7 +153,7 @@ impl Committer {
                 Ok(())
             }
             Err(error) => {
-                // Whatever was created must not stand in the way of the next attempt.
+                // A file that was created must not block the next attempt.
                 if let Err(error) = self.disk.remove(&path) {
                     debug!(%error, "nothing to remove of a segment that could not be created");
                 }
@@ -162,7 +162,7 @@ impl Committer {
         }
     }
 
-    /// Ends a full segment, whose content counts.
+    /// Closes a full segment with valid content.
     pub(super) fn close_segment(&mut self) -> io::Result<()> {
         if self.log.unsynced {
             self.sync_segment()?;
@@ -182,20 +182,21 @@ impl Committer {
         Ok(())
     }
 
-    /// Gives up the segment after a failure: what counts of it stays, the rest is cut if the disk lets us, and is
-    /// ignored by replay in any case.
+    /// Abandons the segment after a failure: its valid bytes stay; the rest is truncated if the disk allows, and in any
+    /// case ignored by replay.
     fn give_up_segment(&mut self) {
         let Some(segment) = self.log.segment.take() else { return };
         METRICS.wal_failures.inc();
         let (path, good_bytes) = (segment.path().to_owned(), segment.good_bytes());
         drop(segment);
         if good_bytes == 0 && self.disk.remove(&path).is_ok() {
-            // As if it had never been: the next one takes its number and follows the same predecessor.
+            // As if it had never existed: the next segment takes its number and has the same predecessor.
             self.log.paths.pop();
             self.log.next_segment -= 1;
             return;
         }
-        // Level `os`: no later sync reaches what was written to this file, so a part has to make it durable.
+        // At level `os`, no later sync covers what was written to this file, so it has to be flushed to a part to be
+        // durable.
         self.log.doubtful |= std::mem::take(&mut self.log.unsynced);
         self.log.previous_bytes = good_bytes;
         if let Err(error) = self.disk.truncate(&path, good_bytes) {

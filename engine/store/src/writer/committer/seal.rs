@@ -1,4 +1,4 @@
-//! The end of a generation: by size, by age, or because what was written of it may not last.
+//! Ends a generation: because of its size or age, or because its WAL may not be durable.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::snapshot::Visible;
 /// Segments of sealed generations, until they are retired.
 pub(crate) type SegmentFiles = Mutex<HashMap<GenerationId, Files>>;
 
-/// The segments of one generation.
+/// The segments of a generation.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
     pub(crate) paths: Vec<PathBuf>,
-    /// Whether they are kept aside instead of deleted.
+    /// Whether they are damaged, and so are moved aside instead of deleted.
     pub(crate) damaged: bool,
 }
 
 impl Committer {
-    /// What time brings: seals by size and age, syncs of level `os`.
+    /// Periodic work: seals by size and age, and syncs at level `os`.
     pub(super) fn tick(&mut self) {
         let aged = self.opened.is_some_and(|at| at.elapsed() >= self.settings.generation_age);
         if aged || self.log.doubtful || self.generation.bytes() as u64 >= self.settings.generation_bytes {
@@ -36,8 +36,8 @@ impl Committer {
         }
     }
 
-    /// Level `os`: a failed sync means that written records may be gone after a power cut. They stand in memory, so the
-    /// generation goes to a part at once.
+    /// At level `os`: after a failed sync, written records may be lost in a power failure. They are in memory, so the
+    /// generation is flushed to a part at once.
     fn sync_written(&mut self) {
         if let Err(error) = self.sync_segment() {
             error!(%error, generation = %self.generation.id(), "cannot sync the WAL; flushing what it holds");
@@ -48,14 +48,14 @@ impl Committer {
         }
     }
 
-    /// Ends the open generation and begins the next; `None` when it holds nothing.
+    /// Ends the open generation and starts the next one; `None` if it is empty.
     pub(super) fn seal(&mut self) -> Option<Arc<Generation>> {
         if self.generation.is_empty() {
             return None;
         }
         failpoint::hit("wal.before-seal");
         if let Err(error) = self.close_segment() {
-            // The generation is on its way to a part, which is synced by itself.
+            // The generation will be flushed to a part, which is synced separately.
             warn!(%error, generation = %self.generation.id(), "cannot sync the last segment of a generation");
             METRICS.wal_failures.inc();
         }
@@ -67,7 +67,7 @@ impl Committer {
         let next = Arc::new(Generation::new(id, self.next_seq, Arc::clone(&self.registry)));
         let sealed = std::mem::replace(&mut self.generation, Arc::clone(&next));
         sealed.seal();
-        // Listed before its first row comes.
+        // Published before its first row is inserted.
         self.shared.update(|visible| {
             let mut generations = visible.generations.clone();
             generations.push(Arc::clone(&next));

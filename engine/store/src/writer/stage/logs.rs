@@ -1,5 +1,5 @@
-//! A batch of logs becomes rows of a generation and records of the WAL: streams that the generation lacks are defined,
-//! then come the names of the fields and the rows, then the request that brings them when it named itself.
+//! Converts a batch of logs to rows of a generation and records of the WAL: definitions of new streams, then names of
+//! fields and rows, then the request if it has an idempotency key.
 
 use crate::memtable::Generation;
 use crate::memtable::logs::{LogRows, PreparedLogs};
@@ -9,35 +9,35 @@ use crate::wal::record;
 
 use super::header;
 
-/// Turns batches of logs into rows and records.
+/// Converts batches of logs to rows and records.
 #[derive(Debug, Default)]
 pub(super) struct LogStager {
-    /// Streams of the open generation whose definition is in no good segment yet.
+    /// Streams of the open generation whose definition has not been written successfully yet.
     unlogged: Vec<Definition>,
-    /// How many of them stand in the group's records.
+    /// How many of them are in the records of the current group.
     encoded: usize,
 }
 
 impl LogStager {
-    /// Definitions of failed groups come first again.
+    /// Starts a group; definitions of failed groups are written again first.
     pub(super) fn begin_group(&mut self) {
         self.encoded = 0;
     }
 
-    /// The group's records are durable.
+    /// Ends a group whose records are durable.
     pub(super) fn logged(&mut self) {
         self.unlogged.drain(..self.encoded);
         self.encoded = 0;
     }
 
-    /// Forgets the generation.
+    /// Starts over for the next generation.
     pub(super) fn new_generation(&mut self) {
         self.unlogged.clear();
         self.encoded = 0;
     }
 
-    /// Stages rows, and the request that brings them when it names itself, under a sequence number; their records go to
-    /// the end of `out`. `None`: there are no rows.
+    /// Stages rows, and the request if it has an idempotency key, under a sequence number; appends their records to
+    /// `out`. `None` if there are no rows.
     pub(super) fn stage(
         &mut self,
         generation: &Generation,

@@ -1,7 +1,7 @@
-//! Calls whose two ends are not rolled up together: they came at different times, or lie in different days.
+//! Calls whose two ends are in different roll-ups, because they arrived at different times or lie in different days.
 //!
-//! An open row is a span whose parent was not there. The spans of its trace say who the parent is; if that one was
-//! counted as a call that nobody answered, it is taken out again, unless somebody else answered it in its own roll-up.
+//! An open entry is a span whose parent was missing. The parent is found among the spans of its trace. If it was
+//! counted as a call without an answer, that count is subtracted, unless another span answered it in its own roll-up.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ use crate::engine::{Reader, TraceError};
 /// Traces that are looked up at once.
 const CHUNK: usize = 50_000;
 
-/// What a span of them takes, about.
+/// Estimated memory of one of their spans.
 const RELATIVE_BYTES: usize = 384;
 
-/// A span that may be the parent of an open one, or another child of it.
+/// A span that may be the parent of an open one, or another child of that parent.
 struct Relative {
     id: SpanId,
     parent: SpanId,
@@ -33,7 +33,7 @@ struct Relative {
     kind: u8,
     shared: bool,
     received: i64,
-    /// The call as it was counted, should nobody have answered it.
+    /// The call as it was counted if nobody answered it.
     remote: Option<RollupRow>,
 }
 
@@ -68,7 +68,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads the spans of some traces, whoever may see them: what comes of them is hidden afterwards.
+    /// Reads the spans of some traces regardless of access rights; the results are masked afterwards.
     async fn relatives(&self, ids: &[TraceId]) -> Result<HashMap<TraceId, Vec<Relative>, FixedState>, TraceError> {
         let mut all: HashMap<TraceId, Vec<Relative>, FixedState> = HashMap::default();
         let filter = SpanFilter::Traces(Arc::new(ids.to_vec()));
@@ -122,11 +122,11 @@ impl Reader {
     }
 }
 
-/// Corrects the sums by the open spans of one trace.
+/// Corrects the sums with the open spans of one trace.
 fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i64, i64), access: &Access) {
     let is_open: HashSet<SpanId> = open.iter().filter_map(|row| Some(row.ids?.1)).collect();
     let mut by_id: HashMap<SpanId, usize> = HashMap::new();
-    // The calling side, if it is there; of several reports the first, which is the one that was counted.
+    // Prefer the calling side, if it exists; of several reports the first, which is the one that was counted.
     let rank = |i: usize| (spans[i].is_caller(), Reverse(spans[i].received));
     for (i, span) in spans.iter().enumerate() {
         let known = by_id.entry(span.id).or_insert(i);
@@ -149,7 +149,7 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
             ids: None,
             ..row.clone()
         };
-        // Under a shared id lies what its called half did.
+        // With a shared id, what the called side did is below the id, too.
         let below_half = !callee
             && caller.is_caller()
             && spans.iter().any(|s| s.id == parent && s.is_callee() && s.service == row.service);
@@ -159,7 +159,7 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
         }
         let Some(remote) = caller.remote.as_ref().filter(|_| other || callee) else { continue };
         let counted = (minutes.0..=minutes.1).contains(&remote.minute) && settled.insert(at);
-        // Who is not open found his parent in its own roll-up, and answered it there.
+        // A span that is not open found its parent in its own roll-up, and answered it there.
         let answered = spans.iter().enumerate().any(|(i, s)| {
             let related = s.parent == caller.id || (s.id == caller.id && i != at);
             related && !is_open.contains(&s.id) && (s.is_callee() || s.service != caller.service)

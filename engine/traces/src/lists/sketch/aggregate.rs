@@ -1,7 +1,7 @@
-//! [`Sketch`] as an aggregate function of plans, which DataFusion lacks: its own quantiles keep each value or are further off.
+//! [`Sketch`] as an aggregate function for plans. DataFusion's own quantiles keep every value or are less accurate.
 //!
-//! What it gives is the sketch itself, as bytes, so that sketches of spans and of roll-ups can be put together and several
-//! figures be taken of one.
+//! The result is the sketch itself, as bytes, so that sketches of spans and of roll-ups can be merged and several
+//! quantiles be taken from one.
 
 use std::sync::{Arc, LazyLock};
 
@@ -16,14 +16,14 @@ use datafusion::logical_expr::{
 
 use super::Sketch;
 
-/// What is put together.
+/// The input of the function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Of {
     /// Durations of single spans in nanoseconds (`Int64`).
     Durations,
     /// Durations as roll-ups hold them.
     Buckets,
-    /// Sketches that were made before.
+    /// Existing sketches.
     Sketches,
 }
 
@@ -42,22 +42,22 @@ static ALL: LazyLock<[Arc<AggregateUDF>; 3]> = LazyLock::new(|| {
     )
 });
 
-/// The sketch of durations in nanoseconds.
+/// Aggregates durations in nanoseconds to a sketch.
 pub(crate) fn durations(of: Expr) -> Expr {
     ALL[0].call(vec![of])
 }
 
-/// The sketch of what the durations of roll-ups are together.
+/// Aggregates the durations of roll-ups to a sketch.
 pub(crate) fn buckets(of: Expr) -> Expr {
     ALL[1].call(vec![of])
 }
 
-/// The sketch of what sketches are of.
+/// Merges sketches.
 pub(crate) fn sketches(of: Expr) -> Expr {
     ALL[2].call(vec![of])
 }
 
-/// All of them.
+/// All variants of the function.
 pub(crate) fn all() -> &'static [Arc<AggregateUDF>] {
     &*ALL
 }

@@ -1,5 +1,5 @@
-//! How many values a key has, out of the hashes of them that the store counts with: an aggregate function over runs of
-//! hashes, which DataFusion lacks. It counts up to [`TAG_CARDINALITY_MAX`], so that a group never takes more than that.
+//! Counts the distinct values of a key from the hashes that the store collects: an aggregate function over lists of
+//! hashes, which DataFusion lacks. It counts up to [`TAG_CARDINALITY_MAX`], which limits the memory of a group.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,9 +13,9 @@ use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 use quiver_types::spans::TAG_CARDINALITY_MAX;
 
-/// A group's part of what DataFusion's table of groups takes when it doubles: two places of a hash, a number and a mark, of
-/// which seven in eight are filled. The memory pool hears of a table when it is there, old and new at once; told with each
-/// group, it is asked before.
+/// A group's share of DataFusion's group table when that doubles: two slots of a hash, a number and a mark, with a load
+/// factor of 7/8. DataFusion reserves memory for the table only after it was allocated, old and new at once; accounting
+/// it with each group reserves it before.
 const NEXT_TABLE_BYTES: usize = 2 * 17 * 8 / 7 + 1;
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -28,12 +28,12 @@ static FUNCTION: LazyLock<Arc<AggregateUDF>> = LazyLock::new(|| {
     Arc::new(AggregateUDF::new_from_impl(CountHashes { signature }))
 });
 
-/// The number of different hashes (`UInt64`) in runs of them.
+/// Number of distinct hashes (`UInt64`) in lists of them.
 pub(super) fn count_hashes(of: Expr) -> Expr {
     FUNCTION.call(vec![of])
 }
 
-/// The aggregate function `count_hashes`, for the registry of the engine.
+/// The aggregate function `count_hashes`, for the engine's registry.
 pub(crate) fn function() -> &'static Arc<AggregateUDF> {
     &FUNCTION
 }
