@@ -1,5 +1,5 @@
-//! Runs a tree over data, as Go's `text/template/exec.go` does: `walk` goes through statements, `evaluate` through
-//! pipelines. What both may spend is counted here.
+//! Runs a parsed template over data, as Go's `text/template/exec.go` does: `walk` runs statements, `evaluate`
+//! pipelines. Their resource limits are enforced here.
 
 mod args;
 mod evaluate;
@@ -17,14 +17,14 @@ use super::value::Value;
 use super::{ExecError, Host, Options, Templates};
 use crate::text::quote;
 
-/// What a template may spend.
+/// Resource limits of a template.
 #[derive(Debug, Clone, Copy)]
 pub struct Budget {
-    /// Pieces walked and functions called.
+    /// Most nodes visited and functions called.
     pub steps_max: usize,
-    /// Bytes of output.
+    /// Most bytes of output.
     pub output_max: usize,
-    /// Bytes of texts and lists made on the way.
+    /// Most bytes of intermediate strings and lists.
     pub made_max: usize,
 }
 
@@ -34,12 +34,12 @@ impl Default for Budget {
     }
 }
 
-/// Deepest nesting of templates, pipelines and statements while running.
+/// Deepest nesting of templates, pipelines and statements.
 const DEPTH_MAX: usize = 250;
-/// Variables that are gone through in the time of a step.
+/// Variables searched per step.
 const VARIABLES_A_STEP: usize = 100;
 
-/// What a function sees while it is called.
+/// The context of a function call.
 pub(crate) struct Call<'a, 'o> {
     pub(super) exec: &'a mut Exec<'o>,
 }

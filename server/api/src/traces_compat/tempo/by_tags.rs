@@ -45,7 +45,8 @@ impl TagSearch {
         Ok(asked)
     }
 
-    /// Parses tags given as separate parameters, which count if there is no other condition; the first of each name counts.
+    /// Parses tags given as separate parameters, used only if there is neither `tags` nor a query or time range; the
+    /// first of each name counts.
     fn of_names<'a>(given: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
         let (mut asked, mut known) = (Self::default(), BTreeSet::from(NO_TAGS));
         for (key, value) in given.filter(|(key, _)| !is_segment(key)) {
