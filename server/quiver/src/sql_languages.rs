@@ -135,7 +135,8 @@ impl SqlLanguages {
         let parsed = parse(query)?;
         let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
         let scope = QueryScope { now_ns, start_ns: None, end_ns: None, extra: Vec::new() };
-        // A context of its own: the run ends everything in its context, while the rows are read later, by the statement.
+        // A context of its own: the run ends everything in its context, while the rows are read later, by the
+        // statement.
         let own = ctx.again_as(access.get(Domain::Logs));
         let found = self.logsql.collect(&parsed, &scope, &own).await?;
         let mut batches = Vec::new();

@@ -150,7 +150,7 @@ impl Dispatcher {
         }
     }
 
-    /// When the next flush is due; a group whose flush is running is left out until it ends.
+    /// When the next flush is due; that of a group whose flush is running is due after its end.
     pub fn next_due(&self) -> Option<i64> {
         self.groups.values().filter(|g| g.running.is_none()).map(|g| g.next_flush).min()
     }
